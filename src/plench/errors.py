@@ -1,0 +1,21 @@
+"""The errors plench raises on purpose. Their text is written for the user and names what is allowed."""
+
+
+class PlenchError(Exception):
+    """Base class: bad input of any kind. A command that meets one prints its text and exits with 2."""
+
+
+class UsageError(PlenchError):
+    """A name, option or value that plench does not know, with what it does know."""
+
+
+class DataError(PlenchError):
+    """A dataset that cannot be used: missing, broken, hostile or inconsistent."""
+
+
+class ResumeError(PlenchError):
+    """A run that may not be continued as asked (other versions, other thread count)."""
+
+
+class RunFailedError(PlenchError):
+    """A training run stopped with an error of the algorithm's own. A command that meets one exits with 1."""

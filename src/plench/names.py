@@ -1,0 +1,25 @@
+"""Look-up of names regardless of case and punctuation, with the nearest ones offered for an unknown name."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from plench.errors import UsageError
+
+
+def normalise(name: str) -> str:
+    """Reduce a name to its letters and digits: `Yahoo! News` → `yahoonews`, `pico+` → `picoplus`."""
+    return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
+
+
+def find_name(name: str, known: Iterable[str], what: str) -> str:
+    """Return the entry of `known` that `name` means; raise UsageError with the nearest entries otherwise."""
+    by_normal = {normalise(entry): entry for entry in known}
+    found = by_normal.get(normalise(name))
+    if found is not None:
+        return found
+    near = get_close_matches(normalise(name), by_normal, n=3, cutoff=0.5)
+    if near:
+        hint = "the nearest are " + ", ".join(by_normal[entry] for entry in near)
+    else:
+        hint = "known are " + ", ".join(sorted(by_normal.values(), key=str.lower))
+    raise UsageError(f"unknown {what} {name!r}: {hint}")
