@@ -1,4 +1,4 @@
-"""Seeds with different jobs (protocol.md): trial seed → data, hparams seed → configuration, seed → the run."""
+"""Seeds with different jobs: trial seed → data, hparams seed → configuration, seed → the run."""
 
 import hashlib
 

@@ -1,0 +1,42 @@
+"""CC: the classifier-consistent method."""
+
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.targets import mask_out
+from plench.batch import Batch
+
+
+def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return −log Σ_{j∈S} p_j for each row, as a difference of two log-sum-exps."""
+    return logits.logsumexp(-1) - mask_out(logits, candidates).logsumexp(-1)
+
+
+@register(
+    "CC",
+    family="vanilla PLL",
+    venue="NeurIPS 2020",
+    aliases=("LOG",),
+    bibtex="""
+@inproceedings{feng2020provably,
+  title     = {Provably Consistent Partial-Label Learning},
+  author    = {Feng, Lei and Lv, Jiaqi and Han, Bo and Xu, Miao and Niu, Gang and Geng, Xin and An, Bo and
+               Sugiyama, Masashi},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {33},
+  pages     = {10948--10960},
+  year      = {2020}
+}""",
+)
+class CC(LossAlgorithm):
+    """Maximise the total probability of the candidate set.
+
+    If every label of a set is as likely to have brought it about, minimising the negative log of the set's
+    probability leads to the same classifier as learning from true labels.
+
+    Objective: (1/b) Σ_i −log Σ_{j∈S_i} p_ij.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean negative log-probability of the candidate sets."""
+        return candidate_nll(logits, batch.candidates).mean(-1)

@@ -1,0 +1,1 @@
+"""Pieces that two or more algorithms share, each named for what it is."""

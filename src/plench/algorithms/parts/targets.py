@@ -1,0 +1,34 @@
+"""Targets over candidate sets, in log space. Tensors are (…, B, K); a leading axis stacks runs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NEG_INF = float("-inf")
+
+
+def over_rows(value: Tensor | float) -> Tensor | float:
+    """Shape a per-run hyperparameter, a number or a tensor over runs (R,), to act on (R, B, K)."""
+    return value[..., None, None] if isinstance(value, Tensor) else value
+
+
+def uniform_over(candidates: Tensor) -> Tensor:
+    """Return equal weight on each candidate: S/|S|."""
+    weights = candidates.to(torch.get_default_dtype())
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def mask_out(logits: Tensor, mask: Tensor) -> Tensor:
+    """Return the logits where the mask is set and −∞ elsewhere."""
+    return logits.masked_fill(~mask, NEG_INF)
+
+
+def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the entries of a non-empty mask, exactly 0 elsewhere."""
+    return mask_out(logits, mask).softmax(-1)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over rows of −Σ_j c_j log p_j, for targets c held constant."""
+    return -(targets * logits.log_softmax(-1)).sum(-1).mean(-1)

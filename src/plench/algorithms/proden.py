@@ -1,0 +1,47 @@
+"""PRODEN: progressive identification of true labels."""
+
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.targets import masked_softmax, soft_cross_entropy, uniform_over
+from plench.batch import Batch
+
+
+@register(
+    "PRODEN",
+    family="vanilla PLL",
+    venue="ICML 2020",
+    passes="1",
+    state="confidence N×K",
+    aliases=("RC",),
+    bibtex="""
+@inproceedings{lv2020progressive,
+  title     = {Progressive Identification of True Labels for Partial-Label Learning},
+  author    = {Lv, Jiaqi and Xu, Miao and Feng, Lei and Niu, Gang and Geng, Xin and Sugiyama, Masashi},
+  booktitle = {International Conference on Machine Learning},
+  pages     = {6500--6510},
+  year      = {2020}
+}""",
+)
+class PRODEN(LossAlgorithm):
+    """Self-training: cross entropy against soft targets that the model's own probabilities replace.
+
+    After each step the targets of the batch become the probabilities of that step's pass, renormalised over
+    the candidates, so that the weight moves, example by example, to the candidate the model believes in.
+
+    Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← softmax of the logits over S_i after each visit.
+    """
+
+    confidence: Tensor
+
+    def setup(self, candidates: Tensor) -> None:
+        """Start from equal confidence in each candidate."""
+        self.per_example("confidence", uniform_over(candidates))
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the cross entropy against the stored confidence."""
+        return soft_cross_entropy(logits, self.confidence[batch.index])
+
+    def revise(self, logits: Tensor, batch: Batch) -> None:
+        """Renormalise the pass's probabilities over the candidates."""
+        self.confidence[batch.index] = masked_softmax(logits, batch.candidates)

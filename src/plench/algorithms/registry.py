@@ -1,0 +1,146 @@
+"""Finds algorithms: the package's own, those of entry points, and classes given by path or module."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from plench.algorithms.base import Algorithm, AlgorithmCard
+from plench.discovery import DiscoveryError, find_members
+from plench.errors import UsageError
+from plench.names import find_name, normalise
+
+ENTRY_POINT_GROUP = "plench.algorithms"
+
+logger = logging.getLogger("plench")
+
+
+@dataclass(frozen=True)
+class AlgorithmEntry:
+    """An algorithm ready to be run: name in records, class, card, how it was asked for, and its file if not ours."""
+
+    name: str
+    cls: type[Algorithm]
+    card: AlgorithmCard
+    spec: str
+    source: str | None = None
+
+
+@cache
+def algorithms() -> dict[str, AlgorithmEntry]:
+    """Return every algorithm of the package and of the installed entry points, by name."""
+    classes = find_members("plench.algorithms", "algorithm", own_name)
+    found = {name: AlgorithmEntry(name, cls, cls.card, spec=name) for name, cls in classes.items()}
+    taken = {normalise(name): cls.__module__ for name, cls in classes.items()}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        key = normalise(point.name)
+        if key in taken:
+            raise DiscoveryError(
+                f"algorithm {point.name!r} is declared twice: in {taken[key]} and {point.value}"
+            )
+        taken[key] = point.value
+        try:
+            cls = point.load()
+        except Exception as error:
+            raise DiscoveryError(
+                f"entry point {point.name} = {point.value} fails to load: {error!r}"
+            ) from error
+        found[point.name] = third_party_entry(point.name, cls, spec=point.name)
+    return found
+
+
+def own_name(value: object) -> str | None:
+    """Return the name on a class's own card, if it has one."""
+    if isinstance(value, type) and issubclass(value, Algorithm):
+        card = vars(value).get("card")
+        return card.name if card else None
+    return None
+
+
+def find_algorithm(spec: str) -> AlgorithmEntry:
+    """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
+    if ":" in spec:
+        return load_third_party(spec)
+    known = algorithms()
+    aliases = {alias: entry.name for entry in known.values() for alias in entry.card.aliases}
+    name = find_name(spec, [*known, *aliases], "algorithm")
+    if name in aliases:
+        logger.warning("%s is the same method as %s here; running %s", name, aliases[name], aliases[name])
+        name = aliases[name]
+    return known[name]
+
+
+def load_third_party(spec: str) -> AlgorithmEntry:
+    """Load a class given by path or module. Its name in records carries a hash of its file's content."""
+    location, _, class_name = spec.rpartition(":")
+    if not location or not class_name:
+        raise UsageError(f"algorithm {spec!r}: expected path/to/file.py:ClassName or module:ClassName")
+    module = load_file(Path(location)) if location.endswith(".py") else import_module(location)
+    cls = getattr(module, class_name, None)
+    if cls is None:
+        classes = [name for name, value in vars(module).items() if is_algorithm(value)]
+        raise UsageError(
+            f"{location} has no class {class_name!r}; its algorithms are {', '.join(classes) or 'none'}"
+        )
+    return third_party_entry(class_name, cls, spec)
+
+
+def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:
+    """Describe a third party's class; what its card does not say gets the paper's defaults."""
+    if not is_algorithm(cls):
+        raise UsageError(f"{spec} is not a subclass of plench.algorithms.Algorithm")
+    assert isinstance(cls, type)
+    card = vars(cls).get("card")
+    if card is None:
+        doc = " ".join((vars(cls).get("__doc__") or "").split("\n\n")[0].split())
+        card = AlgorithmCard(name, "third party", views=("original", "weak", "strong"), idea=doc)
+    source = inspect.getsourcefile(cls)
+    if source is None:
+        raise UsageError(f"{spec} has no source file, so what it computes cannot be identified")
+    digest = hashlib.sha256(Path(source).read_bytes()).hexdigest()[:8]
+    full_name = f"{name}@{digest}"
+    return AlgorithmEntry(full_name, cls, replace(card, name=full_name), spec, source)
+
+
+def is_algorithm(value: object) -> bool:
+    """Say whether a value is an algorithm class other than the contract itself."""
+    return isinstance(value, type) and issubclass(value, Algorithm) and value is not Algorithm
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file under a name of its own, made from its content."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the algorithm's file {path}: {error.strerror}") from error
+    name = f"plench_third_party_{path.stem}_{hashlib.sha256(content).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"{path} fails to import: {error!r}") from error
+    return module
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module by name."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(f"module {name!r} fails to import: {error!r}") from error

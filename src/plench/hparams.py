@@ -1,0 +1,191 @@
+"""Hyperparameters: declared with default and search distribution, drawn exactly as the protocol says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from plench.errors import UsageError
+from plench.seeds import seed_hash
+
+Value = float | int | str | bool
+
+
+@dataclass(frozen=True)
+class DataTraits:
+    """What hyperparameters may depend on: the kind of data and the protocol's noise rate, never a name."""
+
+    kind: str
+    protocol_noise_rate: float | None = None
+
+
+class Distribution(Protocol):
+    """A random-search distribution."""
+
+    def draw(self, random: np.random.RandomState) -> Value:
+        """Draw one value."""
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """10 to the power of a uniform number in [low, high)."""
+
+    low: float
+    high: float
+
+    def draw(self, random: np.random.RandomState) -> Value:
+        """Draw one value."""
+        return float(10 ** random.uniform(self.low, self.high))
+
+    def __str__(self) -> str:
+        return f"10^U({self.low:g}, {self.high:g})"
+
+
+@dataclass(frozen=True)
+class PowerOfTwo:
+    """2 to the power of the integer part of a uniform number in [low, high)."""
+
+    low: float
+    high: float
+
+    def draw(self, random: np.random.RandomState) -> Value:
+        """Draw one value."""
+        return int(2 ** int(random.uniform(self.low, self.high)))
+
+    def __str__(self) -> str:
+        return f"2^int U({self.low:g}, {self.high:g})"
+
+
+class Choice:
+    """One of the listed values, each equally likely."""
+
+    def __init__(self, *values: Value) -> None:
+        self.values = values
+
+    def draw(self, random: np.random.RandomState) -> Value:
+        """Draw one value."""
+        drawn: Value = random.choice(list(self.values)).item()
+        return drawn
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(f"{value}" for value in self.values)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Always the same value: not searched."""
+
+    value: Value
+
+    def draw(self, random: np.random.RandomState) -> Value:
+        """Return the value."""
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value} (not searched)"
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One hyperparameter of an algorithm, declared in that algorithm's file.
+
+    `default` and `search` are values, or functions of `DataTraits` where they depend on the data; without
+    `search` the default is used in every configuration. Bounds are checked whenever a value is given.
+    """
+
+    name: str
+    default: Value | Callable[[DataTraits], Value]
+    meaning: str
+    search: Distribution | Callable[[DataTraits], Distribution] | None = None
+    type: type | None = None
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    one_of: tuple[Value, ...] | None = None
+
+    def default_for(self, traits: DataTraits) -> Value:
+        """Return the default on data of these traits."""
+        value: Value = self.convert(self.default(traits) if callable(self.default) else self.default)
+        return value
+
+    def search_for(self, traits: DataTraits) -> Distribution:
+        """Return the search distribution on data of these traits."""
+        if self.search is None:
+            return Constant(self.default_for(traits))
+        return self.search(traits) if callable(self.search) else self.search
+
+    def convert(self, value: Any) -> Any:
+        """Check a value given by a user and return it in this hyperparameter's type."""
+        example = self.default(DataTraits("tabular")) if callable(self.default) else self.default
+        kind = self.type or type(example)
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+            value = float(value)
+        elif kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not kind:
+            raise UsageError(f"hyperparameter {self.name} must be of type {kind.__name__}, not {value!r}")
+        self._check_bounds(value)
+        return value
+
+    def _check_bounds(self, value: Any) -> None:
+        if isinstance(value, float) and not np.isfinite(value):
+            raise UsageError(f"hyperparameter {self.name} must be finite, not {value}")
+        if self.above is not None and not value > self.above:
+            raise UsageError(f"hyperparameter {self.name} must be above {self.above:g}, not {value!r}")
+        if self.at_least is not None and not value >= self.at_least:
+            raise UsageError(f"hyperparameter {self.name} must be at least {self.at_least:g}, not {value!r}")
+        if self.at_most is not None and not value <= self.at_most:
+            raise UsageError(f"hyperparameter {self.name} must be at most {self.at_most:g}, not {value!r}")
+        if self.one_of is not None and value not in self.one_of:
+            raise UsageError(f"hyperparameter {self.name} must be one of {list(self.one_of)}, not {value!r}")
+
+
+def by_kind(tabular: Any, image: Any) -> Callable[[DataTraits], Any]:
+    """Choose between two declarations by the kind of data."""
+    return lambda traits: image if traits.kind == "image" else tabular
+
+
+SHARED: tuple[Hyperparameter, ...] = (
+    Hyperparameter("lr", 1e-3, "learning rate of Adam", LogRange(-4.5, -2.5), above=0),
+    Hyperparameter("weight_decay", 1e-5, "L2 term added to the gradient", LogRange(-6, -3), at_least=0),
+    Hyperparameter(
+        "batch_size",
+        by_kind(128, 256),
+        "examples per update (all of them if there are fewer)",
+        by_kind(PowerOfTwo(5, 8), PowerOfTwo(6, 9)),
+        at_least=1,
+    ),
+    Hyperparameter("model", by_kind("MLP", "ResNet"), "network, see `plench list models`"),
+)
+
+
+def draw_hparams(
+    own: Iterable[Hyperparameter],
+    traits: DataTraits,
+    hparams_seed: int,
+    trial_seed: int,
+    overrides: Mapping[str, Any] | None = None,
+) -> dict[str, Value]:
+    """Return the configuration `hparams_seed` (0: defaults) of a split, with the user's values on top.
+
+    Each value has its own random state seeded by its name, so adding a hyperparameter changes no other.
+    """
+    declared = {parameter.name: parameter for parameter in (*SHARED, *own)}
+    unknown = sorted(set(overrides or {}) - set(declared))
+    if unknown:
+        raise UsageError(f"unknown hyperparameter {unknown[0]!r}: known are {', '.join(declared)}")
+    values: dict[str, Value] = {}
+    for name, parameter in declared.items():
+        if overrides and name in overrides:
+            values[name] = parameter.convert(overrides[name])
+        elif hparams_seed == 0:
+            values[name] = parameter.default_for(traits)
+        else:
+            random = np.random.RandomState(seed_hash(seed_hash(hparams_seed, trial_seed), name))
+            values[name] = parameter.convert(parameter.search_for(traits).draw(random))
+    return values

@@ -1,0 +1,24 @@
+"""The benchmark's multilayer perceptron."""
+
+import math
+
+from torch import Tensor, nn
+
+from plench.networks.base import Featurizer, Network
+
+
+class MLP(Featurizer):
+    """Flatten, one hidden layer of 500, ReLU; PyTorch's default initialisation."""
+
+    n_outputs = 500
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(math.prod(shape), self.n_outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (B, 500)."""
+        return self.hidden(x.flatten(1)).relu()
+
+
+NETWORK = Network("MLP", "one hidden layer of 500 units with ReLU, for tabular data", MLP)
