@@ -1,0 +1,21 @@
+"""Datasets for partial-label learning: types, sources, candidate generators and splits."""
+
+from plench.data.candidates import CandidateSpec, choose_candidates, draw_candidates
+from plench.data.dataset import Dataset, DatasetCard, Published, TestSet
+from plench.data.sources import dataset_card, dataset_names, load_dataset
+from plench.data.splits import Split, split_dataset
+
+__all__ = [
+    "CandidateSpec",
+    "Dataset",
+    "DatasetCard",
+    "Published",
+    "Split",
+    "TestSet",
+    "choose_candidates",
+    "dataset_card",
+    "dataset_names",
+    "draw_candidates",
+    "load_dataset",
+    "split_dataset",
+]

@@ -1,0 +1,233 @@
+"""The dataset type: features, candidate sets and (for evaluation only) true labels, checked once.
+
+Shapes: N examples, D features, K classes. Tabular features are float32 N×D; images are uint8 N×C×H×W.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plench.data.candidates import CandidateSpec
+from plench.errors import DataError
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset's row in the paper's table of datasets; rates are fractions, not percentages."""
+
+    examples: int
+    features: int
+    classes: int
+    mean_candidates: float
+    noise_rate: float
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """What a reader needs to know of a dataset before using it.
+
+    `candidates` says how its candidate sets are made by default; `CandidateSpec()` means they come with the
+    data. `protocol_noise_rate` is the noise rate the benchmark hands to noise-aware algorithms, where it does.
+    """
+
+    name: str
+    kind: Literal["tabular", "image"]
+    task: str
+    source: str
+    terms: str
+    citation: str
+    default_steps: int
+    published: Published | None = None
+    protocol_noise_rate: float | None = None
+    candidates: CandidateSpec = CandidateSpec()
+
+
+@dataclass(frozen=True, eq=False)
+class TestSet:
+    """A dataset's own test set (CIFAR-10 has one, tabular datasets have none)."""
+
+    __test__: ClassVar[bool] = False  # the name begins with "Test", but it is no test class for pytest
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Features, candidates and labels of N examples, with a card and the notices that loading gave.
+
+    The constructor accepts any numeric arrays of the right shape and values and raises DataError, naming the
+    first offending row, otherwise. Its arrays are read-only views where no conversion is needed, so that a
+    large array is held once: do not change the arrays given. A label outside its candidate set is allowed;
+    `noise_rate` counts them.
+    """
+
+    features: NDArray[Any]
+    candidates: NDArray[np.bool_]
+    labels: NDArray[np.int64] | None
+    card: DatasetCard
+    test: TestSet | None = None
+    notices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        name = self.card.name
+        features = check_features(self.features, self.card.kind, name)
+        candidates = check_candidates(self.candidates, len(features), name)
+        n_classes = candidates.shape[1]
+        labels = None if self.labels is None else check_labels(self.labels, len(features), n_classes, name)
+        test = self.test
+        if test is not None:
+            test = _check_test(test, features, self.card.kind, n_classes, name)
+        for field, value in (("features", features), ("candidates", candidates), ("labels", labels)):
+            object.__setattr__(self, field, value)
+        object.__setattr__(self, "test", test)
+        object.__setattr__(self, "notices", tuple(self.notices))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.card.name!r}, features {self.features.shape}, {self.n_classes} classes)"
+
+    @property
+    def n_examples(self) -> int:
+        """N, the dataset's own test set not counted."""
+        return len(self.features)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.candidates.shape[1]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(N, D) or (N, C, H, W)."""
+        return self.features.shape
+
+    @cached_property
+    def mean_candidates(self) -> float:
+        """Mean size of a candidate set."""
+        return float(self.candidates.sum() / self.n_examples)
+
+    @cached_property
+    def noise_rate(self) -> float | None:
+        """Fraction of examples whose candidate set misses the true label; None without labels."""
+        if self.labels is None:
+            return None
+        return float(np.mean(~self.candidates[np.arange(self.n_examples), self.labels]))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over shapes, types and bytes of features, candidates, labels and test set."""
+        arrays: list[NDArray[Any] | None] = [self.features, self.candidates, self.labels]
+        if self.test is not None:
+            arrays += [self.test.features, self.test.labels]
+        digest = hashlib.sha256()
+        for array in arrays:
+            if array is None:
+                digest.update(b"absent;")
+                continue
+            digest.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
+            digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
+        return digest.hexdigest()
+
+    def with_candidates(self, candidates: ArrayLike) -> "Dataset":
+        """The same examples with other candidate sets."""
+        return replace(self, candidates=np.asarray(candidates))
+
+    def with_notices(self, notices: Iterable[str]) -> "Dataset":
+        """The same data with further notices."""
+        return replace(self, notices=(*self.notices, *notices))
+
+
+def check_features(features: ArrayLike, kind: str, name: str) -> NDArray[Any]:
+    """Return features as read-only float32 N×D or uint8 N×C×H×W; raise DataError where they are neither."""
+    array = np.asarray(features)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name}: features must be real numbers, not {array.dtype}")
+    wanted = {"tabular": 2, "image": 4}.get(kind)
+    if wanted is None:
+        raise DataError(f"{name}: kind is {kind!r}; allowed are 'tabular' and 'image'")
+    if array.ndim != wanted or 0 in array.shape:
+        layout = "N×D" if wanted == 2 else "N×C×H×W"
+        raise DataError(f"{name}: {kind} features must be {layout} and not empty, not of shape {array.shape}")
+    if kind == "image":
+        if array.dtype != np.uint8:
+            raise DataError(f"{name}: images must be uint8 (0…255), not {array.dtype}")
+        return _freeze(array)
+    with np.errstate(
+        over="ignore"
+    ):  # a value too large for float32 becomes infinite, which is reported below
+        array = array.astype(np.float32, copy=False)
+    finite = np.isfinite(array)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        value = array[row, column]
+        raise DataError(
+            f"{name}: feature {column} of example {row} is {value}; features must be finite float32"
+        )
+    return _freeze(array)
+
+
+def check_candidates(candidates: ArrayLike, n_examples: int, name: str) -> NDArray[np.bool_]:
+    """Return candidates as a read-only bool N×K array; raise DataError where they are not candidate sets."""
+    array = np.asarray(candidates)
+    if array.ndim != 2 or len(array) != n_examples:
+        raise DataError(
+            f"{name}: candidates must be N×K with N = {n_examples}, the number of examples, "
+            f"not of shape {array.shape}"
+        )
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name}: candidates must be 0 or 1, not of type {array.dtype}")
+    if array.shape[1] < 2:
+        raise DataError(f"{name}: at least two classes are needed, candidates have {array.shape[1]}")
+    if array.dtype != np.bool_:
+        wrong = (array != 0) & (array != 1)
+        if wrong.any():
+            row, label = np.argwhere(wrong)[0]
+            value = array[row, label]
+            raise DataError(f"{name}: candidate {label} of example {row} is {value}; allowed are 0 and 1")
+        array = array.astype(np.bool_)
+    empty = ~array.any(axis=1)
+    if empty.any():
+        raise DataError(
+            f"{name}: the candidate set of example {np.flatnonzero(empty)[0]} is empty "
+            f"({empty.sum()} empty of {n_examples})"
+        )
+    return _freeze(array)
+
+
+def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) -> NDArray[np.int64]:
+    """Return labels as a read-only int64 array of N classes; raise DataError where they are not."""
+    array = np.asarray(labels)
+    if array.shape != (n_examples,):
+        raise DataError(
+            f"{name}: labels must be {n_examples} numbers, one an example, not of shape {array.shape}"
+        )
+    if array.dtype.kind not in "iu":
+        raise DataError(f"{name}: labels must be integers, not of type {array.dtype}")
+    wrong = (array < 0) | (array >= n_classes)
+    if wrong.any():
+        row = np.flatnonzero(wrong)[0]
+        raise DataError(f"{name}: the label of example {row} is {array[row]}; allowed are 0…{n_classes - 1}")
+    return _freeze(array.astype(np.int64, copy=False))
+
+
+def _check_test(test: TestSet, features: NDArray[Any], kind: str, n_classes: int, name: str) -> TestSet:
+    name = f"{name} (test set)"
+    test_features = check_features(test.features, kind, name)
+    if test_features.shape[1:] != features.shape[1:]:
+        raise DataError(
+            f"{name}: features have shape {test_features.shape[1:]} an example, "
+            f"those of the training examples {features.shape[1:]}"
+        )
+    return TestSet(test_features, check_labels(test.labels, len(test_features), n_classes, name))
+
+
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous, read-only view; the array that was given stays writable for its owner."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,45 @@
+"""Built-in data: scikit-learn's handwritten digits, with candidates generated in three ways."""
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from plench.data.candidates import CandidateSpec, PartialLabelType
+from plench.data.dataset import Dataset, DatasetCard
+from plench.data.sources.source import Source
+
+
+def make_card(name: str, pl_type: PartialLabelType) -> DatasetCard:
+    """The card of the digits with one kind of generated candidates."""
+    return DatasetCard(
+        name=name,
+        kind="tabular",
+        task="handwritten digit classification",
+        source="scikit-learn's load_digits: the test part of UCI's Optical Recognition of Handwritten Digits",
+        terms="CC BY 4.0",
+        citation=(
+            "E. Alpaydin and C. Kaynak. Optical Recognition of Handwritten Digits. "
+            "UCI Machine Learning Repository, 1998."
+        ),
+        default_steps=2_000,
+        candidates=CandidateSpec(pl_type),
+    )
+
+
+def load_digits(card: DatasetCard, data_dir: Path | None) -> Dataset:
+    """The digits with pixels scaled to 0…1; until candidates are drawn, each set holds the label alone."""
+    features, labels = _read_pixels()
+    return Dataset(features, labels[:, None] == np.arange(10), labels, card)
+
+
+@cache
+def _read_pixels() -> tuple[np.ndarray, np.ndarray]:
+    from sklearn import datasets  # imported late: it is slow, and only these datasets need it
+
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    return (pixels / 16).astype(np.float32), labels.astype(np.int64)
+
+
+CARDS = [make_card("Digits_USS", "uss"), make_card("Digits_FPS", "fps"), make_card("Digits_ID", "id")]
+SOURCES = [Source(card, partial(load_digits, card)) for card in CARDS]
