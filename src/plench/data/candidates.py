@@ -28,9 +28,20 @@ DEFAULT_ID_RATE = 0.4
 Rng = Generator | RandomState
 
 
+def check_rate(value: float, name: str) -> float:
+    """Return a probability as a float; raise UsageError where it is not a number from 0 to 1."""
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = math.nan
+    if not 0.0 <= rate <= 1.0:
+        raise UsageError(f"{name} is {value!r}; allowed are numbers from 0 to 1")
+    return rate
+
+
 @dataclass(frozen=True)
 class CandidateSpec:
-    """How candidate sets are made: the data's own, or generated; and how often the true label is then dropped.
+    """How candidate sets are made: the data's own or generated ones, and how often the true label is dropped.
 
     `fps_rate` belongs to `fps` (default 0.3) and `id_rate` to `id` (default 0.4). A rate given for another
     type is refused, so that nothing is accepted and ignored.
@@ -45,10 +56,8 @@ class CandidateSpec:
         if self.pl_type not in PARTIAL_LABEL_TYPES:
             allowed = ", ".join(PARTIAL_LABEL_TYPES)
             raise UsageError(f"unknown pl_type {self.pl_type!r}: allowed are {allowed}")
-        for owner, name, default in (
-            ("fps", "fps_rate", DEFAULT_FPS_RATE),
-            ("id", "id_rate", DEFAULT_ID_RATE),
-        ):
+        for owner, default in (("fps", DEFAULT_FPS_RATE), ("id", DEFAULT_ID_RATE)):
+            name = f"{owner}_rate"
             value = getattr(self, name)
             if self.pl_type != owner and value is not None:
                 raise UsageError(f"{name} is only for pl_type {owner}; pl_type is {self.pl_type}")
@@ -57,15 +66,7 @@ class CandidateSpec:
         object.__setattr__(self, "drop_true_rate", check_rate(self.drop_true_rate, "drop_true_rate"))
 
 
-def check_rate(value: float, name: str) -> float:
-    """Return a probability as a float; raise UsageError where it is not a number from 0 to 1."""
-    try:
-        rate = float(value)
-    except (TypeError, ValueError):
-        rate = math.nan
-    if not 0.0 <= rate <= 1.0:
-        raise UsageError(f"{name} is {value!r}; allowed are numbers from 0 to 1")
-    return rate
+REAL_CANDIDATES = CandidateSpec()
 
 
 def choose_candidates(
@@ -75,7 +76,7 @@ def choose_candidates(
     id_rate: float | None = None,
     drop_true_rate: float | None = None,
 ) -> CandidateSpec:
-    """The card's default with what the user asked for on top: a type replaces the default's, rates adjust it."""
+    """The card's default with what the user asked for on top: a type replaces it, rates adjust it."""
     if pl_type is not None:
         default = CandidateSpec(pl_type, drop_true_rate=default.drop_true_rate)
     return replace(
@@ -148,7 +149,7 @@ def draw_fps(labels: ArrayLike, n_classes: int, flips: float | ArrayLike, rng: R
     matrix = np.asarray(flips, dtype=np.float64)
     if matrix.shape != (n_classes, n_classes):
         raise UsageError(
-            f"the flipping matrix has shape {matrix.shape}; allowed is {n_classes}×{n_classes}, classes × classes"
+            f"the flipping matrix has shape {matrix.shape}; allowed is {n_classes}×{n_classes} (classes)"
         )
     wrong = ~((matrix >= 0) & (matrix <= 1))
     if wrong.any():
@@ -188,7 +189,7 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     """
     from sklearn.exceptions import ConvergenceWarning  # imported late: it is slow, and few runs need it
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     present = np.unique(labels)
     if len(present) < 2:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plench.data.candidates import CandidateSpec
+from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.errors import DataError
 
 
@@ -31,8 +31,8 @@ class Published:
 class DatasetCard:
     """What a reader needs to know of a dataset before using it.
 
-    `candidates` says how its candidate sets are made by default; `CandidateSpec()` means they come with the
-    data. `protocol_noise_rate` is the noise rate the benchmark hands to noise-aware algorithms, where it does.
+    `candidates` says how its candidate sets are made by default; `REAL_CANDIDATES` means they come with the
+    data. `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
     """
 
     name: str
@@ -44,7 +44,7 @@ class DatasetCard:
     default_steps: int
     published: Published | None = None
     protocol_noise_rate: float | None = None
-    candidates: CandidateSpec = CandidateSpec()
+    candidates: CandidateSpec = REAL_CANDIDATES
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def split_dataset(
     for part, index in (("training", split.train), ("validation", split.validation), ("test", split.test)):
         if index is not None and len(index) == 0:
             raise DataError(
-                f"{dataset.card.name} has too few examples to split: with {n_examples} examples, test fraction "
+                f"{dataset.card.name} has too few examples to split: of {n_examples}, with test fraction "
                 f"{test_fraction} and holdout fraction {holdout_fraction} the {part} part is empty"
             )
     return split

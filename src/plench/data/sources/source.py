@@ -20,8 +20,8 @@ class RemoteFile:
 class Source:
     """A dataset that can be loaded by name.
 
-    `load` takes the data folder (None where the user named none). `files` are what `download_dataset` fetches;
-    a dataset without any says in `obtain` how the user comes by it.
+    `load` takes the data folder (None where the user named none). `files` are what `download_dataset`
+    fetches; a dataset without any says in `obtain` how the user comes by it.
     """
 
     card: DatasetCard
