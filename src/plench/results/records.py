@@ -1,0 +1,367 @@
+"""The records of runs, ours and the public benchmark's, read so that one bad file never hides the others.
+
+A run is a folder with `results.jsonl` (one JSON object per evaluation) and an empty file `done` once it has
+finished. Ours also have `run.json`, which says exactly which experiment the run belongs to; for folders
+of the public benchmark that is put together from the `args` and `hparams` of the records.
+"""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from plench.errors import UsageError
+
+logger = logging.getLogger("plench")
+
+SCHEMA = 1
+STATUSES = ("running", "done", "diverged", "failed", "interrupted")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evaluation: the 0-based step after which it was taken, and its figures (None where NaN)."""
+
+    step: int
+    figures: Mapping[str, float | None]
+
+    def get(self, key: str) -> float | None:
+        """Return a figure, or None where the record has none."""
+        return self.figures.get(key)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What the cell of a table stands for; runs that differ in any of it are never averaged.
+
+    `identity` is canonical JSON of everything that counts (network, steps, fingerprint, candidates,
+    fractions, protocol, origin), so that two experiments are equal exactly when all of it is.
+    """
+
+    dataset: str
+    algorithm: str
+    identity: str
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        """The identity as a dictionary."""
+        return json.loads(self.identity)
+
+    @cached_property
+    def setting(self) -> "Experiment":
+        """The same experiment with no algorithm named: what all rows of one table share."""
+        details = {**self.details, "algorithm": ""}
+        return Experiment(self.dataset, "", canonical(details))
+
+    @property
+    def model(self) -> str:
+        """The network's name."""
+        return str(self.details.get("model"))
+
+    @property
+    def steps(self) -> int | None:
+        """How many updates a run of this experiment makes."""
+        steps = self.details.get("steps")
+        return steps if isinstance(steps, int) else None
+
+    @property
+    def origin(self) -> str:
+        """`plench` for our own runs, `public` for folders of the public benchmark."""
+        return str(self.details.get("origin"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as its folder tells it. `usable_records` are those that may be selected."""
+
+    path: Path
+    experiment: Experiment
+    trial_seed: int
+    hparams_seed: int
+    seed: int
+    hparams: Mapping[str, Any]
+    status: str
+    records: tuple[Record, ...]
+    diverged_after_step: int | None = None
+    notices: tuple[str, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end, by itself or by diverging."""
+        return self.status in ("done", "diverged")
+
+    @property
+    def diverged(self) -> bool:
+        """Whether training ended in NaN."""
+        return self.status == "diverged"
+
+    @cached_property
+    def usable_records(self) -> tuple[Record, ...]:
+        """Records that may be selected: not step 0, and none taken after the run diverged."""
+        limit = math.inf
+        if self.diverged and self.diverged_after_step is not None:
+            limit = self.diverged_after_step
+        return tuple(record for record in self.records if 0 < record.step <= limit)
+
+    @property
+    def last_record(self) -> Record | None:
+        """The record of the last update, or None if the run did not get there whole."""
+        if self.diverged or not self.usable_records:
+            return None
+        last = self.usable_records[-1]
+        steps = self.experiment.steps
+        return last if steps is None or last.step == steps - 1 else None
+
+
+def canonical(value: object) -> str:
+    """Return JSON text that is equal for equal values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_runs(output_dir: str | os.PathLike[str]) -> list[Run]:
+    """Read every run folder directly under `output_dir`, in the order of their names.
+
+    What is wrong with single files is logged as warnings; `read_runs_with_notices` returns it instead.
+    """
+    runs, notices = read_runs_with_notices(output_dir)
+    for notice in notices:
+        logger.warning("%s", notice)
+    return runs
+
+
+def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
+    """Read every run folder, with the notices of all files, each starting with the file it is about."""
+    root = Path(output_dir)
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
+    runs: list[Run] = []
+    notices: list[str] = []
+    for name in names:
+        run, found = _read_folder(str(root / name))
+        notices.extend(f"{name}/{notice}" for notice in found)
+        if run is not None:
+            runs.append(run)
+    return runs, notices
+
+
+def read_run(folder: str | os.PathLike[str]) -> Run:
+    """Read one run folder; its notices are in `Run.notices`. A folder that is no run is a UsageError."""
+    run, notices = _read_folder(os.fspath(folder))
+    if run is None:
+        reason = "; ".join(notices) or "it holds neither results.jsonl nor run.json"
+        raise UsageError(f"{os.fspath(folder)!r} is not a run folder: {reason}")
+    return run
+
+
+def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
+    """Read a folder into a run, or into None with the reason among the notices."""
+    notices: list[str] = []
+    info = _read_info(folder, notices)
+    lines = _read_lines(folder, notices)
+    if info is None and lines is None:
+        return None, notices
+    first, records = _parse_lines(lines or [], notices)
+    try:
+        if info is not None:
+            run = _run_of_ours(folder, info, records, tuple(notices))
+        elif first is not None:
+            run = _run_of_public(folder, first, records, tuple(notices))
+        else:
+            notices.append("results.jsonl: no usable record, left out")
+            return None, notices
+    except ValueError as error:
+        notices.append(f"{'run.json' if info is not None else 'results.jsonl'}: {error}, left out")
+        return None, notices
+    return run, notices
+
+
+def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
+    """Return run.json as a dictionary; None if there is none or it is broken."""
+    try:
+        with open(f"{folder}/run.json", "rb") as file:
+            info = json.loads(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        notices.append(f"run.json: cannot be read ({_reason(error)}), the records' own args are used")
+        return None
+    if not isinstance(info, dict):
+        notices.append("run.json: not a JSON object, the records' own args are used")
+        return None
+    if info.get("schema") != SCHEMA:
+        notices.append(f"run.json: schema {info.get('schema')!r}, this version knows {SCHEMA}")
+    return info
+
+
+def _read_lines(folder: str, notices: list[str]) -> list[bytes] | None:
+    """Return the lines of results.jsonl, or None if there is none."""
+    try:
+        with open(f"{folder}/results.jsonl", "rb") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        notices.append(f"results.jsonl: cannot be read ({_reason(error)})")
+        return None
+    return text.split(b"\n")
+
+
+def _parse_lines(
+    lines: Iterable[bytes], notices: list[str]
+) -> tuple[dict[str, Any] | None, tuple[Record, ...]]:
+    """Return the first record that carries args, and all records by step.
+
+    Of several records of one step the last counts: a run that was started again appends to the old ones.
+    """
+    by_step: dict[int, Record] = {}
+    first: dict[str, Any] | None = None
+    repeated: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            notices.append(f"results.jsonl: line {number} is not JSON, skipped")
+            continue
+        step = raw.get("step") if isinstance(raw, dict) else None
+        if isinstance(step, bool) or not isinstance(step, int | float) or not _is_step(step):
+            notices.append(f"results.jsonl: line {number} has no usable step, skipped")
+            continue
+        figures = {
+            key: _figure(value) for key, value in raw.items() if not isinstance(value, dict | list | str)
+        }
+        step = int(step)
+        if step in by_step:
+            repeated.append(step)
+        by_step[step] = Record(step, figures)
+        if first is None and isinstance(raw.get("args"), dict):
+            first = raw
+    if repeated:
+        listed = ", ".join(map(str, sorted(set(repeated))[:5]))
+        notices.append(
+            f"results.jsonl: {len(repeated)} repeated steps ({listed}…), the last record of each counts"
+        )
+    return first, tuple(by_step[step] for step in sorted(by_step))
+
+
+def _is_step(step: float) -> bool:
+    return math.isfinite(step) and step >= 0 and int(step) == step
+
+
+def _figure(value: object) -> float | None:
+    """Return a number as it is; None for null, NaN and anything that is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _run_of_ours(
+    folder: str, info: dict[str, Any], records: tuple[Record, ...], notices: tuple[str, ...]
+) -> Run:
+    """Build a run from its run.json; ValueError with the reason if something needed is missing."""
+    experiment = info.get("experiment")
+    config = info.get("config")
+    if not isinstance(experiment, dict) or not isinstance(config, dict):
+        raise ValueError("has no experiment or no config")
+    status = info.get("status")
+    if status not in STATUSES:
+        raise ValueError(f"status {status!r} is none of {', '.join(STATUSES)}")
+    limits = [info.get("diverged_after_step"), _last_step_before_nan(records)]
+    diverged_after = min((limit for limit in limits if isinstance(limit, int)), default=None)
+    return Run(
+        path=Path(folder),
+        experiment=_experiment({**experiment, "origin": "plench"}),
+        trial_seed=_seed(config, "trial_seed"),
+        hparams_seed=_seed(config, "hparams_seed"),
+        seed=_seed(config, "seed"),
+        hparams=_mapping(config.get("hparams")),
+        status=str(status),
+        records=records,
+        diverged_after_step=diverged_after,
+        notices=notices,
+        info=info,
+    )
+
+
+def _run_of_public(
+    folder: str, first: dict[str, Any], records: tuple[Record, ...], notices: tuple[str, ...]
+) -> Run:
+    """Build a run from the args and hparams of its records, as the public benchmark writes them."""
+    args, hparams = first["args"], _mapping(first.get("hparams"))
+    diverged_after = _last_step_before_nan(records)
+    if not os.path.exists(f"{folder}/done"):
+        status = "interrupted"
+    else:
+        status = "done" if diverged_after is None else "diverged"
+    steps = args.get("steps") or hparams.get("max_steps")
+    if not isinstance(steps, int) and records:
+        steps = records[-1].step + 1
+    identity = {
+        "origin": "public",
+        "protocol": None,
+        "dataset": args.get("dataset"),
+        "dataset_fingerprint": None,
+        "candidates": {name: args.get(name) for name in ("pl_type", "fps_rate", "id_rate", "drop_true_rate")},
+        "test_fraction": args.get("tabular_test_fraction"),
+        "holdout_fraction": args.get("holdout_fraction"),
+        "model": hparams.get("model"),
+        "steps": steps,
+        "algorithm": args.get("algorithm"),
+    }
+    return Run(
+        path=Path(folder),
+        experiment=_experiment(identity),
+        trial_seed=_seed(args, "trial_seed"),
+        hparams_seed=_seed(args, "hparams_seed"),
+        seed=_seed(args, "seed"),
+        hparams=hparams,
+        status=status,
+        records=records,
+        diverged_after_step=diverged_after,
+        notices=notices,
+    )
+
+
+def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
+    """Return the last step recorded before the loss turned NaN (−1: at once), or None if it never did."""
+    previous = -1
+    for record in records:
+        if "loss" in record.figures and record.get("loss") is None:
+            return previous
+        previous = record.step
+    return None
+
+
+def _experiment(details: dict[str, Any]) -> Experiment:
+    names = {}
+    for key in ("dataset", "algorithm"):
+        value = details.get(key)
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"has no {key}")
+        names[key] = value
+    return Experiment(identity=canonical(details), **names)
+
+
+def _seed(values: Mapping[str, Any], name: str) -> int:
+    seed = values.get(name)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"has no whole number as {name}")
+    return seed
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

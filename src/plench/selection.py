@@ -1,0 +1,174 @@
+"""From records to numbers: choose a checkpoint and a configuration per split, by one criterion (protocol.md).
+
+Per configuration the best checkpoint by the criterion is taken (or the last, for a criterion without early
+stopping), then the best configuration of the split; its test accuracy is what is reported. The record with
+step 0 never counts. Ties go to the earlier checkpoint, then to the lower `hparams_seed`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from plench.criteria import Criterion
+from plench.results.records import Experiment, Record, Run
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a criterion chose on one split: a run, one of its checkpoints, and what it scores there."""
+
+    trial_seed: int
+    run: Run
+    record: Record
+    score: float
+
+    @property
+    def test_acc(self) -> float | None:
+        """Test accuracy of the chosen checkpoint; None if the test set has no labels."""
+        return self.record.get("test_acc")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The splits and configurations that an experiment was meant to cover."""
+
+    trial_seeds: frozenset[int]
+    hparams_seeds: frozenset[int]
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs that is."""
+        return len(self.trial_seeds) * len(self.hparams_seeds)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: an experiment under one criterion, with what it rests on."""
+
+    experiment: Experiment
+    criterion: Criterion
+    choices: tuple[Choice, ...]
+    plan: Plan
+    n_finished: int
+    n_diverged: int
+    n_unfinished: int
+    n_absent: int
+    notices: tuple[str, ...] = ()
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracies of the chosen checkpoints, one per split that has one."""
+        return [choice.test_acc for choice in self.choices if choice.test_acc is not None]
+
+    @property
+    def n(self) -> int:
+        """The number of splits behind the mean."""
+        return len(self.accuracies)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean test accuracy over the splits."""
+        return fmean(self.accuracies) if self.accuracies else None
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation over the splits (n − 1 below); None for fewer than two."""
+        return stdev(self.accuracies) if self.n > 1 else None
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the mean: the sample standard deviation over √n."""
+        return None if self.std is None else self.std / math.sqrt(self.n)
+
+    @property
+    def n_missing(self) -> int:
+        """How many planned runs have no finished folder."""
+        return max(self.plan.n_runs - self.n_finished, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned run is there and counts."""
+        return self.n_missing == 0 and self.n_absent == 0 and self.n == len(self.plan.trial_seeds)
+
+
+def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | None:
+    """Return the run's checkpoint by this criterion and its score, or None if it has none to offer."""
+    if criterion.early_stopping:
+        records: Sequence[Record] = run.usable_records
+    else:
+        records = () if run.last_record is None else (run.last_record,)
+    best: tuple[Record, float] | None = None
+    for record in records:
+        score = record.get(criterion.record_key)
+        if score is not None and (best is None or _better(score, best[1], criterion)):
+            best = (record, score)
+    return best
+
+
+def select(
+    runs: Iterable[Run], criterion: Criterion, plans: Mapping[Experiment, Plan] | None = None
+) -> list[Cell]:
+    """Return one cell per experiment, ordered by dataset, setting and algorithm.
+
+    `plans` gives what was planned by setting (see `Experiment.setting`); without it, what any algorithm of
+    the same setting has run counts as planned for all of them.
+    """
+    runs = list(runs)
+    plans = plans or infer_plans(runs)
+    by_experiment: dict[Experiment, list[Run]] = {}
+    for run in runs:
+        by_experiment.setdefault(run.experiment, []).append(run)
+    ordered = sorted(by_experiment, key=lambda e: (e.dataset, e.setting.identity, e.algorithm))
+    return [_select_cell(e, by_experiment[e], criterion, plans[e.setting]) for e in ordered]
+
+
+def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
+    """Take as planned, for each setting, every split and every configuration that any of its runs has."""
+    seeds: dict[Experiment, tuple[set[int], set[int]]] = {}
+    for run in runs:
+        trials, configurations = seeds.setdefault(run.experiment.setting, (set(), set()))
+        trials.add(run.trial_seed)
+        configurations.add(run.hparams_seed)
+    return {setting: Plan(frozenset(t), frozenset(h)) for setting, (t, h) in seeds.items()}
+
+
+def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, plan: Plan) -> Cell:
+    """Choose per split among the finished runs of one experiment."""
+    finished = sorted(
+        (run for run in runs if run.finished),
+        key=lambda run: (run.trial_seed, run.hparams_seed, run.seed, run.path.name),
+    )
+    best: dict[int, Choice] = {}
+    absent = 0
+    for run in finished:
+        chosen = choose_checkpoint(run, criterion)
+        if chosen is None:
+            absent += 1
+            continue
+        record, score = chosen
+        held = best.get(run.trial_seed)
+        # Runs come by rising hparams_seed, so that a strict comparison leaves ties to the lower one.
+        if held is None or _better(score, held.score, criterion):
+            best[run.trial_seed] = Choice(run.trial_seed, run, record, score)
+    places = {(run.trial_seed, run.hparams_seed) for run in finished}
+    notices = []
+    if len(places) < len(finished):
+        notices.append(
+            f"{len(finished) - len(places)} runs share split and configuration with another; all count"
+        )
+    return Cell(
+        experiment=experiment,
+        criterion=criterion,
+        choices=tuple(best[trial] for trial in sorted(best)),
+        plan=plan,
+        n_finished=len(places),
+        n_diverged=sum(run.diverged for run in finished),
+        n_unfinished=sum(not run.finished for run in runs),
+        n_absent=absent,
+        notices=tuple(notices),
+    )
+
+
+def _better(score: float, than: float, criterion: Criterion) -> bool:
+    return score > than if criterion.higher_is_better else score < than
