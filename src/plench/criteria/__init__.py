@@ -3,37 +3,23 @@
 One file here is one criterion: a module with a constant `CRITERION`. It is found by itself.
 """
 
-import importlib
-import pkgutil
 import re
 
 from numpy.typing import ArrayLike
 
 from plench.criteria.base import Criterion
 from plench.criteria.oracle_accuracy import accuracy
-from plench.errors import PlenchError
+from plench.discovery import find_members
 from plench.names import find_name, normalise
 
 __all__ = ["Criterion", "accuracy", "criteria", "find_criterion", "measure_all"]
 
 
-def _discover() -> dict[str, Criterion]:
-    """Import every module beside this one and collect its criterion, in the order of tables."""
-    found: dict[str, Criterion] = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        criterion = getattr(module, "CRITERION", None)
-        if criterion is None:
-            continue
-        if normalise(criterion.name) in map(normalise, found):
-            raise PlenchError(
-                f"criterion {criterion.name!r} is defined twice; the second time in {module.__file__}"
-            )
-        found[criterion.name] = criterion
-    return {c.name: c for c in sorted(found.values(), key=lambda c: (c.position, c.name))}
+_found = find_members(
+    __name__, "criterion", lambda value: value.name if isinstance(value, Criterion) else None
+)
 
-
-criteria: dict[str, Criterion] = _discover()
+criteria: dict[str, Criterion] = dict(sorted(_found.items(), key=lambda item: (item[1].position, item[0])))
 
 
 def find_criterion(name: str) -> Criterion:

@@ -1,0 +1,1 @@
+"""Reports made from records alone: tables, statistics, figures. Nothing here imports torch."""

@@ -1,0 +1,157 @@
+"""Tables before they get a format: a title, a header, rows of cells, and notes that cells refer to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from plench.criteria import Criterion
+from plench.report.leaderboard import Leaderboard
+from plench.results.records import Experiment
+from plench.selection import Cell
+
+LEGEND = (
+    "Test accuracy in %: mean ± sample standard deviation over splits (n − 1 below), "
+    "[standard error of the mean], n = number of splits."
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell as shown: either figures or a plain text, and the letters of the notes it refers to."""
+
+    mean: float | None = None
+    std: float | None = None
+    stderr: float | None = None
+    n: int = 0
+    text: str = ""
+    best: bool = False
+    tied: bool = False
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table that a format can render. The first column holds the names of the rows."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    legend: str = ""
+
+
+@dataclass
+class _Notes:
+    """Letters for notes, the same letter for the same text."""
+
+    letters: dict[str, str] = field(default_factory=dict)
+
+    def mark(self, text: str) -> str:
+        return self.letters.setdefault(text, _letter(len(self.letters)))
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        return tuple((letter, text) for text, letter in self.letters.items())
+
+
+def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
+    """Return the tables of a leaderboard, then the average ranks where there are several settings.
+
+    `by="dataset"` gives one table per setting with criteria as columns; `by="criterion"` one table per
+    criterion with settings as columns.
+    """
+    if by == "dataset":
+        grids = [_grid(board, board.labels[s], [(s, c) for c in board.criteria]) for s in board.settings]
+    else:
+        grids = [
+            _grid(board, f"selected by {c.title}", [(s, c) for s in board.settings]) for c in board.criteria
+        ]
+    if len(board.settings) > 1:
+        grids.append(_rank_grid(board))
+    return grids
+
+
+def describe_gaps(cell: Cell) -> str:
+    """Say what a cell lacks against its plan, or nothing if it lacks nothing."""
+    if cell.complete and not cell.notices:
+        return ""
+    plan = cell.plan
+    parts = [
+        f"rests on {cell.n} of {len(plan.trial_seeds)} splits and "
+        f"{cell.n_finished - cell.n_absent} of {plan.n_runs} planned runs"
+    ]
+    for number, what in (
+        (cell.n_missing - cell.n_unfinished, "missing"),
+        (cell.n_unfinished, "not finished"),
+        (cell.n_diverged, "diverged"),
+        (cell.n_absent, "without a checkpoint that counts here"),
+    ):
+        if number > 0:
+            parts.append(f"{number} {what}")
+    return "; ".join([*parts, *cell.notices])
+
+
+def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Criterion]]) -> Grid:
+    """Arrange one table whose columns are (setting, criterion) pairs, marking the best cells."""
+    one_setting = len({setting for setting, _ in columns}) == 1 and len(columns) == len(board.criteria)
+    header = [c.title if one_setting else board.labels[s] for s, c in columns]
+    marks = _Notes()
+    entries: dict[str, list[Entry]] = {a: [] for a in board.algorithms}
+    for setting, criterion in columns:
+        means = board.means(setting, criterion)
+        top = max(means, key=lambda a: means[a]) if means else None
+        best = board.cell(setting, top, criterion) if top is not None else None
+        for algorithm in board.algorithms:
+            cell = board.cell(setting, algorithm, criterion)
+            entries[algorithm].append(_entry(cell, best, marks))
+    present = [a for a in board.algorithms if any(e.text != "" or e.n for e in entries[a])]
+    rows = tuple((a, tuple(entries[a])) for a in present)
+    return Grid(title, ("Algorithm", *header), rows, marks.listed(), LEGEND)
+
+
+def _entry(cell: Cell | None, best: Cell | None, marks: _Notes) -> Entry:
+    if cell is None:
+        return Entry()
+    gaps = describe_gaps(cell)
+    letters = (marks.mark(gaps),) if gaps else ()
+    if cell.mean is None:
+        return Entry(text="none", marks=letters)
+    is_best = best is not None and cell.mean == best.mean
+    is_tied = not is_best and best is not None and is_within(cell, best)
+    return Entry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=letters)
+
+
+def is_within(cell: Cell, best: Cell) -> bool:
+    """Whether a mean lies within one standard error (the best cell's) of the best mean."""
+    if cell.mean is None or best.mean is None or best.stderr is None:
+        return False
+    return cell.mean >= best.mean - best.stderr
+
+
+def _rank_grid(board: Leaderboard) -> Grid:
+    """Average rank over settings, by criterion."""
+    ranks = {c.name: board.rank(c) for c in board.criteria}
+    rows = []
+    for algorithm in board.algorithms:
+        entries = []
+        for criterion in board.criteria:
+            rank = ranks[criterion.name].get(algorithm)
+            lowest = min((r for r, _ in ranks[criterion.name].values()), default=None)
+            if rank is None:
+                entries.append(Entry(text="none"))
+            else:
+                entries.append(Entry(text=f"{rank[0]:.2f} (n={rank[1]})", best=rank[0] == lowest))
+        rows.append((algorithm, tuple(entries)))
+    return Grid(
+        f"Average rank over {len(board.settings)} settings",
+        ("Algorithm", *(c.title for c in board.criteria)),
+        tuple(rows),
+        legend="Rank 1 is the highest mean test accuracy of a setting; n = number of settings.",
+    )
+
+
+def _letter(index: int) -> str:
+    letters = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, 26)
+        letters = chr(ord("a") + digit) + letters
+    return letters

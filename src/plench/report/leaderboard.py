@@ -1,0 +1,106 @@
+"""All cells of a set of runs, by setting (table), algorithm (row) and criterion (column)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import rankdata
+
+from plench.criteria import Criterion, criteria
+from plench.results.records import Experiment, Run
+from plench.selection import Cell, Plan, infer_plans, select
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Cells with the order in which tables show them. Look cells up with `cell`."""
+
+    settings: tuple[Experiment, ...]
+    algorithms: tuple[str, ...]
+    criteria: tuple[Criterion, ...]
+    cells: Mapping[tuple[Experiment, str, str], Cell]
+    labels: Mapping[Experiment, str]
+    cards: Mapping[str, Mapping[str, Any]]
+
+    def cell(self, setting: Experiment, algorithm: str, criterion: Criterion) -> Cell | None:
+        """Return the cell, or None where the algorithm has no run in this setting."""
+        return self.cells.get((setting, algorithm, criterion.name))
+
+    def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
+        """Return each algorithm's average rank over the settings it has a figure in, and their number.
+
+        Rank 1 is the highest mean test accuracy; equal means share the average of their ranks.
+        """
+        ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
+        for setting in self.settings:
+            means = self.means(setting, criterion)
+            for algorithm, rank in zip(means, rankdata([-m for m in means.values()]), strict=True):
+                ranks[algorithm].append(float(rank))
+        return {a: (sum(r) / len(r), len(r)) for a, r in ranks.items() if r}
+
+    def means(self, setting: Experiment, criterion: Criterion) -> dict[str, float]:
+        """Return the mean test accuracy of every algorithm that has one in this setting."""
+        found = ((a, self.cell(setting, a, criterion)) for a in self.algorithms)
+        return {a: cell.mean for a, cell in found if cell is not None and cell.mean is not None}
+
+
+def build_leaderboard(
+    runs: Iterable[Run],
+    chosen_criteria: Sequence[Criterion] | None = None,
+    plans: Mapping[Experiment, Plan] | None = None,
+) -> Leaderboard:
+    """Select by every criterion (or the given ones) and arrange the cells."""
+    runs = list(runs)
+    shown = tuple(chosen_criteria or criteria.values())
+    plans = plans or infer_plans(runs)
+    cells = {
+        (cell.experiment.setting, cell.experiment.algorithm, criterion.name): cell
+        for criterion in shown
+        for cell in select(runs, criterion, plans)
+    }
+    settings = sorted({setting for setting, _, _ in cells}, key=lambda s: (s.dataset.lower(), s.identity))
+    algorithms = sorted({algorithm for _, algorithm, _ in cells}, key=str.lower)
+    cards = {run.experiment.algorithm: run.info["algorithm_card"] for run in runs if has_card(run)}
+    return Leaderboard(
+        settings=tuple(settings),
+        algorithms=tuple(algorithms),
+        criteria=shown,
+        cells=cells,
+        labels=label_settings(settings),
+        cards=cards,
+    )
+
+
+def has_card(run: Run) -> bool:
+    """Whether the run carries a description of its algorithm."""
+    return isinstance(run.info.get("algorithm_card"), dict)
+
+
+def label_settings(settings: Iterable[Experiment]) -> dict[Experiment, str]:
+    """Name each setting by its dataset, and by whatever else tells it from others of the same dataset."""
+    by_dataset: dict[str, list[Experiment]] = {}
+    for setting in settings:
+        by_dataset.setdefault(setting.dataset, []).append(setting)
+    labels: dict[Experiment, str] = {}
+    for dataset, group in by_dataset.items():
+        flat = {setting: _flatten(setting.details) for setting in group}
+        keys = sorted({key for details in flat.values() for key in details})
+        differing = [key for key in keys if len({str(flat[s].get(key)) for s in group}) > 1]
+        for setting in group:
+            parts = [f"{key} {_brief(flat[setting].get(key))}" for key in differing]
+            labels[setting] = dataset + (f" ({', '.join(parts)})" if parts else "")
+    return labels
+
+
+def _flatten(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Lift the entries of inner dictionaries to the top: {"candidates": {"pl_type": …}} → {"pl_type": …}."""
+    flat: dict[str, Any] = {}
+    for key, value in details.items():
+        flat.update(value if isinstance(value, dict) else {key: value})
+    return flat
+
+
+def _brief(value: object) -> str:
+    """Show a long fingerprint by its first digits."""
+    text = "none" if value is None else str(value)
+    return text[:12]

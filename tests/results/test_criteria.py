@@ -1,0 +1,118 @@
+"""The criteria against their definitions in protocol.md."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import softmax
+
+from plench.criteria import accuracy, criteria, find_criterion, measure_all
+from plench.criteria.approximated_accuracy import approximated_accuracy
+from plench.criteria.covering_rate import covering_rate
+from plench.errors import UsageError
+
+
+@st.composite
+def validation_sets(draw):
+    shape = (draw(st.integers(1, 12)), draw(st.integers(2, 6)))
+    logits = draw(hnp.arrays(np.float64, shape, elements=st.floats(-30, 30)))
+    candidates = draw(hnp.arrays(np.bool_, shape))
+    labels = draw(hnp.arrays(np.int64, shape[:1], elements=st.integers(0, shape[1] - 1)))
+    candidates[np.arange(shape[0]), labels] = True
+    return logits, candidates, labels
+
+
+@given(validation_sets())
+def test_criteria_follow_their_definitions(case):
+    logits, candidates, labels = case
+    covered, shares, right = [], [], []
+    for probs, inside, label in zip(softmax(logits, axis=1), candidates, labels, strict=True):
+        predicted = int(np.argmax(probs))
+        # softmax rounds, so only rows whose largest logit is unambiguous afterwards are comparable
+        covered.append(bool(inside[predicted]))
+        shares.append(probs[predicted] / probs[inside].sum() if inside[predicted] else 0.0)
+        right.append(predicted == label)
+    if any(np.argmax(z) != np.argmax(p) for z, p in zip(logits, softmax(logits, axis=1), strict=True)):
+        return
+    figures = measure_all(logits, candidates, labels)
+    assert figures["val_covering_rate"] == pytest.approx(np.mean(covered))
+    assert figures["val_approximated_acc"] == pytest.approx(np.mean(shares))
+    assert figures["val_accuracy"] == pytest.approx(np.mean(right)) == pytest.approx(accuracy(logits, labels))
+    assert figures["val_approximated_acc"] <= figures["val_covering_rate"] + 1e-12
+
+
+@pytest.mark.parametrize("gap", [20.0, 27.6, 30.0, 40.0, 110.0, 1000.0])
+def test_confident_prediction_outside_the_candidates_scores_zero(gap):
+    logits = np.array([[gap, 0.0, 0.0]])
+    candidates = np.array([[False, True, True]])
+    assert approximated_accuracy(logits, candidates) == 0.0
+    assert covering_rate(logits, candidates) == 0.0
+
+
+@pytest.mark.parametrize("gap", [20.0, 30.0, 110.0, 1000.0])
+def test_share_of_a_confident_candidate(gap):
+    logits = np.array([[gap, 0.0, 5.0]])
+    assert approximated_accuracy(logits, np.array([[True, True, False]])) == pytest.approx(
+        1 / (1 + np.exp(-gap)), abs=1e-15
+    )
+
+
+def test_float32_logits_and_shifted_rows_give_the_same():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(50, 4)).astype(np.float32)
+    candidates = rng.random((50, 4)) < 0.5
+    shifted = logits.astype(np.float64) + 500
+    assert approximated_accuracy(logits, candidates) == pytest.approx(
+        approximated_accuracy(shifted, candidates)
+    )
+
+
+def test_without_labels_oracle_figures_are_absent():
+    figures = measure_all(np.eye(3), np.ones((3, 3), bool), None)
+    assert figures == {
+        "val_covering_rate": 1.0,
+        "val_approximated_acc": figures["val_approximated_acc"],
+        "val_accuracy": None,
+    }
+    assert figures["val_approximated_acc"] is not None
+
+
+def test_nan_logits_give_nan_not_a_number_that_looks_good():
+    figures = measure_all(np.array([[np.nan, 1.0], [0.0, 1.0]]), np.ones((2, 2), bool), np.array([0, 1]))
+    assert all(np.isnan(value) for value in figures.values())
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("cr", "CR"),
+        ("OA with ES", "OA_ES"),
+        ("oa_es", "OA_ES"),
+        ("OA w/ ES", "OA_ES"),
+        ("OA & ES", "OA_ES"),
+        ("Oa", "OA"),
+    ],
+)
+def test_names_of_criteria(spelling, name):
+    assert find_criterion(spelling).name == name
+
+
+def test_unknown_criterion_names_the_known():
+    with pytest.raises(UsageError, match=r"zzz.*CR"):
+        find_criterion("zzz")
+
+
+def test_order_and_facts():
+    assert list(criteria) == ["CR", "AA", "OA", "OA_ES"]
+    assert [c.needs_labels for c in criteria.values()] == [False, False, True, True]
+    assert [c.early_stopping for c in criteria.values()] == [True, True, False, True]
+
+
+def test_the_reading_half_imports_no_torch():
+    modules = "plench.criteria, plench.results, plench.selection, plench.report.tables"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

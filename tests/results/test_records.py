@@ -1,0 +1,161 @@
+"""Reading run folders: ours, the public benchmark's, and broken ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from plench.errors import UsageError
+from plench.results import read_run, read_runs, read_runs_with_notices
+from tests.synthetic_sweep import make_records, write_run, write_sweep
+
+
+def records(quality=0.7, seed=0):
+    return make_records(quality, np.random.default_rng(seed))
+
+
+def test_a_run_of_ours(tmp_path):
+    run = read_run(write_run(tmp_path / "a", records(), trial_seed=2, hparams_seed=5))
+    assert (run.experiment.dataset, run.experiment.algorithm) == ("Lost", "PRODEN")
+    assert (run.trial_seed, run.hparams_seed, run.status) == (2, 5, "done")
+    assert run.experiment.origin == "plench"
+    assert run.records[0].step == 0
+    assert run.last_record.step == 999
+    assert run.records[3].get("test_acc") == records()[3]["test_acc"]
+    assert run.records[3].get("mem_gb") is None
+    assert run.notices == ()
+
+
+def test_a_public_run(tmp_path):
+    run = read_run(write_run(tmp_path / "a", records(), public=True))
+    assert run.experiment.origin == "public"
+    assert run.experiment.model == "MLP"
+    assert run.experiment.steps == 1000
+    assert run.finished
+    assert run.experiment != read_run(write_run(tmp_path / "b", records())).experiment
+
+
+def test_a_public_run_without_steps_takes_them_from_hparams_or_records(tmp_path):
+    for name, hparams, steps in (
+        ("a", {"model": "MLP", "max_steps": 500}, 500),
+        ("b", {"model": "MLP"}, 1000),
+    ):
+        folder = write_run(tmp_path / name, records(), public=True, steps=None, hparams=hparams)
+        assert read_run(folder).experiment.steps == steps
+
+
+def test_a_public_run_without_done_is_unfinished(tmp_path):
+    folder = write_run(tmp_path / "a", records(), public=True)
+    (folder / "done").unlink()
+    assert not read_run(folder).finished
+
+
+def test_public_run_whose_loss_turned_nan_is_diverged(tmp_path):
+    taken = records()
+    for record in taken[6:]:
+        record["loss"] = float("nan")
+    run = read_run(write_run(tmp_path / "a", taken, public=True))
+    assert run.diverged
+    assert run.usable_records[-1].step == taken[5]["step"]
+    assert run.last_record is None
+
+
+def test_broken_lines_are_skipped_with_notices(tmp_path):
+    folder = write_run(tmp_path / "a", records())
+    path = folder / "results.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = b'{"step": 1, "val_acc'
+    lines[2] = b"\xff\xfe\x00garbage"
+    lines[3] = b'["a", "list"]'
+    lines[4] = b'{"step": "four", "test_acc": 1}'
+    lines[5] = b'{"step": -5, "test_acc": 1}'
+    lines[6] = b'{"step": NaN, "test_acc": 1}'
+    lines[7] = b"[" * 100_000
+    path.write_bytes(b"\n".join(lines) + b'{"step": 77, "te')
+    run = read_run(folder)
+    assert len(run.notices) == 8
+    assert all(notice.startswith("results.jsonl: line ") for notice in run.notices)
+    assert [record.step for record in run.records] == [0, 800, 900, 999]
+
+
+def test_repeated_steps_last_counts_with_a_notice(tmp_path):
+    taken = records()
+    again = [{**record, "test_acc": 0.125} for record in taken[:5]]
+    run = read_run(write_run(tmp_path / "a", taken + again))
+    assert [record.get("test_acc") for record in run.records[:5]] == [0.125] * 5
+    assert run.records[5].get("test_acc") == taken[5]["test_acc"]
+    assert "5 repeated steps" in run.notices[0]
+
+
+def test_nan_and_odd_values_are_absent(tmp_path):
+    taken = records()
+    taken[2] |= {
+        "test_acc": float("nan"),
+        "val_accuracy": "0.9",
+        "val_covering_rate": True,
+        "more": float("inf"),
+    }
+    run = read_run(write_run(tmp_path / "a", taken))
+    assert [run.records[2].get(k) for k in ("test_acc", "val_accuracy", "val_covering_rate", "more")] == [
+        None
+    ] * 4
+
+
+def test_every_bad_folder_gets_a_notice_and_the_rest_is_read(tmp_path):
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=1, n_hparams=2)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / "results.jsonl").write_text("not json\n")
+    folder = write_run(tmp_path / "status", records())
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "status": "dancing"}))
+    folder = write_run(tmp_path / "seeds", records())
+    (folder / "run.json").write_text(json.dumps({**info, "config": {"trial_seed": "zero"}}))
+    folder = write_run(tmp_path / "noname", records(), public=True, algorithm="")
+    folder = write_run(tmp_path / "half", records())
+    (folder / "run.json").write_text(json.dumps(info)[:100])
+    folder = write_run(tmp_path / "future", records())
+    (folder / "run.json").write_text(json.dumps({**info, "schema": 99}))
+    (tmp_path / "a file").write_text("not a folder")
+    runs, notices = read_runs_with_notices(tmp_path)
+    names = {run.path.name for run in runs}
+    assert names == {"Lost-CC-0-0", "Lost-CC-0-1", "half", "future"}
+    by_folder = {}
+    for notice in notices:
+        by_folder.setdefault(notice.split("/")[0], []).append(notice)
+    assert set(by_folder) == {"garbage", "status", "seeds", "noname", "half", "future"}
+    assert "dancing" in by_folder["status"][0]
+    assert "99" in by_folder["future"][0]
+
+
+def test_hostile_names_are_only_names(tmp_path):
+    name = "<script>alert(1)</script>/../\x1b[31m" + "é" * 500
+    write_run(tmp_path / "a", records(), algorithm=name)
+    (run,) = read_runs(tmp_path)
+    assert run.experiment.algorithm == name
+
+
+def test_not_a_run_and_no_folder(tmp_path):
+    with pytest.raises(UsageError, match="not a run folder"):
+        read_run(tmp_path)
+    with pytest.raises(UsageError, match="nowhere"):
+        read_runs(tmp_path / "nowhere")
+
+
+def test_experiments_differ_in_everything_that_counts(tmp_path):
+    from tests.synthetic_sweep import experiment_of
+
+    changes = [
+        {},
+        {"model": "DenseNet"},
+        {"steps": 7},
+        {"dataset_fingerprint": "other"},
+        {"protocol": 2},
+        {"candidates": {"pl_type": "uss", "fps_rate": None, "id_rate": None, "drop_true_rate": 0.0}},
+        {"holdout_fraction": 0.2},
+    ]
+    for number, change in enumerate(changes):
+        write_run(tmp_path / str(number), records(), experiment=experiment_of("Lost", "CC") | change)
+    runs = read_runs(tmp_path)
+    assert len({run.experiment for run in runs}) == len(changes)
+    assert len({run.experiment.setting for run in runs}) == len(changes)

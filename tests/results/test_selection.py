@@ -1,0 +1,182 @@
+"""Selection by protocol.md: step 0, ties, diverged runs, plans."""
+
+import math
+
+import numpy as np
+import pytest
+
+from plench.criteria import criteria
+from plench.results import read_runs
+from plench.selection import Plan, choose_checkpoint, infer_plans, select
+from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
+
+CR, AA, OA, OA_ES = criteria.values()
+
+
+def record(step, cr, test, **figures):
+    return {
+        "step": step,
+        "loss": 1.0,
+        "val_covering_rate": cr,
+        "val_accuracy": cr,
+        "test_acc": test,
+        **figures,
+    }
+
+
+def cell_of(folder, criterion, **options):
+    (cell,) = select(read_runs(folder), criterion, **options)
+    return cell
+
+
+def test_step_zero_never_counts(tmp_path):
+    write_run(tmp_path / "a", [record(0, 0.99, 0.1), record(500, 0.5, 0.2), record(999, 0.4, 0.3)])
+    (choice,) = cell_of(tmp_path, CR).choices
+    assert (choice.record.step, choice.test_acc, choice.score) == (500, 0.2, 0.5)
+
+
+def test_a_run_of_step_zero_only_has_nothing_to_offer(tmp_path):
+    write_run(tmp_path / "a", [record(0, 0.99, 0.1)], steps=1)
+    cell = cell_of(tmp_path, CR)
+    assert cell.choices == ()
+    assert cell.mean is None
+    assert cell.n_absent == 1
+
+
+def test_ties_go_to_the_earlier_checkpoint_then_to_the_lower_configuration(tmp_path):
+    for name, configuration, test in (("a", 10, 0.3), ("b", 2, 0.2), ("c", 9, 0.1)):
+        taken = [record(0, 0, 0), record(400, 0.8, test), record(800, 0.8, 0.9), record(999, 0.7, 0.9)]
+        write_run(tmp_path / name, taken, hparams_seed=configuration)
+    (choice,) = cell_of(tmp_path, CR).choices
+    assert (choice.run.hparams_seed, choice.record.step, choice.test_acc) == (2, 400, 0.2)
+
+
+def test_oracle_accuracy_takes_the_last_checkpoint_and_early_stopping_the_best(tmp_path):
+    write_run(tmp_path / "a", [record(0, 0, 0), record(400, 0.8, 0.5), record(999, 0.7, 0.6)])
+    assert cell_of(tmp_path, OA).mean == 0.6
+    assert cell_of(tmp_path, OA_ES).mean == 0.5
+
+
+def test_a_diverged_run_counts_before_it_diverged_but_not_for_oracle_accuracy(tmp_path):
+    taken = [record(0, 0, 0), record(400, 0.9, 0.5), record(600, 0.99, 0.1), record(999, 0.99, 0.1)]
+    write_run(tmp_path / "a", taken, status="diverged", diverged_after_step=450)
+    write_run(tmp_path / "b", [record(500, 0.6, 0.4), record(999, 0.6, 0.45)], hparams_seed=1)
+    for criterion in (CR, OA_ES):
+        cell = cell_of(tmp_path, criterion)
+        assert cell.mean == 0.5
+        assert (cell.n_diverged, cell.n_absent) == (1, 0)
+    cell = cell_of(tmp_path, OA)
+    assert cell.mean == 0.45
+    assert (cell.n_diverged, cell.n_absent, cell.n_finished) == (1, 1, 2)
+    assert not cell.complete
+
+
+def test_a_finished_run_without_its_last_record_is_absent_for_oracle_accuracy(tmp_path):
+    write_run(tmp_path / "a", [record(500, 0.6, 0.4)])
+    assert cell_of(tmp_path, OA).n_absent == 1
+    assert cell_of(tmp_path, CR).mean == 0.4
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "interrupted"])
+def test_unfinished_runs_are_counted_not_chosen(tmp_path, status):
+    write_run(tmp_path / "a", [record(500, 0.99, 0.9)], hparams_seed=1, status=status)
+    write_run(tmp_path / "b", [record(999, 0.6, 0.4)])
+    cell = cell_of(tmp_path, CR)
+    assert cell.mean == 0.4
+    assert (cell.n_finished, cell.n_unfinished, cell.n_missing) == (1, 1, 1)
+
+
+def test_nan_scores_are_passed_over(tmp_path):
+    write_run(tmp_path / "a", [record(400, float("nan"), 0.1), record(500, 0.2, 0.7), record(999, None, 0.1)])
+    cell = cell_of(tmp_path, CR)
+    assert cell.mean == 0.7
+    assert cell_of(tmp_path, OA).n_absent == 1
+
+
+def test_mean_sample_deviation_and_standard_error(tmp_path):
+    accuracies = [0.5, 0.6, 0.8, 0.7]
+    for trial, test in enumerate(accuracies):
+        write_run(tmp_path / str(trial), [record(999, 0.6, test)], trial_seed=trial)
+    cell = cell_of(tmp_path, CR)
+    assert cell.n == 4
+    assert cell.mean == pytest.approx(np.mean(accuracies))
+    assert cell.std == pytest.approx(np.std(accuracies, ddof=1))
+    assert cell.stderr == pytest.approx(np.std(accuracies, ddof=1) / math.sqrt(4))
+    assert cell.complete
+
+
+def test_one_split_has_no_deviation(tmp_path):
+    write_run(tmp_path / "a", [record(999, 0.6, 0.5)])
+    cell = cell_of(tmp_path, CR)
+    assert (cell.std, cell.stderr, cell.n) == (None, None, 1)
+
+
+def test_without_labels_the_oracle_cells_are_empty_and_the_others_choose(tmp_path):
+    write_run(tmp_path / "a", [record(999, 0.6, None, val_accuracy=None)])
+    assert cell_of(tmp_path, OA_ES).choices == ()
+    cell = cell_of(tmp_path, CR)
+    assert len(cell.choices) == 1
+    assert cell.mean is None
+
+
+def test_different_experiments_never_share_a_cell(tmp_path):
+    taken = [record(999, 0.6, 0.4)]
+    for number, change in enumerate(
+        [{}, {"model": "DenseNet"}, {"dataset_fingerprint": "ff"}, {"protocol": 2}]
+    ):
+        write_run(tmp_path / str(number), taken, experiment=experiment_of("Lost", "CC") | change)
+    assert len(select(read_runs(tmp_path), CR)) == 4
+
+
+def test_the_plan_is_what_any_algorithm_of_the_setting_has_run(tmp_path):
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=3)
+    for entry in (tmp_path / "Lost-CC-1-2").iterdir():
+        entry.unlink()
+    runs = read_runs(tmp_path)
+    (plan,) = infer_plans(runs).values()
+    assert plan == Plan(frozenset({0, 1}), frozenset({0, 1, 2}))
+    cc, lws = select(runs, CR)
+    assert (cc.n_finished, cc.n_missing, cc.complete) == (5, 1, False)
+    assert (lws.n_finished, lws.n_missing, lws.complete) == (6, 0, True)
+
+
+def test_two_runs_in_one_place_both_count_and_the_cell_says_so(tmp_path):
+    write_run(tmp_path / "a", [record(999, 0.6, 0.4)])
+    write_run(tmp_path / "b", [record(999, 0.7, 0.5)])
+    cell = cell_of(tmp_path, CR)
+    assert cell.mean == 0.5
+    assert cell.n_finished == 1
+    assert "share split and configuration" in cell.notices[0]
+
+
+def test_selection_equals_brute_force_on_a_sweep(tmp_path):
+    runs = read_runs(write_sweep(tmp_path, n_hparams=6))
+    for criterion in criteria.values():
+        for cell in select(runs, criterion):
+            mine = [run for run in runs if run.experiment == cell.experiment]
+            for choice in cell.choices:
+                offers = [
+                    (-r.figures[criterion.record_key], run.hparams_seed, r.step, r.figures["test_acc"])
+                    for run in mine
+                    if run.trial_seed == choice.trial_seed
+                    for r in run.records
+                    if r.step > 0 and (criterion.early_stopping or r.step == 999)
+                ]
+                assert choice.test_acc == min(offers)[3]
+
+
+def test_order_of_folders_does_not_matter(tmp_path):
+    runs = read_runs(write_sweep(tmp_path))
+    for criterion in criteria.values():
+        forward = [(c.experiment, c.accuracies) for c in select(runs, criterion)]
+        assert forward == [(c.experiment, c.accuracies) for c in select(runs[::-1], criterion)]
+
+
+def test_choose_checkpoint_lower_is_better(tmp_path):
+    from dataclasses import replace
+
+    write_run(tmp_path / "a", make_records(0.5, np.random.default_rng(1)))
+    (run,) = read_runs(tmp_path)
+    lowest = replace(CR, name="loss", record_key="loss", higher_is_better=False)
+    chosen, score = choose_checkpoint(run, lowest)
+    assert score == min(r.get("loss") for r in run.usable_records) == chosen.get("loss")
