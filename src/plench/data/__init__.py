@@ -2,6 +2,7 @@
 
 from plench.data.candidates import CandidateSpec, choose_candidates, draw_candidates
 from plench.data.dataset import Dataset, DatasetCard, Published, TestSet
+from plench.data.download import download_dataset
 from plench.data.sources import dataset_card, dataset_names, load_dataset
 from plench.data.splits import Split, split_dataset
 
@@ -15,6 +16,7 @@ __all__ = [
     "choose_candidates",
     "dataset_card",
     "dataset_names",
+    "download_dataset",
     "draw_candidates",
     "load_dataset",
     "split_dataset",

@@ -1,0 +1,66 @@
+"""Fetching public data files. Bytes are verified before they get their final name."""
+
+import os
+import tempfile
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+
+from plench.data.integrity import hash_git_blob
+from plench.data.sources import find_source
+from plench.data.sources.source import RemoteFile
+from plench.errors import DataError
+
+TIMEOUT_SECONDS = 60
+MAX_BYTES = 2**30  # a server that never stops sending must not fill the disk
+CHUNK_BYTES = 2**20
+
+
+def download_dataset(name: str, data_dir: str | Path) -> list[Path]:
+    """Fetch the public files of a dataset into `data_dir` and return their paths.
+
+    A file that is already there and right is left alone. One that is there and differs is never overwritten.
+    """
+    source = find_source(name)
+    if not source.files:
+        raise DataError(f"{source.card.name} cannot be downloaded: {source.obtain}")
+    return [download_file(remote, Path(data_dir) / remote.path) for remote in source.files]
+
+
+def download_file(remote: RemoteFile, path: Path) -> Path:
+    """Fetch one file, verify it and move it to `path`; nothing is left behind where that fails."""
+    try:
+        if path.exists():
+            if hash_git_blob(path.read_bytes()) == remote.git_sha1:
+                return path
+            raise DataError(f"{path} exists and is not the public file; move it away first")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                _fetch(remote.url, file)
+            found = hash_git_blob(Path(temporary).read_bytes())
+            if found != remote.git_sha1:
+                raise DataError(
+                    f"{remote.url} did not give the file that is known: its git SHA-1 is {found} "
+                    f"instead of {remote.git_sha1}; nothing was kept"
+                )
+            os.chmod(temporary, 0o644)  # mkstemp's files are for the owner only; data folders are shared
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except (OSError, HTTPException) as error:
+        raise DataError(f"{remote.url} could not be fetched to {path} ({error})") from None
+    return path
+
+
+def _fetch(url: str, file: IO[bytes]) -> None:
+    """Write what the address gives to an open file, at most MAX_BYTES."""
+    size = 0
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+        while chunk := response.read(CHUNK_BYTES):
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise DataError(f"{url} sends more than {MAX_BYTES:,} bytes; nothing was kept")
+            file.write(chunk)
