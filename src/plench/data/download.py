@@ -9,7 +9,7 @@ from typing import IO
 
 from plench.data.integrity import hash_git_blob
 from plench.data.sources import find_source
-from plench.data.sources.source import RemoteFile
+from plench.data.sources.base import RemoteFile
 from plench.errors import DataError
 
 TIMEOUT_SECONDS = 60

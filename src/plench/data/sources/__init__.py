@@ -1,44 +1,21 @@
-"""Dataset sources, one file each, found by themselves: a module here lists what it offers in `SOURCES`."""
+"""Dataset sources. One file here is one source: its module-level `Source` objects are found by themselves."""
 
-import importlib
-import pkgutil
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.sources.source import RemoteFile, Source
-from plench.errors import PlenchError
-from plench.names import find_name, normalise
+from plench.data.sources.base import Source
+from plench.discovery import find_members
+from plench.names import find_name
 
-__all__ = ["RemoteFile", "Source", "dataset_card", "dataset_names", "find_source", "load_dataset"]
-
-
-def discover_sources(package: ModuleType) -> dict[str, Source]:
-    """Import every module of a package and collect its `SOURCES` by name.
-
-    Two datasets of one name, or a module that cannot be imported, are errors that name the files.
-    """
-    found: dict[str, tuple[Source, str]] = {}
-    for module_info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        path = str(Path(package.__path__[0]) / f"{module_info.name}.py")
-        try:
-            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
-        except Exception as error:  # whatever a module does wrong, the answer is its file and the reason
-            raise PlenchError(f"the dataset source {path} cannot be imported: {error!r}") from error
-        for source in getattr(module, "SOURCES", ()):
-            key = normalise(source.card.name)
-            if key in found:
-                raise PlenchError(
-                    f"dataset {source.card.name} is offered twice: by {found[key][1]} and by {path}"
-                )
-            found[key] = (source, path)
-    return {source.card.name: source for source, _ in found.values()}
+__all__ = ["dataset_card", "dataset_names", "find_source", "load_dataset"]
 
 
 @cache
 def _sources() -> dict[str, Source]:
-    return discover_sources(importlib.import_module(__name__))
+    return find_members(
+        __name__, "dataset", lambda value: value.card.name if isinstance(value, Source) else None
+    )
 
 
 def dataset_names() -> list[str]:

@@ -7,12 +7,12 @@ import numpy as np
 
 from plench.data.candidates import CandidateSpec, PartialLabelType
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.sources.source import Source
+from plench.data.sources.base import Source
 
 
-def make_card(name: str, pl_type: PartialLabelType) -> DatasetCard:
-    """The card of the digits with one kind of generated candidates."""
-    return DatasetCard(
+def make_source(name: str, pl_type: PartialLabelType) -> Source:
+    """The digits with one kind of generated candidates."""
+    card = DatasetCard(
         name=name,
         kind="tabular",
         task="handwritten digit classification",
@@ -25,6 +25,7 @@ def make_card(name: str, pl_type: PartialLabelType) -> DatasetCard:
         default_steps=2_000,
         candidates=CandidateSpec(pl_type),
     )
+    return Source(card, partial(load_digits, card))
 
 
 def load_digits(card: DatasetCard, data_dir: Path | None) -> Dataset:
@@ -41,5 +42,6 @@ def _read_pixels() -> tuple[np.ndarray, np.ndarray]:
     return (pixels / 16).astype(np.float32), labels.astype(np.int64)
 
 
-CARDS = [make_card("Digits_USS", "uss"), make_card("Digits_FPS", "fps"), make_card("Digits_ID", "id")]
-SOURCES = [Source(card, partial(load_digits, card)) for card in CARDS]
+DIGITS_USS = make_source("Digits_USS", "uss")
+DIGITS_FPS = make_source("Digits_FPS", "fps")
+DIGITS_ID = make_source("Digits_ID", "id")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.integrity import hash_git_blob
 from plench.data.mat_file import read_mat
-from plench.data.sources.source import RemoteFile, Source, compare_published
+from plench.data.sources.base import RemoteFile, Source, compare_published
 from plench.errors import DataError
 from plench.names import normalise
 
@@ -100,95 +100,101 @@ def find_file(name: str, file: str, obtain: str, data_dir: Path | None) -> Path:
     )
 
 
-SOURCES = [
-    make_source(
-        "Lost",
-        "lost.mat",
-        "caffdd72f123985c422739c5d99bfbb888f23735",
-        Published(1_122, 108, 16, 2.23, 0.0),
-        "automatic face naming",
-        "T. Cour, B. Sapp, B. Taskar. Learning from partial labels. JMLR 12, 2011.",
-    ),
-    make_source(
-        "MSRCv2",
-        "MSRCv2.mat",
-        "6c78f3e9e4d141413815d212d739c33c7912b828",
-        Published(1_758, 48, 23, 3.16, 0.0),
-        "object classification",
-        "L. Liu, T. Dietterich. A conditional multinomial mixture model for superset label learning. "
-        "NIPS 2012.",
-    ),
-    make_source(
-        "Mirflickr",
-        "Mirflickr.mat",
-        "4e35e2ac7d16120722a2f2ec6e7baa99138ddbd0",
-        Published(2_780, 1_536, 14, 2.76, 0.0),
-        "web image classification",
-        "M. J. Huiskes, M. S. Lew. The MIR Flickr retrieval evaluation. ACM MIR 2008.",
-    ),
-    make_source(
-        "Birdsong",
-        "BirdSong.mat",
-        "1913bf36b6d1f5f30d1803fdae6547c06335ed27",
-        Published(4_998, 38, 13, 2.18, 0.0),
-        "bird song classification",
-        "F. Briggs, X. Z. Fern, R. Raich. Rank-loss support instance machines for MIML instance annotation. "
-        "KDD 2012.",
-    ),
-    make_source(
-        "Malagasy",
-        "malagasy.mat",
-        "08a13577f205ab2fe16fb5a069972ced8fb49c24",
-        Published(5_303, 384, 44, 8.35, 0.0004),
-        "part-of-speech tagging",
-        "D. Garrette, J. Baldridge. Learning a part-of-speech tagger from two hours of annotation. "
-        "NAACL-HLT 2013.",
-    ),
-    make_source(
-        "SoccerPlayer",
-        "Soccer Player.mat",
-        "3372e7350e06eba374c715e07fbd18e2555e00ec",
-        Published(17_472, 279, 171, 2.09, 0.0),
-        "automatic face naming",
-        "Z. Zeng et al. Learning by associating ambiguously labeled images. CVPR 2013.",
-        default_steps=20_000,
-    ),
-    make_source(
-        "Italian",
-        "italian.mat",
-        "9f11a7a362b0bcc313b84e8f41326b77c2b9b030",
-        Published(21_878, 519, 90, 1.60, 0.0),
-        "part-of-speech tagging",
-        "J. Bos, C. Bosco, A. Mazzei. Converting a dependency treebank to a categorial grammar treebank for "
-        "Italian. TLT 2009.",
-        default_steps=20_000,
-    ),
-    make_source(
-        "YahooNews",
-        "Yahoo! News.mat",
-        "c9c3c35a6562ece4dffca8e7997c4c9cdcd12354",
-        Published(22_991, 163, 219, 1.91, 0.0),
-        "automatic face naming",
-        "M. Guillaumin, J. Verbeek, C. Schmid. Multiple instance metric learning from automatically labeled "
-        "bags of faces. ECCV 2010.",
-        default_steps=20_000,
-    ),
-    make_source(
-        "English",
-        "English.mat",
-        None,
-        Published(24_000, 300, 45, 1.19, 0.0097),
-        "part-of-speech tagging",
-        "D. Zhou et al. Weakly supervised POS tagging without disambiguation. ACM TALLIP 17(4), 2018.",
-        default_steps=20_000,
-    ),
-    make_source(
-        "FGNET",
-        "FG-NET.mat",
-        "18d4458042a84398b843d0f9e47613fb481b33de",
-        None,
-        "facial age estimation",
-        "G. Panis et al. Overview of research on facial ageing using the FG-NET ageing database. "
-        "IET Biometrics 5(2), 2016.",
-    ),
-]
+LOST = make_source(
+    "Lost",
+    "lost.mat",
+    "caffdd72f123985c422739c5d99bfbb888f23735",
+    Published(1_122, 108, 16, 2.23, 0.0),
+    "automatic face naming",
+    "T. Cour, B. Sapp, B. Taskar. Learning from partial labels. JMLR 12, 2011.",
+)
+
+MSRCV2 = make_source(
+    "MSRCv2",
+    "MSRCv2.mat",
+    "6c78f3e9e4d141413815d212d739c33c7912b828",
+    Published(1_758, 48, 23, 3.16, 0.0),
+    "object classification",
+    "L. Liu, T. Dietterich. A conditional multinomial mixture model for superset label learning. NIPS 2012.",
+)
+
+MIRFLICKR = make_source(
+    "Mirflickr",
+    "Mirflickr.mat",
+    "4e35e2ac7d16120722a2f2ec6e7baa99138ddbd0",
+    Published(2_780, 1_536, 14, 2.76, 0.0),
+    "web image classification",
+    "M. J. Huiskes, M. S. Lew. The MIR Flickr retrieval evaluation. ACM MIR 2008.",
+)
+
+BIRDSONG = make_source(
+    "Birdsong",
+    "BirdSong.mat",
+    "1913bf36b6d1f5f30d1803fdae6547c06335ed27",
+    Published(4_998, 38, 13, 2.18, 0.0),
+    "bird song classification",
+    "F. Briggs, X. Z. Fern, R. Raich. Rank-loss support instance machines for MIML instance annotation. "
+    "KDD 2012.",
+)
+
+MALAGASY = make_source(
+    "Malagasy",
+    "malagasy.mat",
+    "08a13577f205ab2fe16fb5a069972ced8fb49c24",
+    Published(5_303, 384, 44, 8.35, 0.0004),
+    "part-of-speech tagging",
+    "D. Garrette, J. Baldridge. Learning a part-of-speech tagger from two hours of annotation. "
+    "NAACL-HLT 2013.",
+)
+
+SOCCERPLAYER = make_source(
+    "SoccerPlayer",
+    "Soccer Player.mat",
+    "3372e7350e06eba374c715e07fbd18e2555e00ec",
+    Published(17_472, 279, 171, 2.09, 0.0),
+    "automatic face naming",
+    "Z. Zeng et al. Learning by associating ambiguously labeled images. CVPR 2013.",
+    default_steps=20_000,
+)
+
+ITALIAN = make_source(
+    "Italian",
+    "italian.mat",
+    "9f11a7a362b0bcc313b84e8f41326b77c2b9b030",
+    Published(21_878, 519, 90, 1.60, 0.0),
+    "part-of-speech tagging",
+    "J. Bos, C. Bosco, A. Mazzei. Converting a dependency treebank to a categorial grammar treebank for "
+    "Italian. TLT 2009.",
+    default_steps=20_000,
+)
+
+YAHOONEWS = make_source(
+    "YahooNews",
+    "Yahoo! News.mat",
+    "c9c3c35a6562ece4dffca8e7997c4c9cdcd12354",
+    Published(22_991, 163, 219, 1.91, 0.0),
+    "automatic face naming",
+    "M. Guillaumin, J. Verbeek, C. Schmid. Multiple instance metric learning from automatically labeled "
+    "bags of faces. ECCV 2010.",
+    default_steps=20_000,
+)
+
+ENGLISH = make_source(
+    "English",
+    "English.mat",
+    None,
+    Published(24_000, 300, 45, 1.19, 0.0097),
+    "part-of-speech tagging",
+    "D. Zhou et al. Weakly supervised POS tagging without disambiguation. ACM TALLIP 17(4), 2018.",
+    default_steps=20_000,
+)
+
+FGNET = make_source(
+    "FGNET",
+    "FG-NET.mat",
+    "18d4458042a84398b843d0f9e47613fb481b33de",
+    None,
+    "facial age estimation",
+    "G. Panis et al. Overview of research on facial ageing using the FG-NET ageing database. "
+    "IET Biometrics 5(2), 2016.",
+)
