@@ -156,7 +156,7 @@ def test_selection_equals_brute_force_on_a_sweep(tmp_path):
             mine = [run for run in runs if run.experiment == cell.experiment]
             for choice in cell.choices:
                 offers = [
-                    (-r.figures[criterion.record_key], run.hparams_seed, r.step, r.figures["test_acc"])
+                    (-r.values[criterion.record_key], run.hparams_seed, r.step, r.values["test_acc"])
                     for run in mine
                     if run.trial_seed == choice.trial_seed
                     for r in run.records

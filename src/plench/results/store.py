@@ -1,0 +1,102 @@
+"""The folder of one run: records, checkpoint, description. Every write is whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from plench.errors import UsageError
+
+RESULTS = "results.jsonl"
+RUN = "run.json"
+DONE = "done"
+CHECKPOINT = "checkpoint.pt"
+PREVIOUS_CHECKPOINT = "checkpoint.previous.pt"
+
+
+class RunStore:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run: a second process that wants it is told so. A killed process lets go by itself."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / ".lock", timeout=0)
+            lock.acquire()
+        except Timeout:
+            raise UsageError(f"another process is working on {self.folder}") from None
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended (diverged counts as ended)."""
+        return (self.folder / DONE).exists()
+
+    def read_run(self) -> dict[str, Any] | None:
+        """Return run.json, or None if there is none or it is broken."""
+        try:
+            content = json.loads((self.folder / RUN).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def write_run(self, content: Mapping[str, Any]) -> None:
+        """Write run.json."""
+        text = json.dumps(content, indent=1, allow_nan=False)
+        self.write_file(RUN, text.encode("utf-8") + b"\n")
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a file under a temporary name, then give it its own."""
+        path = self.folder / name
+        temporary = path.with_name(f".{name}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    def append_record(self, line: str) -> None:
+        """Add one record; it is on disk when this returns."""
+        with open(self.folder / RESULTS, "ab") as file:
+            file.write(line.encode("utf-8") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rewrite_records(self, lines: Sequence[str]) -> None:
+        """Replace all records."""
+        self.write_file(RESULTS, "".join(line + "\n" for line in lines).encode("utf-8"))
+
+    def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the checkpoints there are, the newest first."""
+        for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
+            path = self.folder / name
+            if path.exists():
+                yield name, path.read_bytes()
+
+    def write_checkpoint(self, content: bytes) -> None:
+        """Write a checkpoint, keeping the one before it."""
+        current = self.folder / CHECKPOINT
+        if current.exists():
+            os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
+        self.write_file(CHECKPOINT, content)
+
+    def finish(self) -> None:
+        """Mark the run as ended and remove what only resuming needs."""
+        self.write_file(DONE, b"done\n")
+        for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
+            (self.folder / name).unlink(missing_ok=True)
