@@ -1,0 +1,155 @@
+"""Image networks: sizes and widths by the protocol, initialisation, memory format, odd inputs."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from plench.errors import UsageError
+from plench.networks import Featurizer, find_network
+
+
+def count_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def conv(in_channels: int, out_channels: int, side: int) -> int:
+    return in_channels * out_channels * side * side
+
+
+def norm(channels: int) -> int:
+    return 2 * channels
+
+
+def resnet_parameters(channels: int) -> int:
+    total = conv(channels, 16, 3) + norm(16)
+    for width_in, width in ((16, 16), (16, 32), (32, 64)):
+        total += conv(width_in, width, 3) + conv(width, width, 3) + 2 * norm(width)
+        if width_in != width:
+            total += conv(width_in, width, 1) + norm(width)
+        total += 4 * (2 * conv(width, width, 3) + 2 * norm(width))
+    return total
+
+
+def densenet_parameters(channels: int) -> int:
+    total = conv(channels, 24, 3)
+    width = 24
+    for block in range(3):
+        for _ in range(3):
+            total += norm(width) + conv(width, 48, 1) + norm(48) + conv(48, 12, 3)
+            width += 12
+        if block < 2:
+            total += norm(width) + conv(width, width // 2, 1)
+            width //= 2
+    return total + norm(width)
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "parameters"),
+    [("ResNet", 64, resnet_parameters(3)), ("DenseNet", 69, densenet_parameters(3)), ("CNN", 128, None)],
+)
+def test_sizes(model: str, width: int, parameters: int | None) -> None:
+    network = Featurizer((10, 3, 32, 32), {"model": model})
+    assert network.n_outputs == width
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, width)
+    if parameters is not None:
+        assert count_parameters(network) == parameters
+
+
+def test_known_counts() -> None:
+    # a second derivation by hand, so that the formulas above cannot share a mistake with the networks
+    assert resnet_parameters(3) == 466_256
+    assert count_parameters(Featurizer((1, 3, 32, 32), {"model": "ResNet"})) == 466_256
+    convolutions = [
+        m for m in Featurizer((1, 3, 32, 32), {"model": "ResNet"}).modules() if isinstance(m, nn.Conv2d)
+    ]
+    assert len([m for m in convolutions if m.kernel_size == (3, 3)]) + 1 == 32  # and the classifier: depth 32
+    convolutions = [
+        m for m in Featurizer((1, 3, 32, 32), {"model": "DenseNet"}).modules() if isinstance(m, nn.Conv2d)
+    ]
+    assert len(convolutions) + 1 == 22
+
+
+def test_resnet_halves_twice() -> None:
+    network = Featurizer((1, 3, 32, 32), {"model": "ResNet"})
+    x = network.norm(network.convolution(torch.zeros(1, 3, 32, 32)))
+    sides = []
+    for block in network.blocks:
+        x = block(x)
+        sides.append((x.shape[1], x.shape[2]))
+    assert sides == [(16, 32)] * 5 + [(32, 16)] * 5 + [(64, 8)] * 5
+
+
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+def test_initialisation_and_memory_format(model: str) -> None:
+    network = Featurizer((1, 3, 32, 32), {"model": model})
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            assert layer.bias is None
+            area = layer.kernel_size[0] * layer.kernel_size[1]
+            expected = math.sqrt(2 / (area * layer.out_channels))
+            spread = 5 / math.sqrt(2 * layer.weight.numel())  # five standard errors of a standard deviation
+            assert layer.weight.std().item() == pytest.approx(expected, rel=spread)
+            assert layer.weight.is_contiguous(memory_format=torch.channels_last)
+        elif isinstance(layer, nn.BatchNorm2d):
+            assert (layer.weight == 1).all()
+            assert (layer.bias == 0).all()
+    maps: list[torch.Tensor] = []
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda _, __, out: maps.append(out))
+    network(torch.zeros(2, 3, 32, 32).to(memory_format=torch.channels_last))
+    assert all(out.is_contiguous(memory_format=torch.channels_last) for out in maps)
+
+
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (2, 7, 9), (4, 33, 31), (3, 64, 64), (1, 4, 5)])
+def test_odd_shapes(model: str, shape: tuple[int, int, int]) -> None:
+    network = Featurizer((10, *shape), {"model": model})
+    features = network(torch.randn(3, *shape))
+    assert features.shape == (3, network.n_outputs)
+    assert features.isfinite().all()
+    features.sum().backward()
+    assert all(p.grad is not None for p in network.parameters())
+
+
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+def test_tabular_is_refused(model: str) -> None:
+    with pytest.raises(UsageError, match="it takes images"):
+        Featurizer((10, 64), {"model": model})
+
+
+@pytest.mark.parametrize("model", ["DenseNet", "CNN"])
+def test_tiny_is_refused(model: str) -> None:
+    with pytest.raises(UsageError, match=r"at least 4×4 pixels"):
+        Featurizer((10, 1, 3, 8), {"model": model})
+
+
+def test_names() -> None:
+    assert find_network("res-net").name == "ResNet"
+    assert find_network("densenet").name == "DenseNet"
+
+
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+def test_gradient_is_that_of_the_functional_form(model: str) -> None:
+    """In-place operations must not spoil the gradient: compare with finite differences along one direction."""
+    network = Featurizer((1, 2, 8, 8), {"model": model}).double()
+    x = torch.randn(4, 2, 8, 8, dtype=torch.float64)
+    weights = torch.randn(network.n_outputs, dtype=torch.float64)
+
+    def value() -> torch.Tensor:
+        return (network(x) @ weights).pow(2).sum()
+
+    parameters = list(network.parameters())
+    gradient = torch.autograd.grad(value(), parameters)
+    direction = [torch.randn_like(p) for p in parameters]
+    slope = sum((g * d).sum() for g, d in zip(gradient, direction, strict=True))
+    step = 1e-7
+    with torch.no_grad():
+        ends = []
+        for sign in (1, -2):
+            for parameter, d in zip(parameters, direction, strict=True):
+                parameter.add_(d, alpha=sign * step)
+            ends.append(value())
+    assert slope.item() == pytest.approx((ends[0] - ends[1]).item() / (2 * step), rel=1e-3)
