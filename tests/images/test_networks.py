@@ -1,6 +1,7 @@
 """Image networks: sizes and widths by the protocol, initialisation, memory format, odd inputs."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -8,6 +9,13 @@ from torch import nn
 
 from plench.errors import UsageError
 from plench.networks import Featurizer, find_network
+
+
+@pytest.fixture(autouse=True)
+def own_stream() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -61,14 +69,13 @@ def test_known_counts() -> None:
     # a second derivation by hand, so that the formulas above cannot share a mistake with the networks
     assert resnet_parameters(3) == 466_256
     assert count_parameters(Featurizer((1, 3, 32, 32), {"model": "ResNet"})) == 466_256
-    convolutions = [
-        m for m in Featurizer((1, 3, 32, 32), {"model": "ResNet"}).modules() if isinstance(m, nn.Conv2d)
-    ]
-    assert len([m for m in convolutions if m.kernel_size == (3, 3)]) + 1 == 32  # and the classifier: depth 32
-    convolutions = [
-        m for m in Featurizer((1, 3, 32, 32), {"model": "DenseNet"}).modules() if isinstance(m, nn.Conv2d)
-    ]
-    assert len(convolutions) + 1 == 22
+
+
+def test_depths() -> None:
+    """The depth counts layers with weights: convolutions (shortcuts aside) and the classifier."""
+    resnet, densenet = (Featurizer((1, 3, 32, 32), {"model": model}) for model in ("ResNet", "DenseNet"))
+    assert sum(isinstance(m, nn.Conv2d) and m.kernel_size == (3, 3) for m in resnet.modules()) + 1 == 32
+    assert sum(isinstance(m, nn.Conv2d) for m in densenet.modules()) + 1 == 22
 
 
 def test_resnet_halves_twice() -> None:
@@ -133,7 +140,7 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
 def test_gradient_is_that_of_the_functional_form(model: str) -> None:
-    """In-place operations must not spoil the gradient: compare with finite differences along one direction."""
+    """In-place operations must not spoil the gradient: compare with a finite difference."""
     network = Featurizer((1, 2, 8, 8), {"model": model}).double()
     x = torch.randn(4, 2, 8, 8, dtype=torch.float64)
     weights = torch.randn(network.n_outputs, dtype=torch.float64)
