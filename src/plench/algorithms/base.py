@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -91,6 +91,15 @@ def register(
     return attach
 
 
+class TrainingInputs(Protocol):
+    """All training inputs in order, without labels."""
+
+    def __len__(self) -> int: ...
+
+    def original(self, start: int, stop: int) -> Tensor:
+        """Return the original view of the rows start … stop−1."""
+
+
 class Algorithm(nn.Module):
     """The contract that the training loop relies on, as the paper shows it.
 
@@ -99,6 +108,7 @@ class Algorithm(nn.Module):
     """
 
     card: ClassVar[AlgorithmCard]
+    transient: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -127,6 +137,13 @@ class Algorithm(nn.Module):
     def predict(self, x: Tensor) -> Tensor:
         """Return logits (B, K) for network inputs x."""
         raise NotImplementedError(f"{type(self).__name__} has no predict(x)")
+
+    def attach_inputs(self, inputs: TrainingInputs) -> None:
+        """Receive access to the training inputs, before the first update of a new or resumed run.
+
+        Only for a method that needs a pass over all of them. Keep it under an attribute named in the class's
+        `transient`, which checkpoints leave out.
+        """
 
     def phases(self) -> Mapping[str, int]:
         """Return, by name, the update at which each later phase of the schedule starts (for notices)."""

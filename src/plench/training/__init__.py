@@ -1,0 +1,15 @@
+"""Training: one run from configuration to records, exact and resumable."""
+
+from plench.training.config import RunConfig, configure_run
+from plench.training.prepare import PreparedData, prepare_data
+from plench.training.run import RunOptions, RunOutcome, run_training
+
+__all__ = [
+    "PreparedData",
+    "RunConfig",
+    "RunOptions",
+    "RunOutcome",
+    "configure_run",
+    "prepare_data",
+    "run_training",
+]

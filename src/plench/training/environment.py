@@ -1,0 +1,92 @@
+"""What a run was computed with: device, threads, versions, commit."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from plench.errors import ResumeError, UsageError
+from plench.version import __version__
+
+# A run may only be continued under the same of these: another value can change the last bits of its numbers.
+MUST_AGREE = ("plench", "python", "torch", "numpy", "device", "threads")
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device a user asked for; `auto` takes CUDA, then MPS, then the CPU."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if available[kind]))
+    kind, _, number = name.partition(":")
+    if kind not in available or (number and not number.isdigit()):
+        raise UsageError(f"unknown device {name!r}: allowed are auto, cpu, cuda, cuda:N, mps")
+    if not available[kind]:
+        raise UsageError(f"device {name} is not available on this machine")
+    if kind == "cuda" and number and int(number) >= torch.cuda.device_count():
+        raise UsageError(f"device {name} does not exist: there are {torch.cuda.device_count()} CUDA devices")
+    return torch.device(name)
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Use this many compute threads inside the block."""
+    if count < 1:
+        raise UsageError(f"threads must be at least 1, not {count}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
+    """Return the versions and settings that a run's exact numbers may depend on."""
+    return {
+        "plench": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": device.type,
+        "threads": threads,
+    }
+
+
+def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise ResumeError if a run would be continued under other versions or settings than it began with."""
+    other = [f"{key} {before.get(key)} → {now[key]}" for key in MUST_AGREE if before.get(key) != now[key]]
+    if other:
+        raise ResumeError(
+            "this run was begun under other conditions ("
+            + ", ".join(other)
+            + "), so continuing it might not "
+            "give the numbers of an undisturbed run; use --resume_anyway to continue all the same, or delete "
+            "its folder to start over"
+        )
+
+
+@cache
+def source_commit() -> str | None:
+    """Return the commit of plench's own checkout, or None if it runs from an installed package."""
+    package = Path(__file__).parent.parent
+    try:
+        for arguments in (["ls-files", "--error-unmatch", "__init__.py"], ["rev-parse", "HEAD"]):
+            done = subprocess.run(
+                ["git", "-C", str(package), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
+            )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

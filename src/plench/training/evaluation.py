@@ -1,0 +1,42 @@
+"""Evaluation: one pass over validation and one over test; every criterion from those passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.algorithms import Algorithm
+from plench.criteria import accuracy, measure_all
+from plench.training.inputs import Inputs
+from plench.training.prepare import PreparedData
+
+# Examples per forward pass without gradients.
+CHUNK = 1024
+
+
+def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Tensor, chunk: int = CHUNK) -> np.ndarray:
+    """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
+    was_training = algorithm.training
+    algorithm.eval()
+    try:
+        with torch.no_grad():
+            parts = [
+                algorithm.predict(inputs.original(stored[start : start + chunk]))
+                for start in range(0, len(stored), chunk)
+            ]
+            return torch.cat(parts).double().cpu().numpy()
+    finally:
+        algorithm.train(was_training)
+
+
+def evaluate(algorithm: Algorithm, data: PreparedData) -> dict[str, float | None] | None:
+    """Return the record's figures, or None if a logit is not finite."""
+    validation = predict_logits(algorithm, data.inputs, data.validation.stored)
+    test = predict_logits(algorithm, data.inputs, data.test.stored)
+    if not (np.isfinite(validation).all() and np.isfinite(test).all()):
+        return None
+    assert data.validation.candidates is not None
+    figures = measure_all(validation, data.validation.candidates, data.validation.labels)
+    figures["test_acc"] = None if data.test.labels is None else accuracy(test, data.test.labels)
+    return figures

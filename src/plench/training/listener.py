@@ -1,0 +1,34 @@
+"""Who is told how a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from plench.training.config import RunConfig
+
+
+class Listener(Protocol):
+    """Is told how a run goes on: a progress bar, a log, a sweep's live view."""
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Training starts, or continues after `updates` updates."""
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Some updates were made (told a few times a second); `loss` is the mean since the last record."""
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """A record was written."""
+
+
+class Silence:
+    """A listener that does nothing."""
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Do nothing."""
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Do nothing."""
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Do nothing."""

@@ -1,0 +1,74 @@
+"""A trained model given back: `plench.load(folder).predict(X)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
+from plench.algorithms.registry import load_third_party
+from plench.criteria import find_criterion
+from plench.errors import DataError, UsageError
+from plench.results.store import RunStore
+from plench.training.checkpoint import parse
+from plench.training.environment import choose_device
+from plench.training.evaluation import predict_logits
+from plench.training.inputs import Inputs, inputs_for
+from plench.training.state import restore_snapshot
+
+
+class TrainedModel:
+    """A classifier from a finished run. It takes features as they came with the data, not scaled."""
+
+    def __init__(self, algorithm: Algorithm, inputs: Inputs, updates: int) -> None:
+        self.algorithm = algorithm
+        self.inputs = inputs
+        self.updates = updates
+
+    def predict_logits(self, X: np.ndarray) -> np.ndarray:
+        """Return logits (n, K)."""
+        device = next(self.algorithm.parameters()).device
+        return predict_logits(self.algorithm, self.inputs, self.inputs.store(np.asarray(X), device))
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Return class probabilities (n, K)."""
+        logits = self.predict_logits(X)
+        weights = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(weights / weights.sum(1, keepdims=True))
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Return the most probable class of each example (n,)."""
+        return self.predict_logits(X).argmax(1)
+
+
+def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> TrainedModel:
+    """Load a run's model: the last one, or the best by a criterion (`CR`, `AA`)."""
+    store = RunStore(Path(folder))
+    run = store.read_run()
+    if run is None:
+        raise DataError(f"{folder} is not a run's folder: it has no readable run.json")
+    name = "last" if criterion.lower() == "last" else find_criterion(criterion).name
+    path = store.folder / f"model_{name}.pt"
+    if not path.exists():
+        kept = sorted(file.stem.removeprefix("model_") for file in store.folder.glob("model_*.pt"))
+        raise UsageError(f"{folder} has no model for {criterion!r}; it has {', '.join(kept) or 'no model'}")
+    try:
+        payload = parse(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used: {error}") from error
+    data = run["dataset"]
+    candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
+    algorithm = find_entry(store, run).cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
+    restore_snapshot(algorithm, payload["algorithm"])
+    algorithm.to(choose_device(device)).eval()
+    inputs = inputs_for(data["kind"]).from_state(payload["inputs"])
+    return TrainedModel(algorithm, inputs, payload["updates"])
+
+
+def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
+    """Return the algorithm of a run; a third party's comes from the copy of its file in the run's folder."""
+    if run["algorithm_spec"] is not None:
+        return find_algorithm(run["algorithm_spec"])
+    return load_third_party(f"{store.folder / 'algorithm.py'}:{run['algorithm_class']}")

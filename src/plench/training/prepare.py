@@ -1,0 +1,75 @@
+"""Makes a dataset ready for a run: candidates of the trial, split, scaling, tensors on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.data import Dataset, draw_candidates, split_dataset
+from plench.training.config import RunConfig
+from plench.training.inputs import Inputs, inputs_for
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Examples to evaluate on: stored inputs on the device, candidates and true labels for the criteria."""
+
+    stored: Tensor
+    candidates: np.ndarray | None
+    labels: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A dataset as one trial sees it. True labels are in the two evaluation sets only."""
+
+    inputs: Inputs
+    train: Tensor
+    train_candidates: np.ndarray
+    validation: EvaluationSet
+    test: EvaluationSet
+    train_noise_rate: float | None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape (N, …) of the training features."""
+        return tuple(self.train.shape)
+
+
+def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> PreparedData:
+    """Draw the trial's candidates, split by the trial seed, and scale on the training split."""
+    dataset = draw_candidates(dataset, config.candidates, config.trial_seed)
+    split = split_dataset(
+        dataset,
+        config.trial_seed,
+        test_fraction=config.tabular_test_fraction,
+        holdout_fraction=config.holdout_fraction,
+    )
+    inputs = inputs_for(dataset.card.kind).fit(dataset.features[split.train])
+
+    def evaluation_set(index: np.ndarray) -> EvaluationSet:
+        labels = None if dataset.labels is None else dataset.labels[index]
+        stored = inputs.store(dataset.features[index], device)
+        return EvaluationSet(stored, dataset.candidates[index], labels)
+
+    if split.test is None:
+        assert dataset.test is not None
+        test = EvaluationSet(inputs.store(dataset.test.features, device), None, dataset.test.labels)
+    else:
+        test = evaluation_set(split.test)
+    train_candidates = dataset.candidates[split.train]
+    noise_rate = None
+    if dataset.labels is not None:
+        labels = dataset.labels[split.train]
+        noise_rate = float(1 - train_candidates[np.arange(len(labels)), labels].mean())
+    return PreparedData(
+        inputs=inputs,
+        train=inputs.store(dataset.features[split.train], device),
+        train_candidates=train_candidates,
+        validation=evaluation_set(split.validation),
+        test=test,
+        train_noise_rate=noise_rate,
+    )

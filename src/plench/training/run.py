@@ -1,0 +1,360 @@
+"""The one training loop: from a configuration to records, exact, resumable, safe to kill."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from plench.algorithms import Algorithm, AlgorithmEntry
+from plench.criteria import criteria
+from plench.data import Dataset
+from plench.errors import PlenchError
+from plench.results.store import RunStore
+from plench.training.batches import TrainingSet
+from plench.training.checkpoint import dump, read_newest
+from plench.training.config import RunConfig
+from plench.training.description import describe_run
+from plench.training.environment import (
+    check_environment,
+    choose_device,
+    compute_threads,
+    describe_environment,
+    source_commit,
+)
+from plench.training.evaluation import evaluate
+from plench.training.interrupt import StopRequest
+from plench.training.listener import Listener, Silence
+from plench.training.prepare import PreparedData, prepare_data
+from plench.training.state import list_state, restore_snapshot, take_snapshot
+from plench.training.streams import Streams
+from plench.training.totals import Totals
+
+Status = Literal["done", "diverged", "failed", "interrupted"]
+
+# Criteria whose best checkpoint is kept as a model, beside the last one.
+KEPT_CRITERIA = ("CR", "AA")
+
+logger = logging.getLogger("plench")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; nothing here changes what it computes.
+
+    One compute thread is the default everywhere, in single runs and in sweeps. A checkpoint for resuming is
+    written every `save_seconds` and, if set, every `save_steps` updates.
+    """
+
+    device: str = "auto"
+    threads: int = 1
+    save_seconds: float = 60.0
+    save_steps: int | None = None
+    keep_models: bool = True
+    keep_every_model: bool = False
+    resume_anyway: bool = False
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended, where its records are, and how many updates this call made."""
+
+    status: Status
+    folder: Path
+    updates_made: int
+    message: str = ""
+
+
+def run_training(
+    config: RunConfig,
+    dataset: Dataset,
+    entry: AlgorithmEntry,
+    output_dir: str | Path,
+    options: RunOptions | None = None,
+    listener: Listener | None = None,
+    prepared: PreparedData | None = None,
+    store: RunStore | None = None,
+) -> RunOutcome:
+    """Carry out a run, or continue it from its last checkpoint; a finished run is left as it is.
+
+    `prepared` saves a sweep from preparing the same data again; `store` says where the run is kept if not in
+    its folder below `output_dir`.
+    """
+    options = options or RunOptions()
+    store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
+    if store.finished:
+        status = (store.read_run() or {}).get("status", "done")
+        return RunOutcome(status, store.folder, 0, "already finished")
+    with store.locked(), compute_threads(options.threads):
+        run = TrainingRun(config, dataset, entry, store, options, listener or Silence(), prepared)
+        return run.carry_out()
+
+
+class TrainingRun:
+    """One run while it is being carried out."""
+
+    algorithm: Algorithm
+    training_set: TrainingSet
+
+    def __init__(
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        entry: AlgorithmEntry,
+        store: RunStore,
+        options: RunOptions,
+        listener: Listener,
+        prepared: PreparedData | None,
+    ) -> None:
+        self.config = config
+        self.dataset = dataset
+        self.entry = entry
+        self.store = store
+        self.options = options
+        self.listener = listener
+        self.device = choose_device(options.device)
+        self.environment = describe_environment(self.device, options.threads)
+        self.data = prepared or prepare_data(dataset, config, self.device)
+        self.streams = Streams(config.seed, self.device)
+        self.state: list[dict[str, Any]] = []
+        self.totals = Totals()
+        self.records: list[str] = []
+        self.best: dict[str, float] = {}
+        self.notices: list[str] = list(dataset.notices)
+        self.updates = 0
+        self.updates_made = 0
+        self.window_seconds = 0.0
+        self.seconds = {"training": 0.0, "evaluation": 0.0}
+        self.begun = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def carry_out(self) -> RunOutcome:
+        """Build or restore, train to the end, and say how it ended."""
+        checkpoint = read_newest(self.store)
+        if checkpoint is not None and not self.options.resume_anyway:
+            check_environment(checkpoint["environment"], self.environment)
+        try:
+            with self.streams.ambient("init"):
+                self.algorithm = self.build_algorithm()
+            self.state = list_state(self.algorithm)
+            self.training_set = self.build_training_set()
+            self.algorithm.attach_inputs(self.training_set)
+            with self.streams.ambient("algorithm"), StopRequest() as stop:
+                self.begin(checkpoint)
+                status = self.train(stop)
+        except PlenchError:
+            raise
+        except Exception as error:  # whatever an algorithm raises is recorded, and ends this run only
+            return self.fail(error)
+        if status == "interrupted":
+            self.write_checkpoint()
+            self.describe("interrupted")
+            return RunOutcome(
+                "interrupted", self.store.folder, self.updates_made, "the same command continues it"
+            )
+        if status == "done" and self.options.keep_models:
+            self.write_model("last")
+        message = ""
+        if status == "diverged":
+            message = f"the loss or an output became NaN or infinite before update {self.updates}"
+        self.describe(status)
+        self.store.finish()
+        return RunOutcome(status, self.store.folder, self.updates_made, message)
+
+    def build_algorithm(self) -> Algorithm:
+        """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
+        candidates = self.data.train_candidates.astype(np.float32)
+        algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
+        return algorithm.to(self.device).train()
+
+    def build_training_set(self) -> TrainingSet:
+        """Put the training split behind the batches that the algorithm declares."""
+        return TrainingSet(
+            self.data.inputs,
+            self.data.train,
+            torch.from_numpy(self.data.train_candidates).to(self.device),
+            int(self.config.hparams["batch_size"]),
+            self.entry.card.views,
+            self.entry.card.second_batch,
+            self.streams,
+        )
+
+    def begin(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Start at the beginning, or where the checkpoint was taken; records after it are cut off."""
+        for name, first in self.algorithm.phases().items():
+            if first >= self.config.steps:
+                self.notice(
+                    f"{name} would begin at update {first}, after the last of this run's {self.config.steps}"
+                )
+        if checkpoint is None:
+            for path in take_snapshot(self.algorithm).unsaved:
+                self.notice(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
+        else:
+            self.restore(checkpoint)
+        self.store.rewrite_records(self.records)
+        if self.entry.source is not None:
+            self.store.write_file("algorithm.py", Path(self.entry.source).read_bytes())
+        self.describe("running")
+        self.listener.started(self.config, self.updates)
+
+    def notice(self, text: str) -> None:
+        """Tell the user and keep the notice in run.json."""
+        self.notices.append(text)
+        logger.warning("%s on %s: %s", self.config.algorithm, self.config.dataset, text)
+
+    def train(self, stop: StopRequest) -> Status:
+        """Make the remaining updates."""
+        config, options = self.config, self.options
+        saved_at = told_at = window_begun = time.perf_counter()
+        while self.updates < config.steps:
+            self.totals.add(self.algorithm.update(self.training_set.next_batch()))
+            step = self.updates
+            self.updates += 1
+            self.updates_made += 1
+            now = time.perf_counter()
+            if step % config.checkpoint_freq == 0 or self.updates == config.steps:
+                if not self.evaluate(step, window_begun):
+                    return "diverged"
+                window_begun = now = time.perf_counter()
+            due = self.updates % options.save_steps == 0 if options.save_steps else False
+            if (due or now - saved_at >= options.save_seconds) and self.updates < config.steps:
+                self.window_seconds += now - window_begun
+                self.write_checkpoint()
+                saved_at = window_begun = now = time.perf_counter()
+            if stop.asked and self.updates < config.steps:
+                self.window_seconds += now - window_begun
+                return "interrupted"
+            if now - told_at >= 0.25:
+                self.listener.advanced(self.updates, self.totals.means()["loss"])
+                told_at = now
+        return "done"
+
+    def evaluate(self, step: int, window_begun: float) -> bool:
+        """Write the record of a step; say False if the run has diverged."""
+        logged = self.totals.means()
+        now = time.perf_counter()
+        window = self.window_seconds + now - window_begun
+        with self.streams.ambient("evaluation"):
+            figures = evaluate(self.algorithm, self.data)
+        if figures is None or not math.isfinite(logged["loss"]):
+            return False
+        record = {
+            "step": step,
+            "epoch": step * self.training_set.order.batch_size / len(self.training_set),
+            "loss": logged.pop("loss"),
+            "step_time": window / self.totals.count,
+            "mem_gb": peak_memory_gb(self.device),
+            **figures,
+            "logged": {name: value if math.isfinite(value) else None for name, value in logged.items()},
+            "hparams": dict(self.config.hparams),
+            "args": self.config.args(),
+        }
+        line = json.dumps(record, allow_nan=False)
+        self.records.append(line)
+        self.store.append_record(line)
+        self.keep_models(step, figures)
+        self.totals = Totals()
+        self.window_seconds = 0.0
+        self.seconds["training"] += window
+        self.seconds["evaluation"] += time.perf_counter() - now
+        self.listener.evaluated(record)
+        return True
+
+    def keep_models(self, step: int, figures: Mapping[str, float | None]) -> None:
+        """Save the model where a criterion is best so far (the record of step 0 never counts)."""
+        if self.options.keep_every_model:
+            self.write_model(f"step{step}")
+        for name in KEPT_CRITERIA:
+            value = figures[criteria[name].record_key]
+            if step > 0 and value is not None and value > self.best.get(name, -math.inf):
+                self.best[name] = value
+                if self.options.keep_models:
+                    self.write_model(name)
+
+    def write_model(self, name: str) -> None:
+        """Save what prediction needs, under the name of a criterion, `last` or a step."""
+        tree = take_snapshot(self.algorithm, for_prediction=True).tree
+        payload = {"algorithm": tree, "inputs": self.data.inputs.state(), "updates": self.updates}
+        self.store.write_file(f"model_{name}.pt", dump(payload))
+
+    def write_checkpoint(self) -> None:
+        """Save everything needed to continue exactly from here."""
+        payload = {
+            "environment": self.environment,
+            "updates": self.updates,
+            "records": self.records,
+            "best": self.best,
+            "algorithm": take_snapshot(self.algorithm).tree,
+            "data": self.training_set.state(),
+            "streams": self.streams.state(),
+            "totals": self.totals.state(),
+            "window_seconds": self.window_seconds,
+            "seconds": self.seconds,
+            "notices": self.notices,
+            "begun": self.begun,
+        }
+        self.store.write_checkpoint(dump(payload))
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        restore_snapshot(self.algorithm, checkpoint["algorithm"])
+        self.training_set.load_state(checkpoint["data"])
+        self.streams.load_state(checkpoint["streams"])
+        self.totals.load_state(checkpoint["totals"], self.device)
+        for name in ("updates", "best", "window_seconds", "seconds", "begun"):
+            setattr(self, name, checkpoint[name])
+        self.records = list(checkpoint["records"])
+        self.notices = list(checkpoint["notices"])
+
+    def fail(self, error: Exception) -> RunOutcome:
+        """Record that the run stopped with an error of the algorithm's; its records stay."""
+        description = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "traceback": "".join(traceback.format_exception(error)),
+        }
+        self.describe("failed", error=description)
+        message = f"{type(error).__name__}: {error}"
+        return RunOutcome("failed", self.store.folder, self.updates_made, message)
+
+    def describe(self, status: str, error: Mapping[str, str] | None = None) -> None:
+        """Write run.json."""
+        self.store.write_run(
+            {
+                **describe_run(self.config, self.dataset, self.entry, self.data),
+                "status": status,
+                "error": error,
+                "diverged_after_step": self.last_step() if status == "diverged" else None,
+                "state": self.state,
+                "versions": self.environment,
+                "commit": source_commit(),
+                "device": str(self.device),
+                "threads": self.options.threads,
+                "timings": {
+                    "begun": self.begun,
+                    "written": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "training_seconds": self.seconds["training"],
+                    "evaluation_seconds": self.seconds["evaluation"],
+                },
+                "updates": self.updates,
+                "notices": self.notices,
+            }
+        )
+
+    def last_step(self) -> int | None:
+        """Return the step of the last record, if there is one."""
+        return json.loads(self.records[-1])["step"] if self.records else None
+
+
+def peak_memory_gb(device: torch.device) -> float | None:
+    """Return the peak CUDA memory, None on other devices."""
+    return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None

@@ -1,0 +1,39 @@
+"""Means of what updates log, without waiting for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Totals:
+    """Sums of what updates log since the last record, kept on the device so that no update waits for it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sums: dict[str, Tensor | float] = {}
+
+    def add(self, logged: Mapping[str, Tensor | float]) -> None:
+        """Add what one update logged."""
+        self.count += 1
+        for name, value in logged.items():
+            if isinstance(value, Tensor):
+                value = value.detach()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def means(self) -> dict[str, float]:
+        """Return the means; this waits for the device."""
+        return {name: float(value) / max(self.count, 1) for name, value in self.sums.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return count and sums."""
+        sums = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.sums.items()}
+        return {"count": self.count, "sums": sums}
+
+    def load_state(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Continue from `state()`."""
+        self.count = state["count"]
+        self.sums = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state["sums"].items()}
