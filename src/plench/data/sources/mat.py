@@ -61,7 +61,10 @@ def load_mat(
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{card.name}: {path} cannot be read ({error.strerror or error})") from None
-    arrays = read_mat(content, f"{card.name} ({path})")
+    try:
+        arrays = read_mat(content)
+    except DataError as error:
+        raise DataError(f"{card.name}: {path} cannot be used: {error}") from None
     dataset = Dataset(arrays.features, arrays.candidates, arrays.labels, card)
     notices = []
     if git_sha1 is not None and hash_git_blob(content) != git_sha1:

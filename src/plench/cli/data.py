@@ -1,0 +1,146 @@
+"""`plench data`: what a dataset is, and fetching the public ones."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from plench.data import (
+    CandidateSpec,
+    Dataset,
+    choose_candidates,
+    download_dataset,
+    draw_candidates,
+    load_dataset,
+)
+from plench.data.candidates import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PARTIAL_LABEL_TYPES
+
+BAR_WIDTH = 40
+
+EXAMPLES = """examples:
+  plench data info Digits_USS --trial_seed 1
+  plench data download Lost --data_dir data
+  plench data info Lost --data_dir data --pl_type fps --fps_rate 0.5 --json
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the commands `data info` and `data download`."""
+    parser = subparsers.add_parser(
+        "data",
+        help="describe or download a dataset",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+
+    info = commands.add_parser("info", help="card, sizes, candidate sets and notices of a dataset")
+    info.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
+    info.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
+    info.add_argument("--trial_seed", type=int, default=0, help="decides generated candidates (default 0)")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    add_candidate_options(info)
+    info.set_defaults(handler=show_info)
+
+    download = commands.add_parser("download", help="fetch a public dataset and verify it")
+    download.add_argument("name", metavar="NAME", help="a dataset, in any spelling")
+    download.add_argument("--data_dir", required=True, help="folder to put the files into")
+    download.set_defaults(handler=run_download)
+
+
+def add_candidate_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how candidate sets are made; `read_candidate_options` reads them."""
+    group = parser.add_argument_group("candidate sets")
+    group.add_argument(
+        "--pl_type",
+        choices=PARTIAL_LABEL_TYPES,
+        help="real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
+    )
+    group.add_argument(
+        "--fps_rate", type=float, help=f"flipping probability of fps (default {DEFAULT_FPS_RATE})"
+    )
+    group.add_argument("--id_rate", type=float, help=f"flipping rate of id (default {DEFAULT_ID_RATE})")
+    group.add_argument(
+        "--drop_true_rate", type=float, help="rate at which true labels are dropped (default 0)"
+    )
+
+
+def read_candidate_options(arguments: argparse.Namespace, default: CandidateSpec) -> CandidateSpec:
+    """The candidate spec that the options ask for, on top of the dataset's default."""
+    return choose_candidates(
+        default, arguments.pl_type, arguments.fps_rate, arguments.id_rate, arguments.drop_true_rate
+    )
+
+
+def show_info(arguments: argparse.Namespace) -> int:
+    """Print what is known of a dataset, as text or JSON."""
+    loaded = load_dataset(arguments.name, arguments.data_dir)
+    spec = read_candidate_options(arguments, loaded.card.candidates)
+    dataset = draw_candidates(loaded, spec, arguments.trial_seed)
+    info = describe(dataset, spec, arguments.trial_seed, loaded.fingerprint)
+    print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))
+    return 0
+
+
+def run_download(arguments: argparse.Namespace) -> int:
+    """Fetch a dataset's files and print where they are."""
+    for path in download_dataset(arguments.name, arguments.data_dir):
+        print(path)
+    return 0
+
+
+def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint: str) -> dict[str, Any]:
+    """Everything `data info` shows, as data. The fingerprint is that of the data as loaded."""
+    sizes, counts = np.unique(dataset.candidates.sum(axis=1), return_counts=True)
+    return {
+        "card": asdict(dataset.card),
+        "examples": dataset.n_examples,
+        "test_examples": None if dataset.test is None else len(dataset.test.labels),
+        "input_shape": list(dataset.input_shape),
+        "classes": dataset.n_classes,
+        "has_labels": dataset.labels is not None,
+        "candidates": asdict(spec),
+        "trial_seed": trial_seed,
+        "mean_candidates": dataset.mean_candidates,
+        "noise_rate": dataset.noise_rate,
+        "set_sizes": {int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        "fingerprint": fingerprint,
+        "notices": list(dataset.notices),
+    }
+
+
+def format_info(info: dict[str, Any]) -> str:
+    """The text form of `describe`."""
+    card, spec = info["card"], info["candidates"]
+    rates = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "pl_type" and value)
+    noise = "unknown (no true labels)" if info["noise_rate"] is None else f"{info['noise_rate']:.2%}"
+    own_test = "" if info["test_examples"] is None else f", and {info['test_examples']:,} in its own test set"
+    rows = {
+        "task": card["task"],
+        "source": card["source"],
+        "terms": card["terms"],
+        "reference": card["citation"],
+        "steps": f"{card['default_steps']:,} by default",
+        "examples": f"{info['examples']:,}{own_test}",
+        "features": " × ".join(f"{size:,}" for size in info["input_shape"][1:]),
+        "classes": f"{info['classes']:,}",
+        "candidates": spec["pl_type"] + (f" ({rates})" if rates else ""),
+        "mean set size": f"{info['mean_candidates']:.2f}",
+        "noise rate": noise,
+        "fingerprint": info["fingerprint"][:16],
+    }
+    lines = [f"{card['name']} ({card['kind']})"]
+    lines += [f"  {key:<14}{value}" for key, value in rows.items()]
+    lines += ["  set sizes", *_format_histogram(info["set_sizes"])]
+    lines += [f"  notice: {notice}" for notice in info["notices"]]
+    return "\n".join(lines)
+
+
+def _format_histogram(set_sizes: dict[int, int]) -> list[str]:
+    largest = max(set_sizes.values())
+    return [
+        f"  {size:>6} {count:>8,} {'#' * max(1, round(BAR_WIDTH * count / largest))}"
+        for size, count in set_sizes.items()
+    ]
