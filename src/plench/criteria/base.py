@@ -20,6 +20,7 @@ class Criterion:
     `measure(logits, candidates, labels)` gives the figure that training writes under `record_key`; it is None
     when the criterion needs true labels and there are none. Without `early_stopping` only the last
     checkpoint of a run counts. `position` is its place in tables.
+    `public_defect` says what is wrong with the figure in the public benchmark's records, if anything.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Criterion:
     position: int
     early_stopping: bool = True
     higher_is_better: bool = True
+    public_defect: str = ""
 
 
 def as_logits(logits: ArrayLike) -> NDArray[np.float64]:

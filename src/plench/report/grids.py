@@ -1,12 +1,14 @@
 """Tables before they get a format: a title, a header, rows of cells, and notes that cells refer to."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from plench.criteria import Criterion
 from plench.report.leaderboard import Leaderboard
 from plench.results.records import Experiment
-from plench.selection import Cell
+from plench.selection import Cell, Choice
 
 LEGEND = (
     "Test accuracy in %: mean ± sample standard deviation over splits (n − 1 below), "
@@ -37,6 +39,12 @@ class Grid:
     rows: tuple[tuple[str, tuple[Entry, ...]], ...]
     notes: tuple[tuple[str, str], ...] = ()
     legend: str = ""
+
+    @cached_property
+    def n(self) -> int | None:
+        """The number of splits if all cells rest on the same, else None: then every cell shows its own."""
+        numbers = {entry.n for _, entries in self.rows for entry in entries if entry.mean is not None}
+        return numbers.pop() if len(numbers) == 1 else None
 
 
 @dataclass
@@ -69,23 +77,57 @@ def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
     return grids
 
 
+def build_chosen_grids(board: Leaderboard) -> list[Grid]:
+    """Return one table per setting and criterion: what was chosen on each split of each algorithm."""
+    header = ("Algorithm", "split", "configuration", "step", "criterion", "test accuracy", "hyperparameters")
+    grids = []
+    for setting in board.settings:
+        for criterion in board.criteria:
+            rows = []
+            for algorithm in board.algorithms:
+                cell = board.cell(setting, algorithm, criterion)
+                for choice in cell.choices if cell is not None else ():
+                    rows.append((algorithm, tuple(Entry(text=text) for text in _describe_choice(choice))))
+            grids.append(Grid(f"{board.labels[setting]}, chosen by {criterion.title}", header, tuple(rows)))
+    return grids
+
+
+def _describe_choice(choice: Choice) -> tuple[str, ...]:
+    accuracy = choice.test_acc
+    hparams = ", ".join(f"{key}={_short(value)}" for key, value in sorted(choice.run.hparams.items()))
+    return (
+        str(choice.trial_seed),
+        str(choice.run.hparams_seed),
+        str(choice.record.step),
+        f"{100 * choice.score:.2f}",
+        "none" if accuracy is None else f"{100 * accuracy:.2f}",
+        hparams,
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def describe_gaps(cell: Cell) -> str:
-    """Say what a cell lacks against its plan, or nothing if it lacks nothing."""
-    if cell.complete and not cell.notices:
-        return ""
-    plan = cell.plan
-    parts = [
-        f"rests on {cell.n} of {len(plan.trial_seeds)} splits and "
-        f"{cell.n_finished - cell.n_absent} of {plan.n_runs} planned runs"
-    ]
+    """Say what a cell lacks against its plan and what to know about it, or nothing if there is nothing."""
+    parts = []
+    if not cell.complete:
+        plan = cell.plan
+        parts.append(
+            f"rests on {cell.n} of {len(plan.trial_seeds)} splits and "
+            f"{cell.n_finished - cell.n_absent} of {plan.n_runs} planned runs"
+        )
     for number, what in (
-        (cell.n_missing - cell.n_unfinished, "missing"),
+        (cell.n_missing - cell.n_unfinished, "not started"),
         (cell.n_unfinished, "not finished"),
         (cell.n_diverged, "diverged"),
         (cell.n_absent, "without a checkpoint that counts here"),
     ):
         if number > 0:
             parts.append(f"{number} {what}")
+    if cell.criterion.public_defect and cell.experiment.origin == "public":
+        parts.append(cell.criterion.public_defect)
     return "; ".join([*parts, *cell.notices])
 
 
@@ -114,7 +156,7 @@ def _entry(cell: Cell | None, best: Cell | None, marks: _Notes) -> Entry:
     letters = (marks.mark(gaps),) if gaps else ()
     if cell.mean is None:
         return Entry(text="none", marks=letters)
-    is_best = best is not None and cell.mean == best.mean
+    is_best = best is not None and best.mean is not None and math.isclose(cell.mean, best.mean)
     is_tied = not is_best and best is not None and is_within(cell, best)
     return Entry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=letters)
 
@@ -138,7 +180,12 @@ def _rank_grid(board: Leaderboard) -> Grid:
             if rank is None:
                 entries.append(Entry(text="none"))
             else:
-                entries.append(Entry(text=f"{rank[0]:.2f} (n={rank[1]})", best=rank[0] == lowest))
+                entries.append(
+                    Entry(
+                        text=f"{rank[0]:.2f} (n={rank[1]})",
+                        best=lowest is not None and math.isclose(rank[0], lowest),
+                    )
+                )
         rows.append((algorithm, tuple(entries)))
     return Grid(
         f"Average rank over {len(board.settings)} settings",

@@ -34,7 +34,9 @@ class Leaderboard:
         ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
         for setting in self.settings:
             means = self.means(setting, criterion)
-            for algorithm, rank in zip(means, rankdata([-m for m in means.values()]), strict=True):
+            # Rounded, so that means of the same numbers in another order tie.
+            order = rankdata([-round(mean, 12) for mean in means.values()])
+            for algorithm, rank in zip(means, order, strict=True):
                 ranks[algorithm].append(float(rank))
         return {a: (sum(r) / len(r), len(r)) for a, r in ranks.items() if r}
 

@@ -1,15 +1,15 @@
-"""Tables as text for a terminal or a log."""
+"""Tables as text for a terminal or a log, as Markdown and as LaTeX."""
 
-import unicodedata
 from collections.abc import Iterable
 
 from rich.cells import cell_len
 
+from plench.report.escape import clean, escape_latex, escape_markdown
 from plench.report.grids import Entry, Grid, build_grids
 from plench.report.leaderboard import build_leaderboard
 from plench.results.records import Run
 
-LONGEST_NAME = 48
+TIES = "within one standard error (the best cell's) of it"
 
 
 def render_leaderboard(runs: Iterable[Run]) -> str:
@@ -20,39 +20,121 @@ def render_leaderboard(runs: Iterable[Run]) -> str:
 def render_text(grids: Iterable[Grid]) -> str:
     """Return tables aligned with spaces; best in its column marked *, within one standard error marked ~."""
     grids = list(grids)
+    blocks = [_text_block(grid) for grid in grids]
+    return "\n\n".join([*blocks, *_legend(grids, f"* best of its column, ~ {TIES}.", "\n")])
+
+
+def render_markdown(grids: Iterable[Grid]) -> str:
+    """Return GitHub-flavoured Markdown; best in bold, within one standard error in italics."""
+    grids = list(grids)
+    blocks = [_markdown_block(grid) for grid in grids]
+    return "\n\n".join(
+        [*blocks, *_legend(grids, f"**Bold**: best of its column; *italics*: {TIES}.", "  \n")]
+    )
+
+
+def render_latex(grids: Iterable[Grid]) -> str:
+    """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined."""
+    return "\n\n".join(_latex_block(grid) for grid in grids)
+
+
+def _legend(grids: list[Grid], marks: str, line_end: str) -> list[str]:
     legends = dict.fromkeys(grid.legend for grid in grids if grid.legend)
-    key = "* best of its column, ~ within one standard error (the best cell's) of it."
-    return "\n\n".join([*(_render_grid(grid) for grid in grids), "\n".join([*legends, key])])
+    marked = any(entry.best for grid in grids for _, entries in grid.rows for entry in entries)
+    lines = [*legends, *([marks] if marked else [])]
+    return [line_end.join(lines)] if lines else []
 
 
-def clean(name: str) -> str:
-    """Make a name from a file safe to print: no control characters or direction marks, not endless."""
-    kept = "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in name)
-    return kept if len(kept) <= LONGEST_NAME else kept[: LONGEST_NAME - 1] + "…"
+def _title(grid: Grid) -> str:
+    return clean(grid.title, None) + ("" if grid.n is None else f", n = {grid.n}")
 
 
-def _render_grid(grid: Grid) -> str:
+def _text_block(grid: Grid) -> str:
     header = [clean(name) for name in grid.header]
-    body = [[clean(name), *(_show(entry) for entry in entries)] for name, entries in grid.rows]
+    body = [[clean(name), *(_text_entry(entry, grid) for entry in entries)] for name, entries in grid.rows]
     widths = [max(map(cell_len, column)) for column in zip(header, *body, strict=True)]
-    lines = [clean(grid.title) if len(grid.title) <= LONGEST_NAME else grid.title]
-    lines.append("  ".join(_pad(text, width) for text, width in zip(header, widths, strict=True)).rstrip())
-    lines.append("  ".join("─" * width for width in widths))
-    for row in body:
-        lines.append("  ".join(_pad(text, width) for text, width in zip(row, widths, strict=True)).rstrip())
-    lines.extend(f"({letter}) {text}" for letter, text in grid.notes)
+    rule = ["─" * width for width in widths]
+    lines = [_title(grid)]
+    for row in (header, rule, *body):
+        padded = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
+        lines.append("  ".join(padded).rstrip())
+    lines.extend(f"({letter}) {clean(text, None)}" for letter, text in grid.notes)
     return "\n".join(lines)
 
 
-def _show(entry: Entry) -> str:
+def _text_entry(entry: Entry, grid: Grid) -> str:
     marks = "".join(f"({letter})" for letter in entry.marks)
     sign = "*" if entry.best else "~" if entry.tied else " "
+    return f"{_figures(entry, grid)}{sign}{marks}".rstrip()
+
+
+def _figures(entry: Entry, grid: Grid) -> str:
+    """Show the figures of a cell, all in percent: `68.70 ± 1.23 [0.71]`, with n where it differs by cell."""
     if entry.mean is None:
-        return f"{entry.text or '–'}{sign}{marks}".rstrip()
-    spread = "" if entry.std is None else f" ± {100 * entry.std:.2f}"
-    error = "" if entry.stderr is None else f" [{100 * entry.stderr:.2f}]"
-    return f"{100 * entry.mean:5.2f}{spread}{error} n={entry.n}{sign}{marks}".rstrip()
+        return clean(entry.text, None) or "–"
+    parts = [f"{100 * entry.mean:5.2f}"]
+    if entry.std is not None and entry.stderr is not None:
+        parts.append(f"± {100 * entry.std:.2f} [{100 * entry.stderr:.2f}]")
+    if grid.n is None:
+        parts.append(f"n={entry.n}")
+    return " ".join(parts)
 
 
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))
+def _markdown_block(grid: Grid) -> str:
+    header = [escape_markdown(clean(name)) for name in grid.header]
+    lines = [f"### {escape_markdown(_title(grid))}", "", _markdown_row(header)]
+    lines.append(_markdown_row(["---"] * len(header)))
+    for name, entries in grid.rows:
+        shown = (_markdown_entry(entry, grid) for entry in entries)
+        lines.append(_markdown_row([escape_markdown(clean(name)), *shown]))
+    if grid.notes:
+        lines.append("")
+        lines.extend(
+            f"<sup>{letter}</sup> {escape_markdown(clean(text, None))}  " for letter, text in grid.notes
+        )
+    return "\n".join(lines)
+
+
+def _markdown_row(texts: list[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
+def _markdown_entry(entry: Entry, grid: Grid) -> str:
+    text = escape_markdown(_figures(entry, grid).strip())
+    text = f"**{text}**" if entry.best else f"*{text}*" if entry.tied else text
+    return text + "".join(f"<sup>{letter}</sup>" for letter in entry.marks)
+
+
+def _latex_block(grid: Grid) -> str:
+    header = " & ".join(escape_latex(clean(name)) for name in grid.header)
+    caption = f"{_title(grid)}. {grid.legend}".strip()
+    marked = any(entry.best for _, entries in grid.rows for entry in entries)
+    caption += f" Bold: best of its column; underlined: {TIES}." if marked else ""
+    lines = [
+        r"\begin{table}[ht]",
+        r"\centering",
+        rf"\caption{{{escape_latex(caption)}}}",
+        rf"\begin{{tabular}}{{l{'c' * (len(grid.header) - 1)}}}",
+        r"\toprule",
+        header + r" \\",
+        r"\midrule",
+    ]
+    for name, entries in grid.rows:
+        cells = [escape_latex(clean(name)), *(_latex_entry(entry, grid) for entry in entries)]
+        lines.append(" & ".join(cells) + r" \\")
+    lines.extend([r"\bottomrule", r"\end{tabular}"])
+    lines.extend(
+        rf"\par\footnotesize\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
+        for letter, text in grid.notes
+    )
+    lines.append(r"\end{table}")
+    return "\n".join(lines)
+
+
+def _latex_entry(entry: Entry, grid: Grid) -> str:
+    text = escape_latex(_figures(entry, grid).strip())
+    if entry.best:
+        text = rf"\textbf{{{text}}}"
+    elif entry.tied:
+        text = rf"\underline{{{text}}}"
+    return text + "".join(rf"\textsuperscript{{{letter}}}" for letter in entry.marks)

@@ -1,0 +1,96 @@
+"""What all commands that read results share: which folders, which datasets, algorithms and criteria."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from plench.criteria import Criterion, criteria, find_criterion
+from plench.errors import UsageError
+from plench.report.escape import clean
+from plench.results import Experiment, Run, read_runs_with_notices
+from plench.selection import Plan, infer_plans
+
+
+@dataclass(frozen=True)
+class ResultsInput:
+    """The runs that a command works on, with what was planned and what was wrong with single files."""
+
+    runs: list[Run]
+    criteria: tuple[Criterion, ...]
+    plans: dict[Experiment, Plan]
+    notices: list[str]
+
+
+def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
+    """Add the folders (as arguments, or as the public benchmark's --input_dir) and the filters."""
+    if folder_option:
+        parser.add_argument(
+            "--input_dir",
+            dest="folders",
+            action="append",
+            required=True,
+            metavar="DIR",
+            help="folder of runs",
+        )
+    else:
+        parser.add_argument("folders", nargs="+", metavar="DIR", help="folder that holds run folders")
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
+    parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
+    parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
+    parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
+    parser.add_argument(
+        "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"
+    )
+
+
+def read_input(args: argparse.Namespace) -> ResultsInput:
+    """Read the folders a command was given and keep what its filters ask for."""
+    runs: list[Run] = []
+    notices: list[str] = []
+    for folder in args.folders:
+        found, said = read_runs_with_notices(folder)
+        runs.extend(found)
+        notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
+    if not runs:
+        raise UsageError(f"no runs in {', '.join(map(str, args.folders))} (folders with results.jsonl)")
+    kept = _keep(runs, args.datasets, "dataset")
+    kept = _keep(kept, args.algorithms, "algorithm")
+    chosen = [find_criterion(name) for name in args.criteria or criteria]
+    unique = tuple(dict.fromkeys(chosen))
+    return ResultsInput(kept, unique, _plans(kept, args.planned_trials, args.planned_hparams), notices)
+
+
+def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Run]:
+    """Keep the runs whose dataset or algorithm matches a pattern; each pattern must match something."""
+    if not patterns:
+        return runs
+    names = {getattr(run.experiment, what) for run in runs}
+    wanted: set[str] = set()
+    for pattern in patterns:
+        matching = {name for name in names if fnmatchcase(_fold(name), _fold(pattern))}
+        if not matching:
+            known = ", ".join(sorted(clean(name) for name in names))
+            raise UsageError(f"no {what} here matches {pattern!r}: there are {known}")
+        wanted |= matching
+    return [run for run in runs if getattr(run.experiment, what) in wanted]
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "").replace("+", "_plus")
+
+
+def _plans(runs: Iterable[Run], n_trials: int | None, n_hparams: int | None) -> dict[Experiment, Plan]:
+    """Take as planned what is there, and what the options say on top of it."""
+    plans = infer_plans(runs)
+    for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
+        if value is not None and value < 1:
+            raise UsageError(f"{option} must be at least 1, not {value}")
+    return {
+        setting: Plan(
+            plan.trial_seeds | frozenset(range(n_trials or 0)),
+            plan.hparams_seeds | frozenset(range(n_hparams or 0)),
+        )
+        for setting, plan in plans.items()
+    }

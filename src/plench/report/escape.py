@@ -1,0 +1,48 @@
+"""Names from files are only text: make them safe for a terminal and for each format."""
+
+import re
+import unicodedata
+
+LONGEST_NAME = 48
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "…": r"\dots{}",
+    "–": "--",
+    "√": r"$\sqrt{}$",
+}
+
+
+def clean(name: str, longest: int | None = LONGEST_NAME) -> str:
+    """Replace control characters and direction marks, and cut what is longer than a name should be."""
+    kept = "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return kept if longest is None or len(kept) <= longest else kept[: longest - 1] + "…"
+
+
+def escape_latex(text: str) -> str:
+    """Escape what LaTeX would read as a command."""
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown or HTML would read as markup, and the bar that ends a cell."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", safe)
+
+
+def guard_formula(text: str) -> str:
+    """Keep a spreadsheet from running a name as a formula, by an apostrophe in front."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

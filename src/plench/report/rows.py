@@ -1,0 +1,130 @@
+"""Cells and choices as flat rows for CSV, JSON and Parquet. Accuracies are fractions, not percent."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plench.errors import UsageError
+from plench.report.escape import clean, guard_formula
+from plench.report.grids import describe_gaps
+from plench.report.leaderboard import Leaderboard
+from plench.results.files import write_through
+from plench.selection import Cell
+
+Row = dict[str, Any]
+
+
+def cell_rows(board: Leaderboard) -> list[Row]:
+    """Return one row per cell, with its figures, what it rests on and its place among the algorithms."""
+    ranks = {criterion.name: board.rank(criterion) for criterion in board.criteria}
+    return [
+        {
+            **_place(board, cell),
+            "mean_test_accuracy": cell.mean,
+            "sample_std": cell.std,
+            "standard_error": cell.stderr,
+            "n_splits": cell.n,
+            "planned_splits": len(cell.plan.trial_seeds),
+            "planned_runs": cell.plan.n_runs,
+            "finished_runs": cell.n_finished,
+            "unfinished_runs": cell.n_unfinished,
+            "diverged_runs": cell.n_diverged,
+            "runs_without_checkpoint": cell.n_absent,
+            "average_rank": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[0],
+            "note": describe_gaps(cell),
+            **_identity(cell),
+        }
+        for cell in _cells(board)
+    ]
+
+
+def choice_rows(board: Leaderboard) -> list[Row]:
+    """Return one row per cell and split: the run, checkpoint and hyperparameters that were chosen."""
+    return [
+        {
+            **_place(board, cell),
+            "trial_seed": choice.trial_seed,
+            "hparams_seed": choice.run.hparams_seed,
+            "step": choice.record.step,
+            "criterion_value": choice.score,
+            "test_accuracy": choice.test_acc,
+            "hparams": json.dumps(choice.run.hparams, sort_keys=True, ensure_ascii=False),
+            "folder": choice.run.path.name,
+        }
+        for cell in _cells(board)
+        for choice in cell.choices
+    ]
+
+
+def render_csv(rows: Sequence[Row]) -> str:
+    """Return CSV with a header line; an absent figure is an empty field."""
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: guard_formula(v) if isinstance(v, str) else v for k, v in row.items()})
+    return text.getvalue()
+
+
+def render_json(board: Leaderboard, notices: Iterable[str]) -> str:
+    """Return everything as one JSON object: cells, choices, meanings of the criteria, notices."""
+    content = {
+        "accuracy_unit": "fraction",
+        "criteria": {c.name: c.meaning for c in board.criteria},
+        "cells": cell_rows(board),
+        "choices": choice_rows(board),
+        "notices": list(notices),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Write rows as a Parquet file (needs pyarrow, from the extra `report`)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise UsageError("Parquet needs pyarrow: pip install 'plench[report]'") from error
+    table = pa.Table.from_pylist(list(rows))
+    write_through(path, lambda temporary: pq.write_table(table, temporary))
+
+
+def _cells(board: Leaderboard) -> Iterator[Cell]:
+    for setting in board.settings:
+        for algorithm in board.algorithms:
+            for criterion in board.criteria:
+                cell = board.cell(setting, algorithm, criterion)
+                if cell is not None:
+                    yield cell
+
+
+def _place(board: Leaderboard, cell: Cell) -> Row:
+    experiment = cell.experiment
+    return {
+        "setting": clean(board.labels[experiment.setting], None),
+        "dataset": clean(experiment.dataset, None),
+        "algorithm": clean(experiment.algorithm, None),
+        "criterion": cell.criterion.name,
+    }
+
+
+def _identity(cell: Cell) -> Row:
+    """Return what else the experiment is, so that rows of different experiments can be told apart."""
+    details: Mapping[str, Any] = cell.experiment.details
+    keys = (
+        "model",
+        "steps",
+        "dataset_fingerprint",
+        "protocol",
+        "test_fraction",
+        "holdout_fraction",
+        "origin",
+    )
+    return {
+        **{key: details.get(key) for key in keys},
+        "candidates": json.dumps(details.get("candidates"), sort_keys=True),
+    }

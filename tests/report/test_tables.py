@@ -1,0 +1,243 @@
+"""Tables in every format, from a made-up sweep and from hostile input."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from plench.collect_results import main
+from plench.report.escape import clean, escape_latex, escape_markdown, guard_formula
+from plench.report.grids import build_grids, describe_gaps
+from plench.report.leaderboard import build_leaderboard
+from plench.report.rows import cell_rows, choice_rows
+from plench.report.tables import render_latex, render_leaderboard, render_markdown, render_text
+from plench.results import read_runs
+from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
+
+
+def run_collect(capsys, *words):
+    assert main([*map(str, words)]) == 0
+    return capsys.readouterr()
+
+
+def records(quality=0.6, seed=0):
+    return make_records(quality, np.random.default_rng(seed))
+
+
+def test_text_shows_every_figure_of_every_cell(board):
+    text = render_text(build_grids(board))
+    for cell in board.cells.values():
+        assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f} [{100 * cell.stderr:.2f}]" in text
+    assert "n = 3" in text
+    assert "sample standard deviation" in text
+    assert "standard error of the mean" in text
+
+
+def test_best_is_marked_and_ties_within_one_standard_error(board):
+    for grid, setting in zip(build_grids(board), board.settings, strict=False):
+        for column, criterion in enumerate(board.criteria):
+            best = max((board.cell(setting, a, criterion) for a in board.algorithms), key=lambda c: c.mean)
+            for algorithm, entries in grid.rows:
+                entry = entries[column]
+                mean = board.cell(setting, algorithm, criterion).mean
+                assert entry.best == (mean == best.mean)
+                assert entry.tied == (best.mean - best.stderr <= mean < best.mean)
+
+
+def test_average_rank(board):
+    for criterion in board.criteria:
+        table = np.array(
+            [[board.cell(s, a, criterion).mean for a in board.algorithms] for s in board.settings]
+        )
+        expected = rankdata(-table, axis=1).mean(axis=0)
+        ranks = board.rank(criterion)
+        assert [ranks[a] for a in board.algorithms] == [(pytest.approx(r), 2) for r in expected]
+
+
+def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is(tmp_path):
+    write_sweep(tmp_path, algorithms=("CC", "LWS"), n_trials=2, n_hparams=1)
+    write_run(tmp_path / "extra", records(), "Lost", "NN")
+    board = build_leaderboard(read_runs(tmp_path))
+    assert board.rank(board.criteria[0])["NN"][1] == 1
+    assert "–" in render_text(build_grids(board, by="criterion"))
+
+
+def test_by_criterion_has_datasets_as_columns(board):
+    grids = build_grids(board, by="criterion")
+    assert grids[0].header == ("Algorithm", "Lost", "MSRCv2")
+    assert len(grids) == len(board.criteria) + 1
+
+
+def test_latex_is_booktabs_with_balanced_braces_and_escaped_names(tmp_path):
+    name = r"\input{/etc/passwd}_50%&#$~^"
+    write_run(tmp_path / "a", records(), algorithm=name)
+    text = render_latex(build_grids(build_leaderboard(read_runs(tmp_path))))
+    for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{"):
+        assert command in text
+    assert r"\input" not in text
+    unescaped = re.sub(r"\\[{}]", "", text)
+    assert unescaped.count("{") == unescaped.count("}")
+    rows = [line for line in text.split("\n") if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
+
+
+def test_markdown_is_a_table_whatever_the_names(tmp_path):
+    for number, name in enumerate(("a|b", "<script>alert(1)</script>", "*bold*", "../../x", "[l](u)")):
+        write_run(tmp_path / str(number), records(), algorithm=name)
+    text = render_markdown(build_grids(build_leaderboard(read_runs(tmp_path))))
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
+    assert "<script>" not in text
+
+
+def test_terminal_sees_no_control_characters_and_no_endless_names(tmp_path):
+    write_run(tmp_path / "a", records(), algorithm="\x1b[31mred\x07\u202e" + "名" * 400)
+    text = render_leaderboard(read_runs(tmp_path))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
+    assert max(map(len, text.split("\n"))) < 250
+
+
+def test_notes_say_what_a_cell_rests_on(tmp_path):
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
+    write_run(tmp_path / "x", records(), "Lost", "CC", 0, 2, status="diverged", diverged_after_step=350)
+    write_run(tmp_path / "y", records(), "Lost", "CC", 1, 2, status="failed")
+    board = build_leaderboard(read_runs(tmp_path))
+    (setting,) = board.settings
+    notes = {c.name: describe_gaps(board.cell(setting, "CC", c)) for c in board.criteria}
+    assert notes["CR"] == "rests on 2 of 2 splits and 5 of 6 planned runs; 1 not finished; 1 diverged"
+    assert notes["OA"].startswith(
+        "rests on 2 of 2 splits and 4 of 6 planned runs; 1 not finished; 1 diverged; 1 with"
+    )
+    assert "2 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
+    text = render_text(build_grids(board))
+    assert all(note in text for note in notes.values())
+
+
+def test_public_aa_says_that_it_is_defective_and_ours_does_not(tmp_path):
+    write_run(tmp_path / "a", records(), public=True)
+    public = build_leaderboard(read_runs(tmp_path))
+    notes = [note for _, note in build_grids(public)[0].notes]
+    assert len(notes) == 1
+    assert "1e-12" in notes[0]
+    write_run(tmp_path / "ours" / "a", records())
+    assert build_grids(build_leaderboard(read_runs(tmp_path / "ours")))[0].notes == ()
+
+
+def test_settings_of_one_dataset_are_named_by_what_differs(tmp_path):
+    for number, change in enumerate([{}, {"model": "DenseNet"}, {"steps": 500}]):
+        write_run(tmp_path / str(number), records(), experiment=experiment_of("Lost", "CC") | change)
+    labels = sorted(build_leaderboard(read_runs(tmp_path)).labels.values())
+    assert labels == [
+        "Lost (model DenseNet, steps 1000)",
+        "Lost (model MLP, steps 1000)",
+        "Lost (model MLP, steps 500)",
+    ]
+
+
+def test_rows_carry_all_figures(board, runs):
+    rows = cell_rows(board)
+    assert len(rows) == len(board.cells)
+    for row in rows:
+        chosen = [
+            choice
+            for choice in choice_rows(board)
+            if all(choice[k] == row[k] for k in ("setting", "algorithm", "criterion"))
+        ]
+        accuracies = [choice["test_accuracy"] for choice in chosen]
+        assert row["n_splits"] == len(accuracies) == 3
+        assert row["mean_test_accuracy"] == pytest.approx(np.mean(accuracies))
+        assert row["sample_std"] == pytest.approx(np.std(accuracies, ddof=1))
+        assert row["standard_error"] == pytest.approx(np.std(accuracies, ddof=1) / 3**0.5)
+    by_folder = {run.path.name: run for run in runs}
+    for choice in choice_rows(board):
+        assert json.loads(choice["hparams"]) == by_folder[choice["folder"]].hparams
+
+
+def test_command_csv_json_parquet_agree(sweep, capsys, tmp_path):
+    from_csv = list(
+        csv.DictReader(io.StringIO(run_collect(capsys, "--input_dir", sweep, "--format", "csv").out))
+    )
+    from_json = json.loads(run_collect(capsys, "--input_dir", sweep, "--json").out)["cells"]
+    run_collect(capsys, "--input_dir", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from_parquet = parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    assert from_parquet == from_json
+    assert [float(row["mean_test_accuracy"]) for row in from_csv] == [
+        r["mean_test_accuracy"] for r in from_json
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_command_filters_and_dashes(sweep, capsys):
+    out = run_collect(
+        capsys, f"--input-dir={sweep}", "--algorithms", "l*", "--criteria", "oa with es", "cr"
+    ).out
+    assert "LWS" in out
+    assert "PRODEN" not in out
+    assert re.search(r"Algorithm +OA w/ ES +CR\n", out)
+
+
+def test_command_planned(sweep, capsys):
+    out = run_collect(capsys, "--input_dir", sweep, "--planned_hparams", 20, "--planned_trials", 5).out
+    assert "rests on 3 of 5 splits and 12 of 100 planned runs; 88 not started" in out
+
+
+def test_command_chosen(sweep, capsys, board):
+    for form in ("text", "markdown", "latex", "csv"):
+        out = run_collect(capsys, "--input_dir", sweep, "--chosen", "--format", form).out
+        choice = board.cell(board.settings[0], "CC", board.criteria[0]).choices[0]
+        assert str(choice.record.step) in out
+        assert "lr" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--input_dir", "nowhere"], "nowhere"),
+        (["--input_dir", "{sweep}", "--algorithms", "zzz"], "there are CC, LWS, NN, PRODEN"),
+        (["--input_dir", "{sweep}", "--criteria", "zzz"], "unknown criterion 'zzz'"),
+        (["--input_dir", "{sweep}", "--format", "parquet"], "--output"),
+        (["--input_dir", "{sweep}", "--planned_trials", "0"], "at least 1"),
+        (["--input_dir", "{empty}"], "no runs"),
+        (["--input_dir", "{sweep}", "--output", "/dev/null/x"], "cannot write"),
+    ],
+)
+def test_command_bad_usage(sweep, tmp_path, capsys, words, said):
+    assert main([word.format(sweep=sweep, empty=tmp_path) for word in words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_command_notices_go_to_stderr_and_the_rest_is_tabulated(tmp_path, capsys):
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=1, n_hparams=1)
+    (tmp_path / "bad\x1b[31m").mkdir()
+    (tmp_path / "bad\x1b[31m" / "results.jsonl").write_text("{]\n")
+    captured = run_collect(capsys, "--input_dir", tmp_path)
+    assert "CC" in captured.out
+    assert "line 1 is not JSON" in captured.err
+    assert "\x1b" not in captured.err
+
+
+def test_real_command_imports_no_torch(sweep):
+    code = (
+        "import sys; from plench.collect_results import main; "
+        f"main(['--input_dir', {str(sweep)!r}]); sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "OA w/ ES" in done.stdout
+
+
+def test_escapes():
+    assert escape_latex("a_b\\c") == r"a\_b\textbackslash{}c"
+    assert escape_markdown("<b>|`") == r"&lt;b&gt;\|\`"
+    assert guard_formula("=1+1") == "'=1+1"
+    assert guard_formula("PiCO+") == "PiCO+"
+    assert clean("x" * 100) == "x" * 47 + "…"
