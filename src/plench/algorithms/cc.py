@@ -8,8 +8,8 @@ from plench.batch import Batch
 
 
 def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return −log Σ_{j∈S} p_j for each row, as a difference of two log-sum-exps."""
-    return logits.logsumexp(-1) - mask_out(logits, candidates).logsumexp(-1)
+    """Return −log Σ_{j∈S} p_j for each row, as a log-sum-exp of log-probabilities."""
+    return -mask_out(logits.log_softmax(-1), candidates).logsumexp(-1)
 
 
 @register(
@@ -35,6 +35,9 @@ class CC(LossAlgorithm):
     probability leads to the same classifier as learning from true labels.
 
     Objective: (1/b) Σ_i −log Σ_{j∈S_i} p_ij.
+
+    Departures: the public benchmark takes the logarithm of a sum of probabilities, which is −∞ once they
+    underflow; here the whole is a log-sum-exp.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

@@ -3,7 +3,13 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import masked_softmax, soft_cross_entropy, uniform_over
+from plench.algorithms.parts.targets import (
+    masked_softmax,
+    read_rows,
+    soft_cross_entropy,
+    uniform_over,
+    write_rows,
+)
 from plench.batch import Batch
 
 
@@ -30,6 +36,11 @@ class PRODEN(LossAlgorithm):
     the candidates, so that the weight moves, example by example, to the candidate the model believes in.
 
     Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← softmax of the logits over S_i after each visit.
+
+    Departures: the public benchmark revises from a second pass after the step (the procedure of RC) and
+    renormalises all N rows each time; as in the authors' code, one pass serves here, and only the batch's
+    rows are written. The authors keep a label whose probability once underflowed at 0 for good; here the
+    support stays S.
     """
 
     confidence: Tensor
@@ -40,8 +51,8 @@ class PRODEN(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the cross entropy against the stored confidence."""
-        return soft_cross_entropy(logits, self.confidence[batch.index])
+        return soft_cross_entropy(logits, read_rows(self.confidence, batch.index))
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Renormalise the pass's probabilities over the candidates."""
-        self.confidence[batch.index] = masked_softmax(logits, batch.candidates)
+        write_rows(self.confidence, batch.index, masked_softmax(logits, batch.candidates))

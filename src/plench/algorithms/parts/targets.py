@@ -8,9 +8,12 @@ from torch import Tensor
 NEG_INF = float("-inf")
 
 
-def over_rows(value: Tensor | float) -> Tensor | float:
-    """Shape a per-run hyperparameter, a number or a tensor over runs (R,), to act on (R, B, K)."""
-    return value[..., None, None] if isinstance(value, Tensor) else value
+def over_rows(value: Tensor | float, axes: int = 2) -> Tensor | float:
+    """Shape a per-run hyperparameter, a number or a tensor over runs (R,), to act on (R, B, K).
+
+    `axes` is the number of axes behind the runs: 2 for rows and classes, 1 for what has classes only.
+    """
+    return value.reshape(*value.shape, *[1] * axes) if isinstance(value, Tensor) else value
 
 
 def uniform_over(candidates: Tensor) -> Tensor:
@@ -21,7 +24,7 @@ def uniform_over(candidates: Tensor) -> Tensor:
 
 def mask_out(logits: Tensor, mask: Tensor) -> Tensor:
     """Return the logits where the mask is set and −∞ elsewhere."""
-    return logits.masked_fill(~mask, NEG_INF)
+    return torch.where(mask, logits, NEG_INF)
 
 
 def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
@@ -31,4 +34,14 @@ def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over rows of −Σ_j c_j log p_j, for targets c held constant."""
-    return -(targets * logits.log_softmax(-1)).sum(-1).mean(-1)
+    return -(targets * logits.log_softmax(-1)).sum((-2, -1)) / logits.shape[-2]
+
+
+def read_rows(state: Tensor, index: Tensor) -> Tensor:
+    """Return the rows `index` of per-example state."""
+    return state.index_select(0, index)
+
+
+def write_rows(state: Tensor, index: Tensor, rows: Tensor) -> None:
+    """Replace the rows `index` (all different) of per-example state, in place."""
+    state.index_copy_(0, index, rows.to(state.dtype))

@@ -1,0 +1,70 @@
+"""CAVL: class activation value learning."""
+
+import torch
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.targets import (
+    mask_out,
+    read_rows,
+    soft_cross_entropy,
+    uniform_over,
+    write_rows,
+)
+from plench.batch import Batch
+
+
+def activation_value(logits: Tensor) -> Tensor:
+    """Return the class activation value z·|1 − z| of each logit."""
+    return logits * (1 - logits).abs()
+
+
+def select_label(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return, one-hot, the candidate with the largest class activation value (the first of equals)."""
+    chosen = mask_out(activation_value(logits), candidates).argmax(-1, keepdim=True)
+    return torch.zeros_like(logits).scatter_(-1, chosen, 1.0)
+
+
+@register(
+    "CAVL",
+    family="vanilla PLL",
+    venue="ICLR 2022",
+    passes="2 (second without gradient)",
+    state="confidence N×K",
+    bibtex="""
+@inproceedings{zhang20222exploiting,
+  title     = {Exploiting Class Activation Value for Partial-Label Learning},
+  author    = {Zhang, Fei and Feng, Lei and Han, Bo and Liu, Tongliang and Niu, Gang and Qin, Tao and
+               Sugiyama, Masashi},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2022}
+}""",
+)
+class CAVL(LossAlgorithm):
+    """Train on the candidate with the largest class activation value, chosen anew after each visit.
+
+    The class activation value z·|1 − z| of a logit says how strongly the network's attention speaks for a
+    class; the first visit of an example uses all of its candidates equally.
+
+    Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← one-hot of arg max_{j∈S_i} z'_ij·|1 − z'_ij|, z' from
+    a second pass after the step.
+
+    Departures: authors and public benchmark multiply the values by S and take the maximum over all classes,
+    so that a non-candidate wins whenever every candidate's logit is negative; here only candidates compete.
+    """
+
+    confidence: Tensor
+
+    def setup(self, candidates: Tensor) -> None:
+        """Start from equal confidence in each candidate."""
+        self.per_example("confidence", uniform_over(candidates))
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the cross entropy against the stored choice."""
+        return soft_cross_entropy(logits, read_rows(self.confidence, batch.index))
+
+    def revise(self, logits: Tensor, batch: Batch) -> None:
+        """Choose among the candidates by a second pass, with the new parameters."""
+        with torch.no_grad():
+            chosen = select_label(self.network(batch.weak), batch.candidates)
+        write_rows(self.confidence, batch.index, chosen)

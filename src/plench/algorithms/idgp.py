@@ -1,0 +1,174 @@
+"""IDGP: a decompositional generation process of candidate sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, build_adam, build_network, descend, register
+from plench.algorithms.parts.targets import (
+    masked_softmax,
+    read_rows,
+    soft_cross_entropy,
+    uniform_over,
+    write_rows,
+)
+from plench.batch import Batch
+from plench.hparams import Choice, Hyperparameter
+
+
+def warm_up_updates(num_data: int, batch_size: int, warm_up_epochs: int) -> int:
+    """Return the length of the warm-up, ⌈warm_up_epochs·n/B⌉ updates; B is at most n."""
+    return -(-warm_up_epochs * num_data // min(batch_size, num_data))
+
+
+def ramp_updates(max_steps: int) -> int:
+    """Return how many updates the weight of the KL terms takes to rise to 1: a fifth of the run."""
+    return max(1, max_steps // 5)
+
+
+def kl_weight(update: int, warm_up: int, ramp: int) -> float:
+    """Return λ at an update counted from 0; the ramp starts where the warm-up ends."""
+    return min(max(update - warm_up, 0) / ramp, 1.0)
+
+
+def weigh_by_generator(generator_logits: Tensor, confidence: Tensor, candidates: Tensor) -> Tensor:
+    """Return how likely each candidate is the true one by the generator g.
+
+    The candidate of the highest confidence is taken for true and the others for added: flipping one of them
+    turns its odds around, so the weights are a masked softmax of +z at the former and −z at the others.
+    """
+    believed = (confidence * candidates).argmax(-1, keepdim=True)
+    signed = (-generator_logits).scatter(-1, believed, generator_logits.gather(-1, believed))
+    return masked_softmax(signed, candidates)
+
+
+class Terms(NamedTuple):
+    """The terms of a network's loss: fit to its own state, fit given the other network, KL from its state."""
+
+    fit: Tensor
+    given_other: Tensor
+    divergence: Tensor
+
+    def total(self, after_warm_up: Tensor | float, kl_weight: Tensor | float) -> Tensor:
+        """Return fit + given_other + λ·divergence, or the fit alone while `after_warm_up` is 0."""
+        return self.fit + after_warm_up * (self.given_other + kl_weight * self.divergence)
+
+
+def classifier_terms(logits: Tensor, confidence: Tensor, generator_weights: Tensor) -> Terms:
+    """Return the terms of the classifier f; confidence and weights are constants."""
+    fit = soft_cross_entropy(logits, confidence)
+    return Terms(
+        fit=fit,
+        given_other=soft_cross_entropy(logits, generator_weights),
+        divergence=sum_over_batch(torch.xlogy(confidence, confidence)) + fit,
+    )
+
+
+def generator_terms(
+    logits: Tensor, addition: Tensor, candidates: Tensor, classifier_weights: Tensor
+) -> Terms:
+    """Return the terms of the generator g, one sigmoid per class; addition and weights are constants."""
+    log_added, log_left_out = F.logsigmoid(logits), F.logsigmoid(-logits)
+    fit = -sum_over_batch(addition * log_added + (1 - addition) * log_left_out)
+    of_set = torch.where(candidates, log_added, log_left_out)
+    return Terms(
+        fit=fit,
+        given_other=-sum_over_batch(classifier_weights * log_left_out + of_set),
+        divergence=sum_over_batch(torch.xlogy(addition, addition) - addition * log_added),
+    )
+
+
+def sum_over_batch(values: Tensor) -> Tensor:
+    """Return the sum over classes, averaged over rows: (…, B, K) → (…)."""
+    return values.sum((-2, -1)) / values.shape[-2]
+
+
+@register(
+    "IDGP",
+    family="vanilla PLL",
+    venue="ICLR 2023",
+    passes="1 of each of two networks",
+    state="confidence, addition N×K; second network",
+    hyperparameters=(
+        Hyperparameter(
+            "warm_up_epoch",
+            10,
+            "length of the warm-up in epochs of n/B updates",
+            Choice(5, 10, 15, 20),
+            at_least=0,
+        ),
+    ),
+    logs={"generator_loss": "the loss of the second network, which models the added labels"},
+    bibtex="""
+@inproceedings{qiao2023decompositional,
+  title     = {Decompositional Generation Process for Instance-Dependent Partial Label Learning},
+  author    = {Qiao, Congyu and Xu, Ning and Geng, Xin},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2023}
+}""",
+)
+class IDGP(LossAlgorithm):
+    """Model how a candidate set comes about: a classifier draws the true label, a generator adds wrong ones.
+
+    The classifier f (softmax) and the generator g (one sigmoid per class) have networks of their own; after
+    a warm-up on their stored beliefs, each is also fitted with weights that it gets from the other.
+
+    Objective: L_f + L_f|g + λ·KL_f for f, L_g + L_g|f + λ·KL_g for g (L_f and L_g alone during warm-up). L_f
+    and L_f|g are cross entropies of f against its confidence d and against the weights that g gives to the
+    candidates, L_g and L_g|f binary cross entropies of g; λ rises from 0 to 1 over a fifth of the run.
+
+    Departures: the public benchmark adds 1e-12 beside a product of up to |S| sigmoids, so that the weights
+    from g vanish for larger sets; here they are a masked softmax, equal to the authors' form and never empty.
+    λ counts from the end of the warm-up. The authors' three views and separate learning rates are the
+    benchmark's one.
+    """
+
+    confidence: Tensor
+    addition: Tensor
+
+    def __init__(
+        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
+    ) -> None:
+        super().__init__(input_shape, train_givenY, hparams)
+        self.generator = build_network(input_shape, self.num_classes, self.hparams)
+        self.generator_optimizer = build_adam(self.generator.parameters(), self.hparams)
+        self.updates = 0
+        self.warm_up = warm_up_updates(
+            self.num_data, self.hparams["batch_size"], self.hparams["warm_up_epoch"]
+        )
+        self.ramp = ramp_updates(self.hparams["max_steps"])
+
+    def setup(self, candidates: Tensor) -> None:
+        """Start from equal confidence in each candidate, and from the candidates as the labels added."""
+        self.per_example("confidence", uniform_over(candidates))
+        self.per_example("addition", candidates.to(self.confidence.dtype))
+
+    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
+        """Take one step of each network on a batch, each seeing the other's outputs as constants."""
+        index, candidates = minibatches.index, minibatches.candidates
+        logits, generator_logits = self.network(minibatches.weak), self.generator(minibatches.weak)
+        confidence, addition = read_rows(self.confidence, index), read_rows(self.addition, index)
+        with torch.no_grad():
+            generator_weights = weigh_by_generator(generator_logits, confidence, candidates)
+            new_confidence = masked_softmax(logits, candidates)
+        after_warm_up = float(self.updates >= self.warm_up)
+        weight = kl_weight(self.updates, self.warm_up, self.ramp)
+        loss = classifier_terms(logits, confidence, generator_weights).total(after_warm_up, weight)
+        terms = generator_terms(generator_logits, addition, candidates, new_confidence)
+        generator_loss = terms.total(after_warm_up, weight)
+        descend(self.optimizer, loss)
+        descend(self.generator_optimizer, generator_loss)
+        write_rows(self.confidence, index, new_confidence)
+        write_rows(self.addition, index, generator_logits.detach().sigmoid() * candidates)
+        self.updates += 1
+        return {"loss": loss.detach(), "generator_loss": generator_loss.detach()}
+
+    def phases(self) -> Mapping[str, int]:
+        """Return the update at which the networks start to teach each other."""
+        return {"end of warm-up": self.warm_up}

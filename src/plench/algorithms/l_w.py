@@ -1,0 +1,44 @@
+"""L_W: discriminative complementary-label learning with a weighted loss."""
+
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.complementary import mean_over_pairs
+from plench.batch import Batch
+
+
+def weighted_losses(logits: Tensor) -> Tensor:
+    """Return −(1 + u_j/(K − 1)) log softmax(u)_j, u = 1 − p, the loss of each label were it complementary."""
+    unlikeliness = 1 - logits.softmax(-1)
+    weights = unlikeliness / (logits.shape[-1] - 1)
+    return -(1 + weights) * unlikeliness.log_softmax(-1)
+
+
+@register(
+    "L_W",
+    family="vanilla CLL",
+    venue="ICML 2021",
+    bibtex="""
+@inproceedings{gao2021discriminative,
+  title     = {Discriminative Complementary-Label Learning with Weighted Loss},
+  author    = {Gao, Yi and Zhang, Min-Ling},
+  booktitle = {International Conference on Machine Learning},
+  pages     = {3587--3597},
+  year      = {2021}
+}""",
+)
+class L_W(LossAlgorithm):
+    """Model the complementary label directly, as a softmax of how unlikely each class is.
+
+    The loss of a complementary label is weighted by its share of that unlikeliness; the gradient goes through
+    the weight too. The softmax of numbers in [0, 1] is nearly flat, so gradients are weak by design.
+
+    Objective: (1/N) Σ_pairs −(1 + w_ij) log v_ij with u = 1 − p, v = softmax(u), w = u/(K − 1), a pair being
+    an example i with a label j ∉ S_i, N their number.
+
+    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over pairs of the weighted loss."""
+        return mean_over_pairs(weighted_losses(logits), batch.candidates)

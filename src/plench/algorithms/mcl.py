@@ -1,0 +1,102 @@
+"""EXP, MCL_GCE and MCL_MSE: learning with multiple complementary labels."""
+
+import torch
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.class_losses import gce_of_classes, mse_of_classes
+from plench.batch import Batch
+
+BIBTEX = """
+@inproceedings{feng2020learning,
+  title     = {Learning with Multiple Complementary Labels},
+  author    = {Feng, Lei and Kaneko, Takuo and Han, Bo and Niu, Gang and An, Bo and Sugiyama, Masashi},
+  booktitle = {International Conference on Machine Learning},
+  pages     = {3072--3081},
+  year      = {2020}
+}"""
+
+# The exponent of the paper's generalised cross entropy; not searched, so not a hyperparameter.
+GCE_EXPONENT = 0.7
+
+
+def set_weight(candidates: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return (K − 1)/(K − |S|) for each row, and 0 for a row with every label, which says nothing."""
+    num_classes = candidates.shape[-1]
+    num_complementary = (~candidates).sum(-1, dtype=dtype)
+    weight = (num_classes - 1) / num_complementary.clamp(min=1)
+    return torch.where(num_complementary > 0, weight, 0.0)
+
+
+def exponential_loss(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return, for each row, the weighted exponential loss of the candidates' total probability."""
+    candidate_mass = (logits.softmax(-1) * candidates).sum(-1)
+    return set_weight(candidates, logits.dtype) * (-candidate_mass).exp()
+
+
+def signed_weights(candidates: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 1 on candidates and −(|S| − 1)/(K − |S|) elsewhere; 0 everywhere in a row with every label."""
+    num_complementary = (~candidates).sum(-1, keepdim=True, dtype=dtype)
+    num_candidates = candidates.shape[-1] - num_complementary
+    on_candidates = num_complementary.clamp(max=1)
+    on_complementary = (1 - num_candidates) / num_complementary.clamp(min=1)
+    return torch.where(candidates, on_candidates, on_complementary)
+
+
+def unbiased_risk(class_losses: Tensor, candidates: Tensor) -> Tensor:
+    """Return, for each row, the unbiased estimate Σ_j a_j ℓ_j of its loss; it may be negative."""
+    return (signed_weights(candidates, class_losses.dtype) * class_losses).sum(-1)
+
+
+@register("EXP", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+class EXP(LossAlgorithm):
+    """Bound the loss of a candidate set by the exponential of its total probability.
+
+    An example weighs the more, the more candidates it has: (K − 1)/s for s labels known to be wrong. Where
+    every label is a candidate nothing is known, and the weight is 0.
+
+    Objective: (1/b) Σ_i (K − 1)/s_i · exp(−Σ_{j∈S_i} p_ij), s_i = K − |S_i|.
+
+    Departures: the public benchmark divides by zero where every label is a candidate. The factor K − 1 and
+    the mean are those of the authors' code (the derivation gives 2K − 2).
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over rows of the weighted exponential loss."""
+        return exponential_loss(logits, batch.candidates).mean(-1)
+
+
+@register("MCL_GCE", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+class MCL_GCE(LossAlgorithm):
+    """Estimate the ordinary risk without bias from complementary labels, by generalised cross entropy.
+
+    The losses of the candidates are added; those of the complementary labels, weighted by the set's size,
+    are taken away. The loss of each class is bounded, so the estimate is left as it is, even if negative.
+
+    Objective: (1/b) Σ_i [Σ_{j∈S_i} ℓ_ij − (|S_i| − 1)/(K − |S_i|) Σ_{j∉S_i} ℓ_ij], ℓ_ij = (1 − p_ij^0.7)/0.7.
+
+    Departures: the public benchmark divides by the complementary losses where the paper multiplies, which
+    reverses their gradient; here they are multiplied. Rows with every label have weight 0.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over rows of the unbiased risk."""
+        return unbiased_risk(gce_of_classes(logits, GCE_EXPONENT), batch.candidates).mean(-1)
+
+
+@register("MCL_MSE", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+class MCL_MSE(LossAlgorithm):
+    """Estimate the ordinary risk without bias from complementary labels, by squared error.
+
+    The losses of the candidates are added; those of the complementary labels, weighted by the set's size,
+    are taken away. The loss of each class is bounded, so the estimate is left as it is, even if negative.
+
+    Objective: (1/b) Σ_i [Σ_{j∈S_i} ℓ_ij − (|S_i| − 1)/(K − |S_i|) Σ_{j∉S_i} ℓ_ij], ℓ_ij = ‖p_i − e_j‖².
+
+    Departures: the public benchmark divides by the complementary losses where the paper multiplies, which
+    reverses their gradient; here they are multiplied. Rows with every label have weight 0.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over rows of the unbiased risk."""
+        return unbiased_risk(mse_of_classes(logits), batch.candidates).mean(-1)

@@ -1,0 +1,64 @@
+"""SCL_EXP and SCL_NL: surrogate complementary losses."""
+
+from torch import Tensor
+
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.complementary import mean_over_pairs
+from plench.batch import Batch
+
+BIBTEX = """
+@inproceedings{chou2020unbiased,
+  title     = {Unbiased Risk Estimators Can Mislead: A Case Study of Learning with Complementary Labels},
+  author    = {Chou, Yu-Ting and Niu, Gang and Lin, Hsuan-Tien and Sugiyama, Masashi},
+  booktitle = {International Conference on Machine Learning},
+  pages     = {1929--1938},
+  year      = {2020}
+}"""
+
+# Inside the logarithm of SCL_NL; part of its definition in the authors' laboratory's code.
+NL_CONSTANT = 1e-6
+
+
+def exponential_losses(logits: Tensor) -> Tensor:
+    """Return e^{p_j}, the loss of each label were it complementary."""
+    return logits.softmax(-1).exp()
+
+
+def negative_learning_losses(logits: Tensor) -> Tensor:
+    """Return −log(1 − p_j + 1e-6), the loss of each label were it complementary."""
+    return -(1 - logits.softmax(-1) + NL_CONSTANT).log()
+
+
+@register("SCL_EXP", family="vanilla CLL", venue="ICML 2020", bibtex=BIBTEX)
+class SCL_EXP(LossAlgorithm):
+    """Lower the probability of complementary labels, by its exponential.
+
+    The surrogate is put on the complementary label directly instead of correcting an ordinary loss, which
+    trades bias for a far smaller variance of the gradient.
+
+    Objective: (1/N) Σ_pairs e^{p_ij}, a pair being an example i with a label j ∉ S_i, N their number.
+
+    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over pairs of the exponential loss."""
+        return mean_over_pairs(exponential_losses(logits), batch.candidates)
+
+
+@register("SCL_NL", family="vanilla CLL", venue="ICML 2020", bibtex=BIBTEX)
+class SCL_NL(LossAlgorithm):
+    """Lower the probability of complementary labels, by negative learning.
+
+    The surrogate is put on the complementary label directly instead of correcting an ordinary loss, which
+    trades bias for a far smaller variance of the gradient.
+
+    Objective: (1/N) Σ_pairs −log(1 − p_ij + 1e-6), a pair being an example i with a label j ∉ S_i, N their
+    number.
+
+    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
+    """
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the mean over pairs of the negative-learning loss."""
+        return mean_over_pairs(negative_learning_losses(logits), batch.candidates)
