@@ -1,0 +1,82 @@
+"""The command `plench`. Each file here is one sub-command with an `add_parser`; it is found by itself."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from plench.errors import PlenchError, RunFailedError
+from plench.version import __version__
+
+EXAMPLES = """examples:
+  plench demo                                    compare a few algorithms on built-in data
+  plench list algorithms 'SCL_*'                 what there is
+  plench train -a PRODEN -d Digits_FPS           one run, resumable with the same command
+  plench train -a PRODEN -d Lost --data_dir DIR  the same on a real dataset (DIR/lost.mat)
+  plench collect runs                            tables from a folder of runs
+
+exit codes: 0 good, 1 a run failed, 2 bad usage or bad data
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser with every sub-command of this folder."""
+    parser = argparse.ArgumentParser(
+        prog="plench",
+        description="Benchmark and toolbox for partial-label learning.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"plench {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        if hasattr(module, "add_parser"):
+            module.add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    return run_command(build_parser(), argv)
+
+
+def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Parse, run the chosen handler, and turn our errors into a message and an exit code."""
+    notices = logging.StreamHandler()
+    notices.setFormatter(logging.Formatter("notice: %(message)s"))
+    logger = logging.getLogger("plench")
+    logger.addHandler(notices)
+    try:
+        arguments = parser.parse_args(with_underscores(sys.argv[1:] if argv is None else argv))
+        code: int = arguments.handler(arguments)
+        return code
+    except PlenchError as error:
+        print(f"plench: error: {error}", file=sys.stderr)
+        return 1 if isinstance(error, RunFailedError) else 2
+    except KeyboardInterrupt:
+        print("plench: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, say `head`, has had enough
+        sys.stderr.close()
+        return 0
+    finally:
+        logger.removeHandler(notices)
+
+
+def with_underscores(argv: Sequence[str]) -> list[str]:
+    """Write option names with underscores, so that `--data-dir` and `--data_dir` are the same option."""
+    written: list[str] = []
+    for position, word in enumerate(argv):
+        if word == "--":
+            return [*written, *argv[position:]]
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            word = "--" + name[2:].replace("-", "_") + equals + value
+        written.append(word)
+    return written

@@ -1,0 +1,80 @@
+"""Options that several commands share, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from plench.errors import UsageError
+
+if TYPE_CHECKING:
+    from plench.data import CandidateSpec, DatasetCard
+
+PL_TYPES = ("real", "uss", "fps", "id")
+
+
+def add_candidate_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how candidate sets are made."""
+    group = parser.add_argument_group("candidate sets")
+    group.add_argument("--pl_type", choices=PL_TYPES, help="the data's own sets or generated ones")
+    group.add_argument("--fps_rate", type=float, metavar="P", help="flipping probability for --pl_type fps")
+    group.add_argument("--id_rate", type=float, metavar="P", help="mean flipping rate for --pl_type id")
+    group.add_argument(
+        "--drop_true_rate", type=float, metavar="P", help="how often the true label is dropped"
+    )
+
+
+def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
+    """Return the candidate sets that a user asked for on this dataset."""
+    from plench.data import choose_candidates
+
+    return choose_candidates(
+        card.candidates,
+        pl_type=arguments.pl_type,
+        fps_rate=arguments.fps_rate,
+        id_rate=arguments.id_rate,
+        drop_true_rate=arguments.drop_true_rate,
+    )
+
+
+def add_split_options(parser: argparse.ArgumentParser) -> None:
+    """Add the fractions of the split."""
+    group = parser.add_argument_group("split")
+    group.add_argument("--holdout_fraction", type=float, default=0.1, metavar="F", help="validation share")
+    group.add_argument(
+        "--tabular_test_fraction", type=float, default=0.1, metavar="F", help="test share of tabular data"
+    )
+
+
+def add_compute_options(parser: argparse.ArgumentParser) -> None:
+    """Add how a run is carried out."""
+    group = parser.add_argument_group("computing")
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    group.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="compute threads a run (default: 1)"
+    )
+    group.add_argument(
+        "--save_seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds between checkpoints (default: 60)",
+    )
+    group.add_argument("--save_steps", type=int, metavar="N", help="also checkpoint every N updates")
+    group.add_argument(
+        "--resume_anyway", action="store_true", help="continue a run begun under other versions or threads"
+    )
+
+
+def read_hparams(text: str | None) -> dict[str, Any]:
+    """Read the JSON object of `--hparams`."""
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--hparams is not JSON ({error}): {text}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f'--hparams must be a JSON object like {{"lr": 0.01}}, not {text}')
+    return values
