@@ -1,0 +1,140 @@
+"""What a third party may put on an algorithm object, and that it comes back."""
+
+import random
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from plench.training.checkpoint import dump, parse
+from plench.training.state import list_state, restore_snapshot, take_snapshot
+
+
+class Helper:
+    def __init__(self):
+        self.momentum = 0.5
+        self.memory = torch.zeros(2)
+
+
+class Everything(nn.Module):
+    transient = ("scratch",)
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.optimizer = torch.optim.Adam(self.layer.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2)
+        self.register_buffer("hidden", torch.zeros(2), persistent=False)
+        self.plain = torch.zeros(4, dtype=torch.float64)
+        self.alias = self.plain
+        self.array = np.zeros(3, dtype=np.int32)
+        self.step = 0
+        self.name = "a"
+        self.flag = False
+        self.history = [1.0]
+        self.window = deque([1], maxlen=2)
+        self.seen = {1}
+        self.nested = {"rate": (0.1, [torch.zeros(1)]), 3: None}
+        self.unregistered = [nn.Linear(1, 1)]
+        self.helper = Helper()
+        self.torch_generator = torch.Generator().manual_seed(0)
+        self.numpy_state = np.random.RandomState(0)
+        self.numpy_generator = np.random.default_rng(0)
+        self.python_generator = random.Random(0)
+        self.function = torch.relu
+        self.later = None
+        self.scratch = torch.zeros(5)
+
+    def advance(self):
+        self.optimizer.zero_grad()
+        noise = torch.rand(1, generator=self.torch_generator) + float(self.numpy_state.rand())
+        noise = noise + self.numpy_generator.random() + self.python_generator.random()
+        (self.layer(torch.ones(1, 3)).sum() * noise).backward()
+        self.optimizer.step()
+        self.scheduler.step()
+        self.hidden += 1
+        self.plain[self.step % 4] += 1
+        self.array = self.array + 1
+        self.step += 1
+        self.name += "b"
+        self.flag = not self.flag
+        self.history.append(float(noise))
+        self.window.append(self.step)
+        self.seen.add(self.step + 10)
+        self.nested["rate"][1][0].add_(1)
+        self.nested[f"key{self.step}"] = self.step
+        with torch.no_grad():
+            self.unregistered[0].weight.add_(1)
+        self.helper.momentum *= 0.9
+        self.helper.memory = torch.full((3,), float(self.step))
+        self.later = torch.ones(2) * self.step
+        self.scratch += 1
+
+
+def describe(owner):
+    return str(take_snapshot(owner).tree)
+
+
+@pytest.fixture(autouse=True)
+def full_print():
+    torch.set_printoptions(precision=17, threshold=10_000)
+    yield
+    torch.set_printoptions(profile="default")
+
+
+def test_everything_comes_back_and_continues_bit_for_bit():
+    owner = Everything()
+    for _ in range(3):
+        owner.advance()
+    saved = parse(dump({"tree": take_snapshot(owner).tree}))["tree"]
+    fresh = Everything()
+    restore_snapshot(fresh, saved)
+    assert describe(fresh) == describe(owner)
+    assert fresh.alias is fresh.plain
+    assert fresh.optimizer.param_groups[0]["params"][0] is fresh.layer.weight
+    for _ in range(3):
+        owner.advance()
+        fresh.advance()
+    assert describe(fresh) == describe(owner)
+    assert fresh.history == owner.history
+    assert fresh.window.maxlen == 2
+
+
+def test_a_snapshot_is_a_copy():
+    owner = Everything()
+    before = take_snapshot(owner).tree
+    text = str(before)
+    owner.advance()
+    assert str(before) == text
+
+
+def test_transient_attributes_are_left_out():
+    owner = Everything()
+    owner.advance()
+    fresh = Everything()
+    restore_snapshot(fresh, take_snapshot(owner).tree)
+    assert fresh.scratch.tolist() == [0.0] * 5
+
+
+def test_what_cannot_be_saved_is_reported_by_its_path():
+    owner = Everything()
+    owner.iterator = iter([1, 2])
+    assert take_snapshot(owner).unsaved == ["Everything.iterator (list_iterator)"]
+
+
+def test_prediction_needs_no_optimiser_and_no_example_rows():
+    owner = Everything()
+    owner.per_example_names = ["hidden"]
+    owner.advance()
+    tree = take_snapshot(owner, for_prediction=True).tree
+    assert "hidden" not in tree["tensors"]
+    assert tree["attributes"]["optimizer"] == {"kind": "stateless"}
+
+
+def test_state_is_listed_with_its_memory():
+    rows = {row["name"]: row for row in list_state(Everything())}
+    assert rows["plain"] == {"name": "plain", "shape": [4], "dtype": "float64", "bytes": 32}
+    assert "hidden" in rows
+    assert "scratch" not in rows
