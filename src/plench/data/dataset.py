@@ -204,7 +204,7 @@ def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) 
     array = np.asarray(labels)
     if array.shape != (n_examples,):
         raise DataError(
-            f"{name}: labels must be {n_examples} numbers, one an example, not of shape {array.shape}"
+            f"{name}: labels must be one integer for each of {n_examples} examples, not {array.shape}"
         )
     if array.dtype.kind not in "iu":
         raise DataError(f"{name}: labels must be integers, not of type {array.dtype}")

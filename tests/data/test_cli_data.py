@@ -1,0 +1,54 @@
+import argparse
+import json
+
+import pytest
+
+from plench.cli.data import add_parser
+from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset
+from plench.errors import UsageError
+
+
+def run(*words):
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    arguments = parser.parse_args(["data", *words])
+    return arguments.handler(arguments)
+
+
+def test_info_as_json_has_the_figures_of_the_drawn_dataset(capsys):
+    options = ["--pl_type", "fps", "--fps_rate", "0.5", "--drop_true_rate", "0.2", "--trial_seed", "3"]
+    assert run("info", "digits uss", "--json", *options) == 0
+    info = json.loads(capsys.readouterr().out)
+    loaded = load_dataset("Digits_USS")
+    drawn = draw_candidates(loaded, CandidateSpec("fps", fps_rate=0.5, drop_true_rate=0.2), 3)
+    assert info["card"]["name"] == "Digits_USS"
+    assert info["mean_candidates"] == drawn.mean_candidates
+    assert info["noise_rate"] == drawn.noise_rate
+    assert sum(info["set_sizes"].values()) == info["examples"] == 1797
+    assert info["fingerprint"] == loaded.fingerprint
+    assert info["candidates"] == {"pl_type": "fps", "fps_rate": 0.5, "id_rate": None, "drop_true_rate": 0.2}
+
+
+def test_info_as_text_shows_card_sizes_histogram_and_notices(capsys, tmp_path):
+    from tests.data.test_sources import write_mat
+
+    write_mat(tmp_path / "lost.mat")
+    assert run("info", "Lost", "--data_dir", str(tmp_path)) == 0
+    text = capsys.readouterr().out
+    assert dataset_card("Lost").citation in text
+    assert "examples      20\n" in text
+    assert "1       20 ####" in text
+    assert "notice: Lost has 20 examples; published are 1,122" in text
+
+
+def test_no_rate_is_accepted_and_ignored():
+    with pytest.raises(UsageError, match="fps_rate is only for pl_type fps"):
+        run("info", "Digits_USS", "--fps_rate", "0.5")
+
+
+def test_download_prints_the_paths(capsys, monkeypatch, tmp_path):
+    from plench.cli import data
+
+    monkeypatch.setattr(data, "download_dataset", lambda name, folder: [tmp_path / f"{name} in {folder}"])
+    assert run("download", "Lost", "--data_dir", "here") == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'Lost in here'}\n"

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plench.data import Dataset, DatasetCard, TestSet, split_dataset
+from plench.errors import DataError, UsageError
+
+CARD = DatasetCard("Toy", "tabular", "task", "source", "terms", "citation", default_steps=10)
+
+
+def make(n, test=None):
+    return Dataset(np.zeros((n, 1)), np.ones((n, 2)), None, CARD, test)
+
+
+@pytest.mark.parametrize(
+    ("n", "trial", "sizes", "train", "validation", "test"),
+    [  # the protocol's check values: Lost, Lost, Birdsong
+        (1122, 0, (909, 100, 113), "135 572 447 365 15", "159 735 115 1068 903", "80 261 1105 1027 1084"),
+        (1122, 1, (909, 100, 113), "924 449 999 840 580", "748 978 846 676 937", "602 631 208 721 171"),
+        (
+            4998,
+            0,
+            (4049, 449, 500),
+            "2720 3670 347 4676 1037",
+            "3717 4642 3668 561 1509",
+            "4649 147 2638 4031 1362",
+        ),
+    ],
+)
+def test_splits_are_those_of_the_protocol(n, trial, sizes, train, validation, test):
+    split = split_dataset(make(n), trial)
+    parts = (split.train, split.validation, split.test)
+    assert tuple(len(part) for part in parts) == sizes
+    assert [" ".join(map(str, part[:5])) for part in parts] == [train, validation, test]
+
+
+def test_real_datasets_split_as_the_protocol_says(real_data):
+    from plench.data import load_dataset
+
+    split = split_dataset(load_dataset("Lost", real_data), 0)
+    assert split.train[:5].tolist() == [135, 572, 447, 365, 15]
+
+
+@given(st.integers(20, 400), st.integers(0, 2**31), st.floats(0.1, 0.4), st.floats(0.1, 0.9))
+def test_a_split_is_a_partition_of_the_asked_sizes(n, trial, test_fraction, holdout_fraction):
+    split = split_dataset(make(n), trial, test_fraction, holdout_fraction)
+    assert split.test is not None
+    kept = int(n * (1 - test_fraction))
+    assert len(split.test) == n - kept
+    assert len(split.validation) == int(kept * holdout_fraction)
+    assert sorted(np.concatenate([split.train, split.validation, split.test])) == list(range(n))
+
+
+def test_with_its_own_test_set_only_validation_is_cut_off():
+    own = TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int))
+    split = split_dataset(make(1000, own), 3, test_fraction=0.5)
+    assert split.test is None
+    assert len(split.validation) == 100
+    assert sorted(np.concatenate([split.train, split.validation])) == list(range(1000))
+
+
+def test_numpy_integers_are_the_same_seed():
+    assert np.array_equal(split_dataset(make(50), 7).train, split_dataset(make(50), np.int64(7)).train)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 11])
+def test_too_few_examples_are_refused(n):
+    with pytest.raises(DataError, match=rf"too few examples to split: of {n}, .* part is empty"):
+        split_dataset(make(n), 0)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), "0.1", None, True])
+@pytest.mark.parametrize("which", ["test_fraction", "holdout_fraction"])
+def test_fractions_are_checked(value, which):
+    with pytest.raises(UsageError, match="allowed are numbers between 0 and 1"):
+        split_dataset(make(100), 0, **{which: value})
