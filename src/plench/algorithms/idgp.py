@@ -37,13 +37,18 @@ def kl_weight(update: int, warm_up: int, ramp: int) -> float:
     return min(max(update - warm_up, 0) / ramp, 1.0)
 
 
+def believed_label(confidence: Tensor, candidates: Tensor) -> Tensor:
+    """Return the candidate (…, B, 1) of the highest confidence, the first of equals."""
+    return (confidence * candidates).argmax(-1, keepdim=True)
+
+
 def weigh_by_generator(generator_logits: Tensor, confidence: Tensor, candidates: Tensor) -> Tensor:
     """Return how likely each candidate is the true one by the generator g.
 
     The candidate of the highest confidence is taken for true and the others for added: flipping one of them
     turns its odds around, so the weights are a masked softmax of +z at the former and −z at the others.
     """
-    believed = (confidence * candidates).argmax(-1, keepdim=True)
+    believed = believed_label(confidence, candidates)
     signed = (-generator_logits).scatter(-1, believed, generator_logits.gather(-1, believed))
     return masked_softmax(signed, candidates)
 
@@ -81,6 +86,19 @@ def generator_terms(
         fit=fit,
         given_other=-sum_over_batch(classifier_weights * log_left_out + of_set),
         divergence=sum_over_batch(torch.xlogy(addition, addition) - addition * log_added),
+    )
+
+
+def both_terms(
+    logits: Tensor, generator_logits: Tensor, confidence: Tensor, addition: Tensor, candidates: Tensor
+) -> tuple[Terms, Terms]:
+    """Return the terms of f and of g; each sees the other's outputs as constants."""
+    with torch.no_grad():
+        generator_weights = weigh_by_generator(generator_logits, confidence, candidates)
+        classifier_weights = masked_softmax(logits, candidates)
+    return (
+        classifier_terms(logits, confidence, generator_weights),
+        generator_terms(generator_logits, addition, candidates, classifier_weights),
     )
 
 
@@ -150,24 +168,27 @@ class IDGP(LossAlgorithm):
         self.per_example("addition", candidates.to(self.confidence.dtype))
 
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step of each network on a batch, each seeing the other's outputs as constants."""
+        """Take one step of each network on a batch, then renew the beliefs from the same passes."""
         index, candidates = minibatches.index, minibatches.candidates
         logits, generator_logits = self.network(minibatches.weak), self.generator(minibatches.weak)
         confidence, addition = read_rows(self.confidence, index), read_rows(self.addition, index)
-        with torch.no_grad():
-            generator_weights = weigh_by_generator(generator_logits, confidence, candidates)
-            new_confidence = masked_softmax(logits, candidates)
+        of_classifier, of_generator = both_terms(logits, generator_logits, confidence, addition, candidates)
         after_warm_up = float(self.updates >= self.warm_up)
         weight = kl_weight(self.updates, self.warm_up, self.ramp)
-        loss = classifier_terms(logits, confidence, generator_weights).total(after_warm_up, weight)
-        terms = generator_terms(generator_logits, addition, candidates, new_confidence)
-        generator_loss = terms.total(after_warm_up, weight)
+        loss = of_classifier.total(after_warm_up, weight)
+        generator_loss = of_generator.total(after_warm_up, weight)
         descend(self.optimizer, loss)
         descend(self.generator_optimizer, generator_loss)
-        write_rows(self.confidence, index, new_confidence)
-        write_rows(self.addition, index, generator_logits.detach().sigmoid() * candidates)
+        self.revise_beliefs(index, candidates, logits.detach(), generator_logits.detach())
         self.updates += 1
         return {"loss": loss.detach(), "generator_loss": generator_loss.detach()}
+
+    def revise_beliefs(
+        self, index: Tensor, candidates: Tensor, logits: Tensor, generator_logits: Tensor
+    ) -> None:
+        """Renew what the two networks believe of the batch's candidates."""
+        write_rows(self.confidence, index, masked_softmax(logits, candidates))
+        write_rows(self.addition, index, generator_logits.sigmoid() * candidates)
 
     def phases(self) -> Mapping[str, int]:
         """Return the update at which the networks start to teach each other."""
