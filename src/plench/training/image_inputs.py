@@ -1,0 +1,84 @@
+"""Network inputs of images: kept once as uint8, turned into views a batch at a time on the device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.data.views import VIEW_MAKERS
+from plench.errors import UsageError
+
+# The public benchmark's constants (R, G, B) for every view and split; not the usual ones of CIFAR-10.
+BENCHMARK_MEAN = (0.4922, 0.4832, 0.4486)
+BENCHMARK_STD = (0.2456, 0.2419, 0.2605)
+
+
+class ImageInputs:
+    """Images (C, H, W) scaled to 0…1 and normalised per channel, in channels-last memory.
+
+    Colour images use the benchmark's constants. Images with another number of channels use mean and standard
+    deviation of their training split.
+    """
+
+    kind: ClassVar[str] = "image"
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        self.mean = tuple(mean)
+        self.std = tuple(std)
+
+    @classmethod
+    def fit(cls, train_features: np.ndarray) -> Self:
+        """Take the benchmark's constants for colour images, else those of the training split."""
+        channels = train_features.shape[1]
+        if channels == len(BENCHMARK_MEAN):
+            return cls(BENCHMARK_MEAN, BENCHMARK_STD)
+        counts = [np.bincount(train_features[:, c].ravel(), minlength=256) for c in range(channels)]
+        levels = np.arange(256) / 255
+        means = [float(count @ levels / count.sum()) for count in counts]
+        variances = [
+            float(count @ (levels - mean) ** 2 / count.sum())
+            for count, mean in zip(counts, means, strict=True)
+        ]
+        return cls(means, [variance**0.5 + 1e-6 for variance in variances])
+
+    def store(self, features: np.ndarray, device: torch.device) -> Tensor:
+        """Return the images as uint8 (n, C, H, W), without a copy where the device is the CPU."""
+        if features.ndim != 4 or features.shape[1] != len(self.mean) or features.dtype != np.uint8:
+            raise UsageError(
+                f"images of shape {features.shape} and type {features.dtype} do not fit: "
+                f"expected uint8 of shape (n, {len(self.mean)}, height, width)"
+            )
+        with warnings.catch_warnings():
+            # A dataset's arrays are read-only, and nothing here writes to them.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(np.ascontiguousarray(features)).to(device)
+
+    def original(self, stored: Tensor) -> Tensor:
+        """Return the images as they are, normalised."""
+        return self.normalise(stored.float())
+
+    def views(
+        self, stored: Tensor, index: Tensor, names: Sequence[str], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Return the named views of the examples `index`, each image with random numbers of its own."""
+        images = stored.index_select(0, index)
+        return {name: self.normalise(VIEW_MAKERS[name](images, generator)) for name in names}
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Scale values 0…255 to 0…1 and normalise them; the result is channels-last. Works in place."""
+        mean, std = (images.new_tensor(values).view(1, -1, 1, 1) for values in (self.mean, self.std))
+        return images.div_(255).sub_(mean).div_(std).contiguous(memory_format=torch.channels_last)
+
+    def state(self) -> dict[str, Any]:
+        """Return the constants."""
+        return {"mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild from `state()`."""
+        return cls(state["mean"], state["std"])

@@ -1,0 +1,272 @@
+"""The image views: the published vectors, Pillow on real or made images, distributions and batching."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from plench.data.views import VIEW_MAKERS, crop_and_flip, make_distill, make_strong, make_weak
+from plench.data.views.geometry import draw_crop, place_crop, place_shift, resample
+from plench.data.views.holes import GRAY, cut_gray, draw_gray_box, square_box
+from plench.data.views.operations import OPERATIONS, apply_operations
+from plench.errors import DataError
+from tests.conformance.harness import VECTORS
+
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+CASES = json.loads((VECTORS / "VIEWS.json").read_text(encoding="utf-8"))["cases"]
+
+
+def formula_image(size: int) -> Tensor:
+    c, y, x = torch.meshgrid(torch.arange(3), torch.arange(size), torch.arange(size), indexing="ij")
+    values = (7 * x**2 + 13 * y**2 + 5 * x * y + 40 * c + x * c) % 97 + 60 + 10 * c
+    return values.to(torch.uint8)[None]
+
+
+def find_case(name: str) -> dict[str, Any]:
+    (found,) = [case for case in CASES if case["name"] == name]
+    return found
+
+
+def check(case: dict[str, Any], key: str, got: Tensor) -> None:
+    expected = np.asarray(case["expected"][key], dtype=np.float64)
+    np.testing.assert_allclose(got.double().numpy(), expected, rtol=case["rtol"], atol=0)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "op" in c["inputs"]], ids=lambda c: c["name"])
+def test_operation_vectors(case: dict[str, Any]) -> None:
+    image = formula_image(case["inputs"]["size"])
+    got = BY_NAME[case["inputs"]["op"]].apply(image, torch.tensor([case["inputs"]["value"]]))
+    assert got.dtype == torch.uint8
+    check(case, "image", got[0])
+
+
+def test_equalize_vectors() -> None:
+    case = find_case("Equalize_32")
+    image = formula_image(32)
+    got = BY_NAME["Equalize"].apply(image, torch.zeros(1))
+    for channel in range(3):
+        values = image[0, channel].unique()
+        assert values.tolist() == case["inputs"]["values_present"][channel]
+        mapped = [got[0, channel][image[0, channel] == value].unique().tolist() for value in values]
+        assert mapped == [[value] for value in case["expected"]["mapped"][channel]]
+    assert find_case("Equalize_8_identity")["expected"]["unchanged"] is True
+    small = formula_image(8)
+    assert torch.equal(BY_NAME["Equalize"].apply(small, torch.zeros(1)), small)
+
+
+def test_constant_channel_vector() -> None:
+    image = formula_image(8)
+    image[:, 1] = 77
+    got = BY_NAME["AutoContrast"].apply(image, torch.zeros(1))
+    check(find_case("AutoContrast_constant_channel"), "row", got[0, 1, 0])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "resized" in c["name"]], ids=lambda c: c["name"])
+def test_crop_vectors(case: dict[str, Any]) -> None:
+    inputs = case["inputs"]
+    box = torch.tensor([[inputs[key] for key in ("top", "left", "height", "width")]])
+    size = inputs["size"]
+    got = resample(formula_image(size), *place_crop(box, torch.tensor([False]), size, size))
+    check(case, "image", got[0])
+
+
+def test_hole_vectors() -> None:
+    case = find_case("strong_cutout_box")
+    draws = torch.tensor([case["inputs"][key] for key in ("u", "ux", "uy")]).T
+    check(case, "box", draw_gray_box(draws, 32, 32) - torch.tensor([0, 1, 0, 1]))
+    case = find_case("distill_cutout_box")
+    y, x = torch.tensor(case["inputs"]["centre"], dtype=torch.float32).T
+    check(case, "box", square_box(y, x, 32, 32))
+
+
+def test_weak_vector() -> None:
+    case = find_case("weak_view")
+    inputs = case["inputs"]
+    corner = inputs["corner"]
+    image = formula_image(inputs["size"])[..., :corner, :corner]
+    top, left = torch.tensor([float(inputs["top"])]), torch.tensor([float(inputs["left"])])
+    got = resample(image, *place_shift(top, left, torch.tensor([inputs["flip"]]), corner, corner))
+    mean, std = (torch.tensor(inputs[key], dtype=torch.float64).view(3, 1, 1) for key in ("mean", "std"))
+    check(case, "image", (got[0].double() / 255 - mean) / std)
+
+
+def uniform(rows: int, columns: int, seed: int = 0) -> Tensor:
+    return torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def random_images(count: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator)
+
+
+def crop_one_by_one(draws: list[float], height: int, width: int) -> list[int]:
+    """The rule for one image, in plain Python."""
+    for area_draw, ratio_draw in zip(draws[:10], draws[10:20], strict=True):
+        area = height * width * (0.2 + 0.8 * area_draw)
+        ratio = math.exp(math.log(3 / 4) + ratio_draw * (math.log(4 / 3) - math.log(3 / 4)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            break
+    else:
+        w, h = width, height
+    return [math.floor(draws[20] * (height - h + 1)), math.floor(draws[21] * (width - w + 1)), h, w]
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (28, 28), (8, 8), (20, 33)])
+def test_crops_are_drawn_by_the_rule(height: int, width: int) -> None:
+    draws = uniform(3000, 22)
+    boxes = draw_crop(draws, height, width).long().tolist()
+    expected = [crop_one_by_one(row, height, width) for row in draws.tolist()]
+    # float32 and float64 may round a side differently where it lies at a half
+    differ = sum(a != b for a, b in zip(boxes, expected, strict=True))
+    assert differ <= 3
+
+
+def test_crop_falls_back_to_the_whole_image() -> None:
+    draws = torch.zeros(1, 22)
+    draws[:, :10] = 0.999  # nearly the whole area at the extreme ratio never fits
+    assert draw_crop(draws, 32, 32).tolist() == [[0, 0, 32, 32]]
+    draws[:, 9] = 0.0  # only the tenth attempt fits
+    top, left, height, width = draw_crop(draws, 32, 32)[0].tolist()
+    assert (height, width) == (round(math.sqrt(1024 * 0.2 * 4 / 3)), round(math.sqrt(1024 * 0.2 * 3 / 4)))
+    assert (top, left) == (0, 0)
+
+
+def test_crop_of_any_side_follows_the_rounding_rule() -> None:
+    """Exact fractions against float32, on a side that is no power of two, where ties are common."""
+    size, (top, left, h, w) = 28, (3, 5, 21, 14)
+    image = random_images(1, 1, size, size)
+    got = resample(image, *place_crop(torch.tensor([[top, left, h, w]]), torch.tensor([False]), size, size))
+
+    def stretch(values: list[int], length: int) -> list[int]:
+        out = []
+        for x in range(size):
+            # everything times 2·size, so that whole numbers are exact
+            t = (2 * x + 1) * length - size
+            low, fraction = t // (2 * size), t % (2 * size)
+            a, b = (values[min(max(i, 0), length - 1)] for i in (low, low + 1))
+            out.append(((2 * size - fraction) * a + fraction * b + size) // (2 * size))
+        return out
+
+    crop = image[0, 0, top : top + h, left : left + w].tolist()
+    wide = [stretch(row, w) for row in crop]
+    full = [stretch([row[x] for row in wide], h) for x in range(size)]
+    assert got[0, 0].T.tolist() == full
+
+
+def test_weak_is_flip_pad_crop() -> None:
+    images = random_images(200, 3, 9, 12)
+    draws = torch.rand(200, 3, generator=torch.Generator().manual_seed(5))
+    got = make_weak(images, torch.Generator().manual_seed(5))
+    seen = set()
+    for image, view, (flip, top, left) in zip(images, got, draws.tolist(), strict=True):
+        y, x = int(9 * top), int(9 * left)
+        image = image.flip(-1) if flip < 0.5 else image
+        padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
+        assert torch.equal(view, padded[:, y : y + 9, x : x + 12].float())
+        seen.add((flip < 0.5, y, x))
+    assert {y for _, y, _ in seen} == set(range(9)) == {x for _, _, x in seen}
+
+
+def test_distill_is_a_crop_with_a_black_square() -> None:
+    images = random_images(300, 3, 32, 32).clamp_min(1)
+    draws = torch.rand(300, 25, generator=torch.Generator().manual_seed(3))
+    got = make_distill(images, torch.Generator().manual_seed(3))
+    cropped = crop_and_flip(images, draws[:, :23])
+    for view, image, (y, x) in zip(got, cropped, (32 * draws[:, -2:]).int().tolist(), strict=True):
+        hole = torch.zeros(32, 32, dtype=torch.bool)
+        hole[max(0, y - 8) : y + 8, max(0, x - 8) : x + 8] = True
+        assert torch.equal((view == 0).all(0), hole)
+        assert torch.equal(view[:, ~hole], image[:, ~hole])
+    areas = (got == 0).all(1).sum((1, 2))
+    assert areas.min() >= 64
+    assert areas.max() == 256
+
+
+def test_strong_hole_moves_inside_and_is_cut() -> None:
+    box = draw_gray_box(uniform(20_000, 3), 32, 32)
+    top, bottom, left, right = box.unbind(1)
+    for first, last in ((top, bottom), (left, right)):
+        assert first.min() == 0
+        assert last.max() == 32
+        assert (last - first).min() >= 1
+        assert (last - first).max() == 16
+    none = draw_gray_box(torch.tensor([[0.0, 0.5, 0.5]]), 32, 32)
+    images = torch.zeros(1, 3, 32, 32)
+    assert torch.equal(cut_gray(images, none), images)
+
+
+def test_operations_of_a_batch_are_those_of_its_images() -> None:
+    images = random_images(64, 3, 32, 32)
+    kinds = torch.arange(64) % len(OPERATIONS)
+    values = uniform(64, 1)[:, 0] * 0.3 + 4 * (kinds == 6)
+    together = apply_operations(images, kinds, values)
+    for row in range(64):
+        alone = apply_operations(images[row : row + 1], kinds[row : row + 1], values[row : row + 1])
+        assert torch.equal(together[row : row + 1], alone)
+        named = OPERATIONS[int(kinds[row])].apply(images[row : row + 1], values[row : row + 1])
+        assert torch.equal(alone, named)
+
+
+@pytest.mark.parametrize("name", list(VIEW_MAKERS))
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (1, 8, 8), (3, 17, 40), (1, 1, 1)])
+def test_views_keep_shape_and_range(name: str, shape: tuple[int, ...]) -> None:
+    images = random_images(40, *shape)
+    before = images.clone()
+    view = VIEW_MAKERS[name](images, torch.Generator().manual_seed(0))
+    assert view.shape == images.shape
+    assert view.dtype == torch.float32
+    assert torch.equal(view, view.round())
+    assert view.min() >= 0
+    assert view.max() <= 255
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("name", ["weak", "strong", "distill"])
+def test_views_come_from_the_generator_alone(name: str) -> None:
+    images = random_images(16, 3, 32, 32)
+    make = VIEW_MAKERS[name]
+    state = torch.get_rng_state()
+    generator = torch.Generator().manual_seed(0)
+    first, second = make(images, generator), make(images, generator)
+    assert torch.equal(make(images, torch.Generator().manual_seed(0)), first)
+    assert not torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), state)
+    same = images[:1].expand(16, -1, -1, -1)
+    assert len(make(same, torch.Generator().manual_seed(0)).unique(dim=0)) > 10
+
+
+def test_strong_uses_every_operation_equally() -> None:
+    """Count the draws of the operations over many images: each of 14 within five standard errors."""
+    count = 20_000
+    draws = torch.rand(count, 32, generator=torch.Generator().manual_seed(0))
+    kinds = (draws[:, 23:26] * 14).long().flatten()
+    found = torch.bincount(kinds, minlength=14)
+    expected = 3 * count / 14
+    assert (found - expected).abs().max() < 5 * math.sqrt(expected)
+
+
+def test_strong_is_the_whole_chain() -> None:
+    images = random_images(30, 3, 32, 32)
+    draws = torch.rand(30, 32, generator=torch.Generator().manual_seed(9))
+    got = make_strong(images, torch.Generator().manual_seed(9))
+    changed = crop_and_flip(images, draws[:, :23]).to(torch.uint8)
+    for place in range(3):
+        for row in range(30):
+            operation = OPERATIONS[int(draws[row, 23 + place] * 14)]
+            value = operation.low + (operation.high - operation.low) * draws[row, 26 + place : 27 + place]
+            changed[row] = operation.apply(changed[row : row + 1].contiguous(), value)[0]
+    expected = cut_gray(changed.float(), draw_gray_box(draws[:, 29:], 32, 32))
+    assert torch.equal(got, expected)
+    colour = torch.tensor(GRAY[3])
+    assert all((colour == view.flatten(1).T).all(1).any() for view in got)
+
+
+def test_strong_refuses_other_channel_counts() -> None:
+    with pytest.raises(DataError, match="1 or 3 channels, not 2"):
+        make_strong(random_images(4, 2, 16, 16), torch.Generator())
+    assert make_weak(random_images(4, 2, 16, 16), torch.Generator()).shape == (4, 2, 16, 16)
