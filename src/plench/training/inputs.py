@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from plench.errors import UsageError
+from plench.training.image_inputs import ImageInputs
 
 
 class Inputs(Protocol):
@@ -85,7 +86,7 @@ class TabularInputs:
 
 def inputs_for(kind: str) -> type[Inputs]:
     """Return the inputs class for a kind of data."""
-    kinds: dict[str, type[Inputs]] = {cls.kind: cls for cls in (TabularInputs,)}
+    kinds: dict[str, type[Inputs]] = {cls.kind: cls for cls in (TabularInputs, ImageInputs)}
     if kind not in kinds:
         raise UsageError(f"unknown kind of data {kind!r}: known are {', '.join(kinds)}")
     return kinds[kind]
