@@ -1,0 +1,56 @@
+"""`plench stats`: are the differences real, and which criterion serves best?"""
+
+import argparse
+import json
+import sys
+
+from plench.cli.results_input import add_input_options, read_input
+from plench.errors import UsageError
+from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
+from plench.report.criterion_quality import judge_criteria
+from plench.report.leaderboard import build_leaderboard
+from plench.report.tables import render_text
+
+EXAMPLES = """examples:
+  plench stats runs/
+  plench stats runs/ --criteria CR --alpha 0.1 --pairs
+  plench stats runs/ --json
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `stats` to the main parser."""
+    parser = subparsers.add_parser(
+        "stats",
+        help="test the differences between algorithms, judge the criteria",
+        description="Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, "
+        "and regret and rank correlation of every criterion.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_input_options(parser)
+    parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
+    parser.add_argument("--pairs", action="store_true", help="list all pairs, not only those with the best")
+    parser.add_argument("--json", action="store_true", help="print JSON (with all pairs)")
+    parser.set_defaults(handler=show_statistics)
+
+
+def show_statistics(args: argparse.Namespace) -> int:
+    """Print the statistics of the runs in the given folders."""
+    if not 0 < args.alpha < 1:
+        raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
+    found = read_input(args)
+    board = build_leaderboard(found.runs, found.criteria, found.plans)
+    comparisons = {c.name: compare_algorithms(board, c, args.alpha) for c in found.criteria}
+    judged = judge_criteria(found.runs, found.criteria)
+    if args.json:
+        content = {"alpha": args.alpha, "by_criterion": comparisons, "criteria": quality_rows(judged)}
+        print(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        for criterion in found.criteria:
+            grids = comparison_grids(criterion, comparisons[criterion.name], args.alpha, args.pairs)
+            print(render_text(grids) + "\n")
+        print(render_text(quality_grids(judged, found.criteria)))
+    for notice in found.notices:
+        print(f"notice: {notice}", file=sys.stderr)
+    return 0

@@ -1,0 +1,168 @@
+"""All statistics of one criterion's leaderboard, as data and as tables."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from plench.criteria import Criterion
+from plench.report.criterion_quality import CriterionQuality, summarise
+from plench.report.grids import Entry, Grid
+from plench.report.leaderboard import Leaderboard
+from plench.report.statistics import (
+    Scores,
+    bootstrap_mean,
+    count_wins,
+    critical_difference,
+    friedman,
+    gather_scores,
+    nemenyi,
+    wilcoxon_holm,
+)
+
+Comparison = dict[str, Any]
+
+
+def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 0.05) -> Comparison:
+    """Return average ranks, tests, pairs and intervals as plain values; tests that need more are None."""
+    scores = gather_scores(board, criterion)
+    n, k = scores.values.shape
+    testable = k >= 3 and n >= 2
+    ranking = friedman(scores.values) if testable else None
+    ranks = np.empty(0) if ranking is None else ranking.average_ranks
+    return {
+        "settings": list(scores.settings),
+        "left_out": list(scores.left_out),
+        "average_ranks": dict(zip(scores.algorithms, map(float, ranks), strict=False)),
+        "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
+        "critical_difference": critical_difference(k, n, alpha) if testable else None,
+        "pairs": compare_pairs(scores, ranks if testable else None),
+        "intervals": _intervals(board, criterion),
+    }
+
+
+def compare_pairs(scores: Scores, average_ranks: np.ndarray | None) -> list[dict[str, Any]]:
+    """Return wins, ties and losses of all pairs of algorithms, with corrected p-values."""
+    wins = count_wins(scores)
+    by_nemenyi = None if average_ranks is None else nemenyi(average_ranks, len(scores.settings))
+    by_wilcoxon = wilcoxon_holm(scores.values) if len(scores.settings) > 1 else None
+    return [
+        {
+            "first": scores.algorithms[a],
+            "second": scores.algorithms[b],
+            "wins": int(wins[a, b, 0]),
+            "ties": int(wins[a, b, 1]),
+            "losses": int(wins[a, b, 2]),
+            "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[a, b]),
+            "p_wilcoxon_holm": None if by_wilcoxon is None else float(by_wilcoxon[a, b]),
+        }
+        for a, b in combinations(range(len(scores.algorithms)), 2)
+    ]
+
+
+def _intervals(board: Leaderboard, criterion: Criterion) -> dict[str, dict[str, float] | None]:
+    """Return each algorithm's mean over its settings with a bootstrap interval."""
+    found: dict[str, dict[str, float] | None] = {}
+    for algorithm in board.algorithms:
+        cells = (board.cell(setting, algorithm, criterion) for setting in board.settings)
+        interval = bootstrap_mean([cell.accuracies for cell in cells if cell is not None])
+        found[algorithm] = None if interval is None else vars(interval)
+    return found
+
+
+def comparison_grids(
+    criterion: Criterion, comparison: Comparison, alpha: float, all_pairs: bool
+) -> list[Grid]:
+    """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all)."""
+    ranks: Mapping[str, float] = comparison["average_ranks"]
+    names = sorted(comparison["intervals"], key=lambda name: (ranks.get(name, np.inf), name.lower()))
+    rows = []
+    for name in names:
+        interval = comparison["intervals"][name]
+        rank = f"{ranks[name]:.2f}" if name in ranks else "none"
+        rows.append((name, (Entry(text=rank), *_interval_entries(interval))))
+    header = ("Algorithm", "average rank", "mean accuracy (%)", "95 % bootstrap interval")
+    first = Grid(
+        f"selected by {criterion.title}", header, tuple(rows), legend=_describe_test(comparison, alpha)
+    )
+    pairs = comparison["pairs"]
+    if not all_pairs and ranks:
+        best = names[0]
+        pairs = [_seen_from(best, pair) for pair in pairs if best in (pair["first"], pair["second"])]
+    pair_rows = tuple((pair["first"], _pair_entries(pair)) for pair in pairs)
+    second = Grid(
+        f"pairs, selected by {criterion.title}",
+        ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
+        pair_rows,
+        legend="A difference within one combined standard error of both means is a tie.",
+    )
+    return [first, second] if pair_rows else [first]
+
+
+def _describe_test(comparison: Comparison, alpha: float) -> str:
+    n = len(comparison["settings"])
+    if comparison["friedman"] is None:
+        return f"Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets (here {n})."
+    left_out = comparison["left_out"]
+    missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
+    return (
+        f"Friedman over {n} datasets: χ² = {comparison['friedman']['statistic']:.3f}, "
+        f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "
+        f"{comparison['critical_difference']:.3f}. Intervals: splits drawn again within datasets.{missing}"
+    )
+
+
+def _interval_entries(interval: Mapping[str, float] | None) -> tuple[Entry, Entry]:
+    if interval is None:
+        return Entry(text="none"), Entry(text="none")
+    shown = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}"
+    return Entry(text=f"{100 * interval['mean']:.2f}"), Entry(text=shown)
+
+
+def _seen_from(name: str, pair: dict[str, Any]) -> dict[str, Any]:
+    if pair["first"] == name:
+        return pair
+    turned = {"first": name, "second": pair["first"], "wins": pair["losses"], "losses": pair["wins"]}
+    return {**pair, **turned}
+
+
+def _pair_entries(pair: Mapping[str, Any]) -> tuple[Entry, ...]:
+    counts = [str(pair[key]) for key in ("wins", "ties", "losses")]
+    p_values = [pair["p_wilcoxon_holm"], pair["p_nemenyi"]]
+    shown = ["none" if p is None else f"{p:.3g}" for p in p_values]
+    return tuple(Entry(text=text) for text in (pair["second"], *counts, *shown))
+
+
+def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
+    """Return regret and rank correlation over everything, by dataset and by algorithm, as flat rows."""
+    return [
+        {"criterion": criterion, "by": by, "of": place, "regret": regret, "rank_correlation": correlation}
+        for by in ("all", "dataset", "algorithm")
+        for (criterion, place), (regret, correlation) in summarise(judged, by).items()
+    ]
+
+
+def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]) -> list[Grid]:
+    """Return how good each criterion is as tables: over everything, by dataset, by algorithm."""
+    grids = []
+    for by in ("all", "dataset", "algorithm"):
+        summary = summarise(judged, by)
+        places = list(dict.fromkeys(place for _, place in summary))
+        rows = tuple(
+            (place, tuple(Entry(text=_show_quality(*summary[c.name, place])) for c in shown))
+            for place in places
+        )
+        title = "Criteria over everything" if by == "all" else f"Criteria by {by}"
+        legend = (
+            "Regret: test accuracy lost against OA w/ ES on the same splits, in points; "
+            "ρ: Spearman's correlation of criterion and test accuracy over the configurations of a split."
+        )
+        grids.append(Grid(title, (by.capitalize(), *(c.title for c in shown)), rows, legend=legend))
+    return grids
+
+
+def _show_quality(regret: float | None, correlation: float | None) -> str:
+    first = "none" if regret is None else f"{100 * regret:.2f}"
+    second = "none" if correlation is None else f"{correlation:+.2f}"
+    return f"{first}, ρ {second}"

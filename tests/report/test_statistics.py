@@ -1,0 +1,234 @@
+"""Statistics against published examples, brute force and closed forms."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plench.criteria import criteria
+from plench.errors import UsageError
+from plench.report.comparison import compare_algorithms, quality_rows
+from plench.report.criterion_quality import correlate_with_test, judge_criteria, summarise
+from plench.report.statistics import (
+    Scores,
+    adjust_holm,
+    bootstrap_mean,
+    count_wins,
+    critical_difference,
+    find_groups,
+    friedman,
+    gather_scores,
+    nemenyi,
+    rank_rows,
+    wilcoxon_holm,
+)
+from plench.results import read_runs
+from plench.selection import select
+from tests.synthetic_sweep import write_run, write_sweep
+
+# Table 6 of Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006: AUC of
+# four variants of C4.5 on 14 datasets. The paper works its tests out on them. It ranked before rounding:
+# where two of its entries read 0.975, the ranks it gives (2 and 3) say that the first was larger.
+DEMSAR = np.array(
+    [
+        [0.763, 0.768, 0.771, 0.798],
+        [0.599, 0.591, 0.590, 0.569],
+        [0.954, 0.971, 0.968, 0.967],
+        [0.628, 0.661, 0.654, 0.657],
+        [0.882, 0.888, 0.886, 0.898],
+        [0.936, 0.931, 0.916, 0.931],
+        [0.661, 0.668, 0.609, 0.685],
+        [0.583, 0.583, 0.563, 0.625],
+        [0.775, 0.838, 0.866, 0.875],
+        [1.000, 1.000, 1.000, 1.000],
+        [0.940, 0.962, 0.965, 0.962],
+        [0.619, 0.666, 0.614, 0.669],
+        [0.972, 0.981, 0.97501, 0.975],
+        [0.957, 0.978, 0.946, 0.970],
+    ]
+)
+
+
+def test_average_ranks_of_demsars_example():
+    assert friedman(DEMSAR).average_ranks == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
+
+
+def test_friedman_against_its_definition():
+    ranks = rank_rows(DEMSAR)
+    n, k = ranks.shape
+    average = ranks.mean(axis=0)
+    plain = 12 * n / (k * (k + 1)) * (np.sum(average**2) - k * (k + 1) ** 2 / 4)
+    assert plain == pytest.approx(9.28, abs=5e-3)  # the paper's figure, which does not allow for ties
+    ties = sum(
+        np.sum(counts**3 - counts) for counts in (np.unique(row, return_counts=True)[1] for row in DEMSAR)
+    )
+    corrected = plain / (1 - ties / (n * (k**3 - k)))
+    result = friedman(DEMSAR)
+    assert result.statistic == pytest.approx(corrected)
+    assert result.p_value == pytest.approx(stats.chi2.sf(corrected, k - 1))
+
+
+@pytest.mark.parametrize(
+    ("k", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (6, 2.850), (8, 3.031), (10, 3.164)]
+)
+def test_critical_difference_against_demsars_table(k, q):
+    assert critical_difference(k, 14) == pytest.approx(q * math.sqrt(k * (k + 1) / (6 * 14)), rel=5e-4)
+
+
+def test_critical_difference_of_demsars_example():
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
+    assert critical_difference(4, 14, alpha=0.10) == pytest.approx(1.12, abs=5e-3)
+
+
+def test_nemenyi_agrees_with_the_critical_difference():
+    for k, n in ((3, 5), (5, 9), (27, 11)):
+        difference = critical_difference(k, n)
+        ranks = np.linspace(1, k, k)
+        ranks[1] = ranks[0] + difference
+        p_values = nemenyi(ranks, n)
+        assert p_values[0, 1] == pytest.approx(0.05, abs=1e-6)
+        assert np.allclose(p_values, p_values.T)
+        assert np.allclose(np.diag(p_values), 1)
+
+
+def exact_wilcoxon(difference):
+    """Two-sided p-value by going through all 2ⁿ signs."""
+    size = stats.rankdata(np.abs(difference))
+    observed = abs(np.sum(np.sign(difference) * size))
+    sums = [abs(np.dot(signs, size)) for signs in itertools.product((-1, 1), repeat=len(difference))]
+    return np.mean([value >= observed - 1e-9 for value in sums])
+
+
+def test_wilcoxon_holm_against_enumeration_and_holms_definition():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(9, 4)) + np.array([0, 0.3, 1.2, 2.5])
+    pairs = list(itertools.combinations(range(4), 2))
+    raw = [exact_wilcoxon(values[:, a] - values[:, b]) for a, b in pairs]
+    adjusted = wilcoxon_holm(values)
+    for (a, b), p in zip(pairs, raw, strict=True):
+        # Holm: the largest of (number of p-values at least as large as q) × q over all q ≤ p
+        expected = max(min(1, q * sum(r >= q for r in raw)) for q in raw if q <= p)
+        assert adjusted[a, b] == adjusted[b, a] == pytest.approx(expected)
+
+
+def test_wilcoxon_of_equal_columns_is_one():
+    assert np.all(wilcoxon_holm(np.repeat(DEMSAR[:, :1], 3, axis=1)) == 1)
+
+
+def test_holm_on_a_worked_case():
+    assert adjust_holm(np.array([0.01, 0.04, 0.03, 0.005])) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_all_alike_is_no_difference():
+    result = friedman(np.ones((4, 3)))
+    assert (result.statistic, result.p_value) == (0.0, 1.0)
+
+
+def test_friedman_needs_three_algorithms():
+    with pytest.raises(UsageError, match="3 algorithms and 2 datasets, not 2 and 14"):
+        friedman(DEMSAR[:, :2])
+
+
+def test_win_tie_loss_counts():
+    scores = Scores(
+        ("d1", "d2", "d3"),
+        ("A", "B"),
+        np.array([[0.9, 0.5], [0.6, 0.61], [0.3, 0.7]]),
+        np.full((3, 2), 0.02),
+        (),
+    )
+    wins = count_wins(scores)
+    assert wins[0, 1].tolist() == [1, 1, 1]
+    assert wins[1, 0].tolist() == [1, 1, 1]
+    assert wins[0, 0].tolist() == [0, 3, 0]
+
+
+def test_groups_are_the_longest_stretches_without_a_difference():
+    ranks = np.array([3.0, 1.0, 2.0, 4.0])
+    p_values = np.ones((4, 4))
+    p_values[1, 3] = p_values[3, 1] = 0.01
+    assert find_groups(ranks, p_values) == [[1, 2, 0], [2, 0, 3]]
+    assert find_groups(ranks, np.ones((4, 4))) == [[1, 2, 0, 3]]
+    assert find_groups(ranks, np.zeros((4, 4))) == []
+
+
+def test_bootstrap_interval_of_a_mean():
+    rng = np.random.default_rng(0)
+    samples = [list(rng.normal(0.6, 0.05, size=40)), list(rng.normal(0.8, 0.05, size=40))]
+    interval = bootstrap_mean(samples)
+    expected = (np.mean(samples[0]) + np.mean(samples[1])) / 2
+    half = 1.96 * math.sqrt(np.var(samples[0]) / 40 + np.var(samples[1]) / 40) / 2
+    assert interval.mean == pytest.approx(expected)
+    assert interval.low == pytest.approx(expected - half, abs=0.1 * half)
+    assert interval.high == pytest.approx(expected + half, abs=0.1 * half)
+    assert bootstrap_mean(samples) == interval
+
+
+def test_bootstrap_with_single_splits():
+    assert bootstrap_mean([[0.5], [0.7]]) is None
+    assert bootstrap_mean([]) is None
+    mixed = bootstrap_mean([[0.5], [0.6, 0.8]])
+    assert mixed.mean == pytest.approx(0.6)
+    assert (mixed.low, mixed.high) == (pytest.approx(0.55), pytest.approx(0.65))
+
+
+def test_comparison_covers_every_pair_and_leaves_out_the_incomplete(tmp_path):
+    write_sweep(tmp_path, datasets=("A", "B", "C"), n_trials=2, n_hparams=2)
+    write_run(tmp_path / "x", [{"step": 999, "val_covering_rate": 0.5, "test_acc": 0.5}], "A", "Rare")
+    from plench.report.leaderboard import build_leaderboard
+
+    board = build_leaderboard(read_runs(tmp_path))
+    comparison = compare_algorithms(board, criteria["CR"])
+    assert comparison["left_out"] == ["Rare"]
+    assert len(comparison["pairs"]) == 6
+    assert all(pair["wins"] + pair["ties"] + pair["losses"] == 3 for pair in comparison["pairs"])
+    scores = gather_scores(board, criteria["CR"])
+    assert comparison["average_ranks"] == pytest.approx(
+        dict(zip(scores.algorithms, rank_rows(scores.values).mean(axis=0), strict=True))
+    )
+
+
+def test_regret_and_correlation_by_hand(tmp_path):
+    # two splits × three configurations; the criterion orders split 0 like the test set and split 1 the other
+    # way
+    for trial, tests in enumerate(([0.3, 0.5, 0.7], [0.7, 0.5, 0.3])):
+        for configuration, test in enumerate(tests):
+            record = {
+                "step": 999,
+                "val_covering_rate": 0.5 + configuration / 10,
+                "val_accuracy": test,
+                "test_acc": test,
+            }
+            write_run(tmp_path / f"{trial}{configuration}", [record], "Lost", "CC", trial, configuration)
+    runs = read_runs(tmp_path)
+    (quality,) = judge_criteria(runs, [criteria["CR"]])
+    assert quality.regret == pytest.approx(((0.7 - 0.7) + (0.7 - 0.3)) / 2)
+    assert correlate_with_test(runs, criteria["CR"]) == [pytest.approx(1.0), pytest.approx(-1.0)]
+    assert quality.rank_correlation == pytest.approx(0.0)
+    (oracle,) = judge_criteria(runs, [criteria["OA_ES"]])
+    assert (oracle.regret, oracle.rank_correlation) == (0.0, pytest.approx(1.0))
+
+
+def test_quality_over_a_sweep(runs):
+    judged = judge_criteria(runs)
+    assert len(judged) == len(criteria) * 8
+    reference = {c.experiment: c for c in select(runs, criteria["OA_ES"])}
+    for quality in judged:
+        if quality.criterion.name == "OA_ES":
+            assert quality.regret == 0
+        if quality.criterion.name == "CR":
+            (cell,) = [c for c in select(runs, criteria["CR"]) if c.experiment == quality.experiment]
+            assert quality.regret == pytest.approx(reference[cell.experiment].mean - cell.mean)
+    everything = summarise(judged, "all")["CR", "all"][0]
+    assert everything == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
+    assert {row["by"] for row in quality_rows(judged)} == {"all", "dataset", "algorithm"}
+
+
+def test_correlation_is_absent_where_it_is_not_defined(tmp_path):
+    for configuration in range(3):
+        record = {"step": 999, "val_covering_rate": 0.5, "val_accuracy": 0.5, "test_acc": configuration / 10}
+        write_run(tmp_path / str(configuration), [record], hparams_seed=configuration)
+    (quality,) = judge_criteria(read_runs(tmp_path), [criteria["CR"]])
+    assert (quality.rank_correlation, quality.n_correlation) == (None, 0)
