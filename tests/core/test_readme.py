@@ -24,7 +24,7 @@ def test_the_algorithm_of_the_readme_trains(tmp_path):
     (tmp_path / "my_method.py").write_text(python_blocks()[1])
     command = ["train", "-a", "my_method.py:MeanCandidate", "-d", "Digits_FPS", "--steps", "300"]
     done = subprocess.run(
-        [sys.executable, "-m", "plench.cli", *command],
+        [sys.executable, "-m", "plench", *command],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -35,8 +35,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"plench {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
-        if info.name == "__main__":
-            continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         if hasattr(module, "add_parser"):
             module.add_parser(subparsers)

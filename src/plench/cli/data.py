@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from plench.data import (
-    CandidateSpec,
-    Dataset,
-    choose_candidates,
-    download_dataset,
-    draw_candidates,
-    load_dataset,
-)
-from plench.data.candidates import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PARTIAL_LABEL_TYPES
+from plench.cli.options import add_candidate_options, read_candidates
+from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
 
 BAR_WIDTH = 40
 
@@ -50,34 +43,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     download.set_defaults(handler=run_download)
 
 
-def add_candidate_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how candidate sets are made; `read_candidate_options` reads them."""
-    group = parser.add_argument_group("candidate sets")
-    group.add_argument(
-        "--pl_type",
-        choices=PARTIAL_LABEL_TYPES,
-        help="real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
-    )
-    group.add_argument(
-        "--fps_rate", type=float, help=f"flipping probability of fps (default {DEFAULT_FPS_RATE})"
-    )
-    group.add_argument("--id_rate", type=float, help=f"flipping rate of id (default {DEFAULT_ID_RATE})")
-    group.add_argument(
-        "--drop_true_rate", type=float, help="rate at which true labels are dropped (default 0)"
-    )
-
-
-def read_candidate_options(arguments: argparse.Namespace, default: CandidateSpec) -> CandidateSpec:
-    """The candidate spec that the options ask for, on top of the dataset's default."""
-    return choose_candidates(
-        default, arguments.pl_type, arguments.fps_rate, arguments.id_rate, arguments.drop_true_rate
-    )
-
-
 def show_info(arguments: argparse.Namespace) -> int:
     """Print what is known of a dataset, as text or JSON."""
     loaded = load_dataset(arguments.name, arguments.data_dir)
-    spec = read_candidate_options(arguments, loaded.card.candidates)
+    spec = read_candidates(arguments, loaded.card)
     dataset = draw_candidates(loaded, spec, arguments.trial_seed)
     info = describe(dataset, spec, arguments.trial_seed, loaded.fingerprint)
     print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))

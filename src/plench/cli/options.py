@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plench.data import CandidateSpec, DatasetCard, choose_candidates
+from plench.data.candidates import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PARTIAL_LABEL_TYPES
 from plench.errors import UsageError
-
-if TYPE_CHECKING:
-    from plench.data import CandidateSpec, DatasetCard
-
-PL_TYPES = ("real", "uss", "fps", "id")
 
 
 def add_candidate_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how candidate sets are made."""
+    """Add the options that say how candidate sets are made; `read_candidates` reads them."""
     group = parser.add_argument_group("candidate sets")
-    group.add_argument("--pl_type", choices=PL_TYPES, help="the data's own sets or generated ones")
-    group.add_argument("--fps_rate", type=float, metavar="P", help="flipping probability for --pl_type fps")
-    group.add_argument("--id_rate", type=float, metavar="P", help="mean flipping rate for --pl_type id")
     group.add_argument(
-        "--drop_true_rate", type=float, metavar="P", help="how often the true label is dropped"
+        "--pl_type",
+        choices=PARTIAL_LABEL_TYPES,
+        help="real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
+    )
+    group.add_argument(
+        "--fps_rate",
+        type=float,
+        metavar="P",
+        help=f"flipping probability of fps (default: {DEFAULT_FPS_RATE})",
+    )
+    group.add_argument(
+        "--id_rate", type=float, metavar="P", help=f"flipping rate of id (default: {DEFAULT_ID_RATE})"
+    )
+    group.add_argument(
+        "--drop_true_rate", type=float, metavar="P", help="rate at which true labels are dropped (default: 0)"
     )
 
 
 def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
     """Return the candidate sets that a user asked for on this dataset."""
-    from plench.data import choose_candidates
-
     return choose_candidates(
-        card.candidates,
-        pl_type=arguments.pl_type,
-        fps_rate=arguments.fps_rate,
-        id_rate=arguments.id_rate,
-        drop_true_rate=arguments.drop_true_rate,
+        card.candidates, arguments.pl_type, arguments.fps_rate, arguments.id_rate, arguments.drop_true_rate
     )
 
 

@@ -1,0 +1,7 @@
+"""`python -m plench …`, the same as `plench …`."""
+
+import sys
+
+from plench.cli import main
+
+sys.exit(main())

@@ -1,7 +1,0 @@
-"""`python -m plench.cli …`, the same as `plench …`."""
-
-import sys
-
-from plench.cli import main
-
-sys.exit(main())
