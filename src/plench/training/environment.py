@@ -53,7 +53,7 @@ def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
     return {
         "plench": __version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # a class of torch's own, which no safe file may hold
         "numpy": np.__version__,
         "platform": platform.platform(),
         "device": device.type,

@@ -143,11 +143,7 @@ class TrainingRun:
         if checkpoint is not None and not self.options.resume_anyway:
             check_environment(checkpoint["environment"], self.environment)
         try:
-            with self.streams.ambient("init"):
-                self.algorithm = self.build_algorithm()
-            self.state = list_state(self.algorithm)
-            self.training_set = self.build_training_set()
-            self.algorithm.attach_inputs(self.training_set)
+            self.build()
             with self.streams.ambient("algorithm"), StopRequest() as stop:
                 self.begin(checkpoint)
                 status = self.train(stop)
@@ -169,6 +165,14 @@ class TrainingRun:
         self.describe(status)
         self.store.finish()
         return RunOutcome(status, self.store.folder, self.updates_made, message)
+
+    def build(self) -> None:
+        """Build the algorithm and its batches, as they are before the first update."""
+        with self.streams.ambient("init"):
+            self.algorithm = self.build_algorithm()
+        self.state = list_state(self.algorithm)
+        self.training_set = self.build_training_set()
+        self.algorithm.attach_inputs(self.training_set)
 
     def build_algorithm(self) -> Algorithm:
         """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
