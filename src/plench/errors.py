@@ -19,3 +19,11 @@ class ResumeError(PlenchError):
 
 class RunFailedError(PlenchError):
     """A training run stopped with an error of the algorithm's own. A command that meets one exits with 1."""
+
+
+class StorageError(PlenchError):
+    """A folder that cannot be written to: full, read-only or gone. The run itself is not to blame."""
+
+
+class BusyError(PlenchError):
+    """A folder that another process is working on."""

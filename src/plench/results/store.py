@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from plench.errors import UsageError
+from plench.errors import BusyError, StorageError
 
 RESULTS = "results.jsonl"
 RUN = "run.json"
@@ -34,9 +34,9 @@ class RunStore:
             lock = FileLock(self.folder / ".lock", timeout=0)
             lock.acquire()
         except Timeout:
-            raise UsageError(f"another process is working on {self.folder}") from None
+            raise BusyError(f"another process is working on {self.folder}") from None
         except OSError as error:
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from error
+            raise StorageError(f"cannot write to {self.folder}: {error.strerror}") from error
         try:
             yield
         finally:
@@ -64,18 +64,21 @@ class RunStore:
         """Write a file under a temporary name, then give it its own."""
         path = self.folder / name
         temporary = path.with_name(f".{name}.tmp")
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            _write_whole(temporary, "wb", content)
+            os.replace(temporary, path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)  # what is half written only takes room on a full disk
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
-        with open(self.folder / RESULTS, "ab") as file:
-            file.write(line.encode("utf-8") + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        path = self.folder / RESULTS
+        try:
+            _write_whole(path, "ab", line.encode("utf-8") + b"\n")
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     def rewrite_records(self, lines: Sequence[str]) -> None:
         """Replace all records."""
@@ -100,3 +103,11 @@ class RunStore:
         self.write_file(DONE, b"done\n")
         for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
             (self.folder / name).unlink(missing_ok=True)
+
+
+def _write_whole(path: Path, mode: str, content: bytes) -> None:
+    """Write or append; the content is on disk when this returns."""
+    with open(path, mode) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

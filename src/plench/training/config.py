@@ -78,7 +78,7 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as plain JSON values."""
-        return {**asdict(self), "hparams": dict(self.hparams)}
+        return {**vars(self), "hparams": dict(self.hparams), "candidates": asdict(self.candidates)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunConfig:
