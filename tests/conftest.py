@@ -1,6 +1,10 @@
 """Fixtures that all tests share."""
 
 import os
+
+# One compute thread per test process, set before torch is imported: several processes share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import pytest

@@ -18,6 +18,8 @@ class Totals:
 
     def add(self, logged: Mapping[str, Tensor | float]) -> None:
         """Add what one update logged."""
+        if "loss" not in logged:
+            raise TypeError(f"update must return a mapping with the key 'loss', not {logged!r}")
         self.count += 1
         for name, value in logged.items():
             if isinstance(value, Tensor):
