@@ -180,13 +180,13 @@ def draw_hparams(
     if unknown:
         raise UsageError(f"unknown hyperparameter {unknown[0]!r}: known are {', '.join(declared)}")
     values: dict[str, Value] = {}
-    random = np.random.RandomState(0)  # seeded anew for every value: making one takes 50 times as long
+    state = np.random.RandomState(0)  # seeded anew for every value: making one takes 50 times as long
     for name, parameter in declared.items():
         if overrides and name in overrides:
             values[name] = parameter.convert(overrides[name])
         elif hparams_seed == 0:
             values[name] = parameter.default_for(traits)
         else:
-            random.seed(seed_hash(seed_hash(hparams_seed, trial_seed), name))
-            values[name] = parameter.convert(parameter.search_for(traits).draw(random))
+            state.seed(seed_hash(seed_hash(hparams_seed, trial_seed), name))
+            values[name] = parameter.convert(parameter.search_for(traits).draw(state))
     return values
