@@ -1,0 +1,89 @@
+"""`plench check`: the contract suite on one algorithm, anyone's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plench.contract import Outcome
+
+EXAMPLES = """examples:
+  plench check my_algorithm.py:MyAlgorithm
+  plench check PRODEN --json
+
+exit codes: 0 every required check passed, 1 one failed, 2 bad usage
+"""
+MARKS = {"passed": "ok", "failed": "FAILS", "advice": "advice", "skipped": "skipped"}
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `plench check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="check an algorithm against the contract",
+        description="Check an algorithm against the contract: what must hold, and what is good advice.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("algorithm", help="path/to/file.py:ClassName, module:ClassName or a name")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
+    parser.set_defaults(handler=check)
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Run the suite on an algorithm and print what fails and why."""
+    from plench.algorithms import find_algorithm
+    from plench.contract import Subject, run_suite
+    from plench.training.environment import choose_device
+
+    entry = find_algorithm(arguments.algorithm)
+    choose_device(arguments.device)
+    outcomes = run_suite(Subject(entry, arguments.device))
+    passed = all(outcome.status != "failed" for outcome in outcomes)
+    if arguments.json:
+        rows = [describe(outcome) for outcome in outcomes]
+        print(json.dumps({"algorithm": entry.name, "passed": passed, "checks": rows}, indent=1))
+    else:
+        print(format_outcomes(entry.name, outcomes))
+    return 0 if passed else 1
+
+
+def describe(outcome: Outcome) -> dict[str, str]:
+    """Return an outcome as plain data."""
+    return {
+        "name": outcome.check.name,
+        "level": outcome.check.level,
+        "demand": outcome.check.demand,
+        "status": outcome.status,
+        "detail": outcome.detail,
+    }
+
+
+def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
+    """Return one line per check, what is wrong under those that did not pass, and a summary."""
+    lines = [name]
+    for outcome in outcomes:
+        lines.append(f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}")
+        if outcome.status == "skipped":
+            lines[-1] += f" ({outcome.detail})"
+        elif outcome.status != "passed":
+            lines.append(indent(outcome.check.demand))
+            lines.append(indent(f"Found: {outcome.detail}"))
+    counts = {status: sum(outcome.status == status for outcome in outcomes) for status in MARKS}
+    lines.append(
+        f"{counts['passed']} passed, {counts['failed']} failed, {counts['advice']} with advice, "
+        f"{counts['skipped']} skipped"
+    )
+    return "\n".join(lines)
+
+
+def indent(text: str) -> str:
+    """Wrap a text under the line of its check."""
+    space = " " * 11
+    return fill(text, 100, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)

@@ -1,0 +1,117 @@
+"""Checks that a run can be repeated and resumed exactly."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from plench.contract.base import BreachError, advised, required
+from plench.contract.compare import find_difference, snapshot
+from plench.contract.subject import Session, Subject, phase_starts
+from plench.results.store import RunStore
+from plench.training.checkpoint import read_newest
+from plench.training.evaluation import evaluate
+from plench.training.state import take_snapshot
+
+
+def train(subject: Subject, seed: int = 0, evaluating: bool = False) -> tuple[list[float], dict[str, Any]]:
+    """Train through every phase; return the losses and the whole final state."""
+    session = subject.start(seed=seed)
+    losses = []
+    for _ in range(subject.count_updates(session)):
+        losses += session.update(1)
+        if evaluating:
+            with session.run.streams.ambient("evaluation"):
+                evaluate(session.algorithm, session.run.data)
+    return losses, snapshot(session.algorithm)
+
+
+@required
+def repeats_with_the_same_seed(subject: Subject) -> None:
+    """Two runs with the same seed agree in every bit."""
+    first, second = train(subject), train(subject)
+    different = find_difference(first[1], second[1])
+    if different or first[0] != second[0]:
+        raise BreachError(
+            f"two runs with the same seed differ (first in {different or 'the losses'}): draw from the "
+            "default generators of torch, numpy or random, which the run seeds, not from the clock or a "
+            "generator that seeds itself"
+        )
+
+
+@required
+def differs_with_another_seed(subject: Subject) -> None:
+    """Two runs with different seeds differ."""
+    if find_difference(train(subject, seed=0)[1], train(subject, seed=1)[1]) is None:
+        raise BreachError("runs with the seeds 0 and 1 are the same: is a fixed seed set somewhere?")
+
+
+@required
+def is_not_disturbed_by_evaluation(subject: Subject) -> None:
+    """Evaluating after every update changes nothing in the training."""
+    different = find_difference(train(subject)[1], train(subject, evaluating=True)[1])
+    if different:
+        raise BreachError(
+            f"a run that is evaluated more often ends with another {different}: predict must not "
+            "change state or count calls"
+        )
+
+
+@required
+def resumes_exactly(subject: Subject) -> None:
+    """Saved, loaded into a new object and continued, a run ends as if it had never stopped, in every bit of
+    weights, state and losses, wherever it is cut."""
+    with tempfile.TemporaryDirectory() as folder:
+        session = subject.start()
+        updates = subject.count_updates(session)
+        starts = [first for first in phase_starts(session.algorithm) if 0 < first < updates]
+        cuts = sorted({1, updates // 2, updates - 2, *starts})
+        losses = []
+        for done in range(updates):
+            if done in cuts:
+                session.run.store = store_at(folder, done)
+                session.run.write_checkpoint()
+            losses += session.update(1)
+        final = snapshot(session.algorithm)
+        for cut in cuts:
+            resumed = resume(subject, store_at(folder, cut))
+            again = resumed.update(updates - cut)
+            different = find_difference(final, snapshot(resumed.algorithm))
+            if different or again != losses[cut:]:
+                raise BreachError(
+                    f"cut after update {cut} of {updates} and resumed, the run differs (first in "
+                    f"{different or 'the losses'}). Saved are tensors, arrays, numbers, optimisers, "
+                    "generators and containers of these found on the object: keep all state there, and "
+                    "create the objects that hold it in __init__"
+                )
+
+
+def store_at(folder: str, cut: int) -> RunStore:
+    """Return the place of the checkpoint of a cut."""
+    path = Path(folder) / str(cut)
+    path.mkdir(exist_ok=True)
+    return RunStore(path)
+
+
+def resume(subject: Subject, store: RunStore) -> Session:
+    """Build a fresh run and continue it from the checkpoint."""
+    session = subject.start(store=store)
+    checkpoint = read_newest(store)
+    assert checkpoint is not None
+    with session.run.streams.ambient("algorithm"):
+        session.run.restore(checkpoint)
+    return session
+
+
+@advised
+def holds_only_what_can_be_saved(subject: Subject) -> None:
+    """Everything on the object can be saved, or is named in the class's `transient`."""
+    session = subject.start()
+    session.update(1)
+    unsaved = take_snapshot(session.algorithm).unsaved
+    if unsaved:
+        raise BreachError(
+            f"cannot be saved: {', '.join(unsaved)}. What holds no state can be named in the class "
+            "attribute `transient`"
+        )

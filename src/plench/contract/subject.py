@@ -1,0 +1,156 @@
+"""The algorithm under check, and runs of it made of the training loop's own pieces."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from plench.algorithms import Algorithm, AlgorithmEntry
+from plench.batch import Batch
+from plench.contract.examples import make_examples
+from plench.data import CandidateSpec, Dataset
+from plench.errors import UsageError
+from plench.results.store import RunStore
+from plench.training.batches import TrainingSet
+from plench.training.config import configure_run
+from plench.training.listener import Silence
+from plench.training.run import RunOptions, TrainingRun
+
+BATCH_SIZE = 16
+# The run's length by its configuration; no check makes more updates than this.
+STEPS = 40
+# What lengths of warm-ups and intervals are lowered to, so that a few updates reach every phase.
+SHORT = 2
+# Updates made after the last phase has begun.
+BEYOND = 6
+
+
+class Session:
+    """A run of the algorithm: the training loop's objects, driven update by update."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+        run.build()
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm's object."""
+        return self.run.algorithm
+
+    @property
+    def training_set(self) -> TrainingSet:
+        """Where batches come from."""
+        return self.run.training_set
+
+    def update(self, count: int, training_set: TrainingSet | None = None) -> list[float]:
+        """Make updates as the loop does; return their losses."""
+        losses = []
+        with self.run.streams.ambient("algorithm"):
+            for _ in range(count):
+                losses.append(self.update_once((training_set or self.training_set).next_batch()))
+                self.run.updates += 1
+        return losses
+
+    def update_once(self, batch: Batch) -> float:
+        """Make one update with a batch, inside the algorithm's stream; return the loss."""
+        try:
+            return read_loss(self.algorithm.update(batch))
+        except Exception as error:
+            error.add_note(f"This was update {self.run.updates} (counted from 0), {len(batch)} examples")
+            raise
+
+    def resize_batches(self, batch_size: int) -> TrainingSet:
+        """Return batches of another size than the algorithm was told, from the same examples."""
+        data, card = self.run.data, self.run.entry.card
+        return TrainingSet(
+            data.inputs,
+            data.train,
+            self.training_set.candidates,
+            batch_size,
+            card.views,
+            card.second_batch,
+            self.run.streams,
+        )
+
+
+class Subject:
+    """The algorithm under check. Its schedule is shortened so that a few updates reach every phase."""
+
+    def __init__(self, entry: AlgorithmEntry, device: str = "cpu") -> None:
+        self.entry = entry
+        self.device = device
+        self.file = inspect.getsourcefile(entry.cls)
+
+    def start(
+        self,
+        dataset: Dataset | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        seed: int = 0,
+        store: RunStore | None = None,
+        device: str | None = None,
+        hparams: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Start a run on a dataset (ordinary examples if none is given)."""
+        dataset = dataset or make_examples()
+        values = {**(self.short_schedule if hparams is None else hparams), "batch_size": batch_size}
+        if dataset.card.kind == "image":
+            values["model"] = "CNN"
+        config = configure_run(
+            self.entry,
+            dataset.card,
+            hparams=values,
+            steps=STEPS,
+            seed=seed,
+            candidates=CandidateSpec("real"),
+        )
+        store = store or RunStore(Path(os.devnull))
+        options = RunOptions(device=device or self.device)
+        return Session(TrainingRun(config, dataset, self.entry, store, options, Silence(), None))
+
+    @cached_property
+    def short_schedule(self) -> dict[str, Any]:
+        """The whole-number hyperparameters that, lowered, let later phases begin earlier, lowered."""
+        chosen: dict[str, Any] = {}
+        begins = phase_starts(self.start(hparams=chosen).algorithm)
+        left = list(self.entry.card.hyperparameters) if begins else []
+        while left:
+            lowered = None
+            for parameter in left:
+                try:
+                    values = {**chosen, parameter.name: parameter.convert(SHORT)}
+                    sooner = phase_starts(self.start(hparams=values).algorithm)
+                except UsageError:
+                    continue
+                if sum(sooner) < sum(begins):
+                    chosen, begins, lowered = values, sooner, parameter
+            left = [parameter for parameter in left if lowered and parameter.name not in chosen]
+        return chosen
+
+    def count_updates(self, session: Session) -> int:
+        """Return how many updates reach beyond every phase of a session's schedule."""
+        last = max(phase_starts(session.algorithm), default=0)
+        return min(max(last, BEYOND) + BEYOND, STEPS)
+
+
+def phase_starts(algorithm: Algorithm) -> list[int]:
+    """Return the updates at which the later phases of an algorithm begin."""
+    return list(algorithm.phases().values())
+
+
+def read_loss(logged: object) -> float:
+    """Return the loss that an update reports; raise TypeError if there is none."""
+    if not isinstance(logged, Mapping) or "loss" not in logged:
+        raise TypeError(f"update must return a mapping with the key 'loss', not {logged!r}")
+    for name, value in logged.items():
+        scalar = isinstance(value, Tensor) and value.numel() == 1
+        if not (scalar or isinstance(value, int | float | np.number)):
+            raise TypeError(f"update must return single numbers to log, but {name!r} is {value!r}")
+    return float(logged["loss"])

@@ -1,0 +1,51 @@
+"""Runs the checks on one algorithm."""
+
+from __future__ import annotations
+
+import traceback
+from functools import cache
+
+from plench.contract.base import BreachError, Check, NotCheckedError, Outcome
+from plench.contract.subject import Subject
+from plench.discovery import find_members
+from plench.training.environment import compute_threads
+
+
+@cache
+def checks() -> dict[str, Check]:
+    """Return every check by name."""
+    return find_members(
+        "plench.contract", "check", lambda value: value.name if isinstance(value, Check) else None
+    )
+
+
+def run_suite(subject: Subject) -> list[Outcome]:
+    """Run every check; one that breaks off does not stop the others."""
+    return [run_check(check, subject) for check in checks().values()]
+
+
+def run_check(check: Check, subject: Subject) -> Outcome:
+    """Run one check. Whatever the algorithm raises is a breach, told with the line it comes from."""
+    try:
+        with compute_threads(1):
+            check.function(subject)
+    except NotCheckedError as reason:
+        return Outcome(check, "skipped", str(reason))
+    except BreachError as breach:
+        detail = str(breach)
+    except Exception as error:  # the algorithm is somebody else's code: anything may be raised
+        detail = describe_error(error, subject)
+    else:
+        return Outcome(check, "passed")
+    return Outcome(check, "failed" if check.level == "required" else "advice", detail)
+
+
+def describe_error(error: Exception, subject: Subject) -> str:
+    """Say what was raised and at which line of the author's file."""
+    text = f"{type(error).__name__}: {error}"
+    notes = getattr(error, "__notes__", [])
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename == subject.file:
+            text += f" (line {frame.lineno}, in {frame.name}: {frame.line})"
+            break
+    return ". ".join([text, *notes])
