@@ -64,7 +64,11 @@ class Case:
             )
             assert got.shape == expected.shape, f"{self}: {key} has shape {got.shape}, not {expected.shape}"
             np.testing.assert_allclose(
-                got, expected, rtol=self.raw["rtol"], atol=self.raw["atol"], err_msg=f"{self}: {key}"
+                got,
+                expected,
+                rtol=self.raw["rtol"],
+                atol=self.raw.get("atol", 1e-10),
+                err_msg=f"{self}: {key}",
             )
 
 

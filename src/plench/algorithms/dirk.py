@@ -1,0 +1,193 @@
+"""DIRK: distilling reliable knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.algorithms.base import Algorithm, build_adam, descend, register
+from plench.algorithms.parts.contrast import BASE_TEMPERATURE, compare, instance_contrast, own_entries
+from plench.algorithms.parts.momentum import follow
+from plench.algorithms.parts.passes import one_pass_serves
+from plench.algorithms.parts.queue import RingQueue, draw_empty_features
+from plench.algorithms.parts.targets import mask_out, masked_softmax, soft_cross_entropy
+from plench.algorithms.parts.two_headed import TwoHeadedNetwork, normalise_rows
+from plench.batch import Batch
+from plench.hparams import Choice, Hyperparameter
+
+
+def rectify(logits: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rectified distribution r (…, B, K) and the share a (…, B) that the candidates get.
+
+    r = a c⁺ + (1 − a) c⁻, with c⁺ and c⁻ the softmax over candidates and over the others, and a such that no
+    non-candidate stands above a candidate. Where every label is a candidate, a = 1.
+    """
+    inside = masked_softmax(logits, candidates)
+    # Over an empty set the softmax is not a number; there every label is a candidate and is filled with 0.
+    outside = masked_softmax(logits, ~candidates).masked_fill(candidates, 0)
+    mass = (mask_out(logits, candidates).logsumexp(-1) - logits.logsumexp(-1)).exp()
+    upper = outside.amax(-1)
+    lower = inside.masked_fill(~candidates, 1).amin(-1)
+    share = upper / (upper + mass * lower)
+    share = share.masked_fill(candidates.all(-1), 1)
+    return share[..., None] * inside + (1 - share[..., None]) * outside, share
+
+
+def weigh_by_distribution(
+    rectified: Tensor,
+    candidates: Tensor,
+    queue_distributions: Tensor,
+    queue_candidates: Tensor,
+    temperature: float,
+) -> Tensor:
+    """Return the weights ω (B, 2B+Q) of the contrasts [queries; keys; queue] for each anchor.
+
+    Positives share a candidate and the most probable label with the anchor; their weights are the softmax of
+    cos(r_i, r_j)/temperature, 0 elsewhere and for the anchor itself.
+    """
+    distributions = torch.cat([rectified, rectified, queue_distributions])
+    rows = torch.cat([candidates, candidates, queue_candidates])
+    labels = distributions.argmax(-1)
+    positives = (candidates @ rows.T > 0) & (labels[: len(rectified), None] == labels)
+    positives[:, : len(rectified)].masked_fill_(own_entries(rectified), False)
+    directions = normalise_rows(distributions)
+    return masked_softmax(directions[: len(rectified)] / temperature @ directions.T, positives)
+
+
+def refined_contrast(
+    queries: Tensor, keys: Tensor, queue: Tensor, weights: Tensor, temperature: float
+) -> Tensor:
+    """Return −(τ/0.07) (1/B) Σ_i Σ_j ω_ij log-softmax of the similarities, for rows of ω that sum to 1."""
+    similarities = compare(queries, keys, queue, temperature)
+    of_queries, of_keys, of_queue = weights.split([len(queries), len(keys), len(queue)], dim=-1)
+    positive = (of_queries * similarities.queries + of_keys * similarities.keys).sum(-1)
+    positive = positive + (queries * (of_queue @ queue)).sum(-1) / temperature
+    return temperature / BASE_TEMPERATURE * (similarities.log_denominator - positive).mean()
+
+
+@register(
+    "DIRK",
+    family="holistic PLL",
+    venue="AAAI 2024",
+    views=("weak", "strong", "distill"),
+    passes="4 (student on strong and distill; teacher on weak and distill, without gradient)",
+    state="queues Q×(D+2K), second network",
+    hyperparameters=(
+        Hyperparameter(
+            "momentum", 0.99, "momentum of the teacher", Choice(0.5, 0.9, 0.99), at_least=0, at_most=1
+        ),
+        Hyperparameter("moco_queue", 8192, "length of the queue", Choice(4096, 8192), at_least=1),
+        Hyperparameter("feat_dim", 128, "width of the projection", Choice(64, 128, 256), at_least=1),
+        Hyperparameter("prot_start", 178, "steps of instance contrast", at_least=0),
+        Hyperparameter(
+            "weight",
+            1.0,
+            "weight of the contrastive loss (0: plain DIRK)",
+            Choice(0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+            at_least=0,
+        ),
+        Hyperparameter(
+            "dist_temperature", 0.4, "temperature of the positives' weights", Choice(0.2, 0.4, 0.6), above=0
+        ),
+        Hyperparameter(
+            "feat_temperature", 0.07, "temperature of the contrast", Choice(0.03, 0.05, 0.07, 0.09), above=0
+        ),
+    ),
+    logs={"loss_teach": "cross entropy against the teacher", "loss_cont": "contrastive loss, unweighted"},
+    bibtex="""
+@inproceedings{wu2024distilling,
+  title     = {Distilling Reliable Knowledge for Instance-Dependent Partial Label Learning},
+  author    = {Wu, Dong-Dong and Wang, Deng-Bao and Zhang, Min-Ling},
+  booktitle = {AAAI Conference on Artificial Intelligence},
+  volume    = {38},
+  number    = {14},
+  pages     = {15888--15896},
+  year      = {2024}
+}""",
+)
+class DIRK(Algorithm):
+    """A slowly moving teacher, whose distribution is rectified, teaches the student.
+
+    Rectified means that no non-candidate is above a candidate, while the teacher's own order is kept within
+    both groups. A contrastive loss refines the representation: its positives are weighted by how alike the
+    rectified distributions are (the paper's DIRK-REF).
+
+    Objective: (1/b) Σ_i −Σ_k r_ik log p_ik + w L_cont, with r the teacher's rectified distribution; the
+    teacher follows the student as a moving average after each step.
+
+    Departures: empty slots of the queue are never positives (in the public benchmark random numbers make
+    some so), and the student sees the strong view before the distill view, as the authors' does.
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
+    ) -> None:
+        super().__init__(input_shape, train_givenY, hparams)
+        self.network = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams)
+        self.teacher = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams).requires_grad_(False)
+        length = self.hparams["moco_queue"]
+        self.queue = RingQueue(
+            features=draw_empty_features(length, self.hparams["feat_dim"], axis=0),
+            distributions=torch.full((length, self.num_classes), 1 / self.num_classes),
+            candidates=torch.zeros(length, self.num_classes),
+        )
+        self.optimizer = build_adam(self.network.parameters(), self.hparams)
+        self.steps_done = 0
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when the contrast starts to use the rectified distributions."""
+        return {"refined contrast (prot_start)": self.hparams["prot_start"]}
+
+    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
+        """Take one step on a batch."""
+        with torch.no_grad():
+            keys, teacher_logits = self.project_and_classify(
+                self.teacher, minibatches.weak, minibatches.distill
+            )
+            rectified, _ = rectify(teacher_logits, minibatches.candidates)
+        queries, logits = self.project_and_classify(self.network, minibatches.strong, minibatches.distill)
+        loss = teaching = soft_cross_entropy(logits, rectified)
+        logged = {"loss_teach": teaching.detach()}
+        if queries is not None and keys is not None:
+            candidates = minibatches.candidates.to(rectified.dtype)
+            contrastive = self.contrast(queries, keys, rectified, candidates)
+            self.queue.push(features=keys, distributions=rectified, candidates=candidates)
+            loss = teaching + self.hparams["weight"] * contrastive
+            logged["loss_cont"] = contrastive.detach()
+        descend(self.optimizer, loss)
+        follow(self.teacher, self.network, self.hparams["momentum"])
+        self.steps_done += 1
+        return {"loss": loss.detach(), **logged}
+
+    def project_and_classify(
+        self, network: TwoHeadedNetwork, view: Tensor, distill: Tensor
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return the projections of one view (none without a contrastive loss) and the logits of distill."""
+        if self.hparams["weight"] == 0:
+            return None, network.classify(distill)
+        if one_pass_serves(network, view, distill):
+            logits, features = network(distill)
+            return features, logits
+        return network.project(view), network.classify(distill)
+
+    def contrast(self, queries: Tensor, keys: Tensor, rectified: Tensor, candidates: Tensor) -> Tensor:
+        """Return the contrastive loss of the phase."""
+        features, temperature = self.queue["features"], self.hparams["feat_temperature"]
+        if self.steps_done < self.hparams["prot_start"]:
+            return instance_contrast(queries, keys, features, temperature)
+        weights = weigh_by_distribution(
+            rectified,
+            candidates,
+            self.queue["distributions"],
+            self.queue["candidates"],
+            self.hparams["dist_temperature"],
+        )
+        return refined_contrast(queries, keys, features, weights, temperature)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Return logits (B, K) for network inputs x."""
+        return self.network.classify(x)

@@ -1,0 +1,302 @@
+"""VALEN: variational label enhancement for instance-dependent partial labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import Dirichlet
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+
+from plench.algorithms.base import Algorithm, build_adam, build_network, descend, register
+from plench.algorithms.parts.targets import mask_out, uniform_over
+from plench.batch import Batch
+from plench.hparams import Choice, Hyperparameter
+
+# Added to probabilities before the logarithm and in the revision: caps the loss and prevents 0/0.
+EPSILON = 1e-12
+# Weight of the reconstruction of inputs and of candidates, and floor of every concentration.
+SMALL = 0.01
+# Rows of the training set per pass, and rows of distances held at once: the graph's memory is 256·N numbers.
+FEATURE_ROWS, DISTANCE_ROWS = 1024, 256
+
+
+class TrainingInputs(Protocol):
+    """The training inputs as the loop lends them, for the one pass that builds the graph."""
+
+    def __len__(self) -> int: ...
+
+    def original(self, start: int, stop: int) -> Tensor:
+        """Return the network inputs of the original view of rows start … stop−1."""
+
+
+def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over rows of −Σ_k o_k log(p_k + ε)."""
+    return -(targets * (probs + EPSILON).log()).sum(-1).mean(-1)
+
+
+def revise(probs: Tensor, candidates: Tensor) -> Tensor:
+    """Return p + ε restricted to the candidates and normalised."""
+    kept = (probs + EPSILON) * candidates
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return the concentration κ of the label distribution: softmax over the candidates, plus 0.01.
+
+    The normaliser is a constant to the gradient, which therefore differs from that of a softmax.
+    """
+    log_probs = mask_out(logits.log_softmax(-1), candidates)
+    return (log_probs - log_probs.logsumexp(-1, keepdim=True).detach()).exp() + SMALL
+
+
+def draw_distribution(concentration: Tensor) -> Tensor:
+    """Draw d ~ Dirichlet(κ), row by row, with a gradient through κ."""
+    sample: Tensor = Dirichlet(concentration, validate_args=False).rsample()
+    return sample
+
+
+def clamped_concentration(logits: Tensor) -> Tensor:
+    """Return a = exp(z/4) clamped to [0.01, 30], the concentration that is kept near uniform."""
+    return (logits / 4).exp().clamp(0.01, 30)
+
+
+def divergence_from_uniform(logits: Tensor) -> Tensor:
+    """Return the mean KL(Dir(a) ‖ Dir(1, …, 1)) of the clamped concentration a."""
+    a = clamped_concentration(logits)
+    total = a.sum(-1, keepdim=True)
+    log_norms = total.lgamma().squeeze(-1) - a.lgamma().sum(-1) - math.lgamma(logits.shape[-1])
+    return (log_norms + ((a - 1) * (a.digamma() - total.digamma())).sum(-1)).mean(-1)
+
+
+class Reconstruction(NamedTuple):
+    """The three terms: inputs, candidates and graph, weighted as in the objective."""
+
+    inputs: Tensor
+    candidates: Tensor
+    graph: Tensor
+
+
+def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block: Tensor) -> Reconstruction:
+    """Compare what the distributions d (B, K) tell of inputs, candidates and graph with what these are."""
+    graph = (d @ d.T).sigmoid().softmax(-1)
+    return Reconstruction(
+        SMALL * mse_loss(decoded, x),
+        SMALL * binary_cross_entropy_with_logits(d, candidates.to(d.dtype)),
+        mse_loss(graph, block),
+    )
+
+
+def find_neighbours(features: Tensor, k: int) -> Tensor:
+    """Return the k nearest other rows (N, k) of each row, Euclidean, the lowest index first on ties.
+
+    Exact, in double precision, a few rows at a time: no N × N matrix exists at any time. With fewer than
+    k + 1 rows all others are neighbours.
+    """
+    centred = features.double()
+    centred = centred - centred.mean(0)
+    squares = centred.square().sum(-1)
+    rows = len(centred)
+    nearest = torch.empty(rows, min(k, rows - 1), dtype=torch.int64, device=features.device)
+    for start in range(0, rows, DISTANCE_ROWS):
+        chunk = centred[start : start + DISTANCE_ROWS]
+        own = torch.arange(len(chunk), device=features.device)
+        # The row's own square is the same for all its columns and does not change their order.
+        distances = torch.addmm(squares, chunk, centred.T, alpha=-2)
+        distances[own, own + start] = torch.inf
+        for j in range(nearest.shape[1]):
+            closest = distances.argmin(-1)
+            nearest[start : start + len(chunk), j] = closest
+            distances[own, closest] = torch.inf
+    return nearest
+
+
+def graph_block(neighbours: Tensor, index: Tensor) -> Tensor:
+    """Return the rows and columns `index` (B,) of the graph's matrix (adjacency + identity)/(k + 1)."""
+    near = (neighbours[index][:, :, None] == index).any(1)
+    return (near | (index[:, None] == index)) / (neighbours.shape[1] + 1)
+
+
+def build_decoder(num_classes: int, width: int) -> nn.Sequential:
+    """Build Linear(K, D), ReLU, Linear(D, D) with Xavier-normal weights and biases of 0.01."""
+    decoder = nn.Sequential(nn.Linear(num_classes, width), nn.ReLU(), nn.Linear(width, width))
+    for layer in decoder:
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.constant_(layer.bias, 0.01)
+    return decoder
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode inside the block."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+@register(
+    "VALEN",
+    family="holistic PLL",
+    venue="NeurIPS 2021",
+    views=("weak",),
+    passes="1 in warm-up, then 3 (network, encoder, decoder); once, all training inputs",
+    state="two distributions N×K, neighbours N×k, encoder, decoder",
+    hyperparameters=(
+        Hyperparameter("warm_up", 1000, "warm-up steps", Choice(1000, 2000, 3000, 4000, 5000), at_least=0),
+        Hyperparameter("knn", 3, "neighbours of each example in the graph", Choice(3, 4), at_least=1),
+        Hyperparameter("alpha", 1.0, "weight of the reconstruction", at_least=0),
+        Hyperparameter("beta", 1.0, "weight of the encoder's divergence from uniform", at_least=0),
+        Hyperparameter("gamma", 1.0, "weight of the encoder's cross entropy", at_least=0),
+        Hyperparameter("theta", 1.0, "weight of the network's cross entropy", at_least=0),
+        Hyperparameter("correct", 1.0, "share of the sample in the new targets", at_least=0, at_most=1),
+        Hyperparameter("lambda", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
+        Hyperparameter("sigma", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
+    ),
+    logs={
+        "loss_rec": "reconstruction (main phase)",
+        "loss_alpha": "divergence of the encoder's Dirichlet from uniform (main phase)",
+        "loss_enc": "cross entropy of the encoder (main phase)",
+        "loss_net": "cross entropy of the network",
+    },
+    bibtex="""
+@inproceedings{xu2021instance,
+  title     = {Instance-Dependent Partial Label Learning},
+  author    = {Xu, Ning and Qiao, Congyu and Geng, Xin and Zhang, Min-Ling},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {34},
+  pages     = {27119--27130},
+  year      = {2021}
+}""",
+)
+class VALEN(Algorithm):
+    """Infer each example's label distribution as a latent Dirichlet variable, and learn from samples of it.
+
+    An encoder proposes the distribution; samples of it must tell the inputs, the candidates and a graph of
+    nearest neighbours. The network that predicts learns from the samples, after a warm-up by self-training in
+    which the features for the graph are learned.
+
+    Objective: warm-up −(1/b) Σ o log(p + ε), o renewed from p over S; then α L_rec + β KL(Dir(a) ‖ Dir(1)) +
+    γ CE(o, encoder) + θ CE(d, network), d ~ Dirichlet(κ(encoder)) restricted to S.
+
+    Departures from the public benchmark, following the authors: the encoder is trained (there the optimiser
+    holds the parameters of a network that has been replaced), the graph comes from one pass over all
+    training inputs and is sparse. Unlike the authors' this pass is in evaluation mode, so that a feature does
+    not depend on its batch.
+    """
+
+    transient = ("inputs",)
+
+    targets: Tensor
+    sampled_targets: Tensor
+    neighbours: Tensor
+
+    def __init__(
+        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
+    ) -> None:
+        super().__init__(input_shape, train_givenY, hparams)
+        uniform = uniform_over(torch.from_numpy(np.asarray(train_givenY) != 0))
+        self.network = build_network(input_shape, self.num_classes, self.hparams)
+        self.encoder = build_network(input_shape, self.num_classes, self.hparams)
+        self.decoder = build_decoder(self.num_classes, math.prod(input_shape[1:]))
+        self.per_example("targets", uniform)
+        self.per_example("sampled_targets", uniform.clone())
+        neighbours = min(self.hparams["knn"], self.num_data - 1)
+        self.per_example("neighbours", torch.zeros(self.num_data, neighbours, dtype=torch.int64))
+        self.warm_up_optimizer = torch.optim.SGD(
+            self.network.parameters(),
+            lr=self.hparams["lr"],
+            momentum=0.9,
+            weight_decay=self.hparams["weight_decay"],
+        )
+        # Made here although first used after the transition: Adam has no state before its first step, and
+        # the encoder's parameters are then overwritten in place.
+        main = [*self.network.parameters(), *self.encoder.parameters(), *self.decoder.parameters()]
+        self.optimizer = build_adam(main, self.hparams)
+        self.inputs: TrainingInputs | None = None
+        self.steps_done = 0
+
+    def attach_inputs(self, inputs: TrainingInputs) -> None:
+        """Take hold of the training inputs, for the pass at the end of the warm-up."""
+        self.inputs = inputs
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when the encoder starts to train."""
+        return {"inference of label distributions (warm_up)": self.hparams["warm_up"]}
+
+    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
+        """Take one step on a batch, after the transition if this is the first step of the main phase."""
+        if self.steps_done == self.hparams["warm_up"]:
+            self.end_warm_up()
+        main = self.steps_done >= self.hparams["warm_up"]
+        logged = self.main_step(minibatches) if main else self.warm_up_step(minibatches)
+        self.steps_done += 1
+        return logged
+
+    def warm_up_step(self, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Train the network alone, by self-training with SGD."""
+        probs = self.network(batch.weak).softmax(-1)
+        loss = smoothed_cross_entropy(probs, self.targets.index_select(0, batch.index))
+        descend(self.warm_up_optimizer, loss)
+        self.targets.index_copy_(0, batch.index, revise(probs.detach(), batch.candidates))
+        return {"loss": loss.detach(), "loss_net": loss.detach()}
+
+    @torch.no_grad()
+    def end_warm_up(self) -> None:
+        """Build the graph from the network's features, and start the encoder as a copy of the network."""
+        if self.inputs is None:
+            raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
+        featurizer = self.network[0]
+        rows = len(self.inputs)
+        with evaluating(self.network):
+            features = [
+                featurizer(self.inputs.original(start, min(start + FEATURE_ROWS, rows)))
+                for start in range(0, rows, FEATURE_ROWS)
+            ]
+        self.neighbours.copy_(find_neighbours(torch.cat(features), self.hparams["knn"]))
+        self.encoder.load_state_dict(self.network.state_dict())
+        self.sampled_targets.copy_(self.targets)
+
+    def main_step(self, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Train network, encoder and decoder together."""
+        index, candidates = batch.index, batch.candidates
+        probs = self.network(batch.weak).softmax(-1)
+        encoded = self.encoder(batch.weak)
+        d = draw_distribution(concentrate(encoded, candidates))
+        reconstruction = reconstruct(
+            d, batch.weak.flatten(1), self.decoder(d), candidates, graph_block(self.neighbours, index)
+        )
+        targets = self.targets.index_select(0, index)
+        losses = {
+            "loss_rec": torch.stack(reconstruction).sum(),
+            "loss_alpha": divergence_from_uniform(encoded),
+            "loss_enc": smoothed_cross_entropy(encoded.softmax(-1), targets),
+            "loss_net": smoothed_cross_entropy(probs, self.sampled_targets.index_select(0, index)),
+        }
+        weights = [self.hparams[name] for name in ("alpha", "beta", "gamma", "theta")]
+        terms = zip(weights, losses.values(), strict=True)
+        loss = torch.stack([weight * term for weight, term in terms]).sum()
+        descend(self.optimizer, loss)
+        self.renew_targets(batch, d.detach(), targets, probs.detach())
+        return {"loss": loss.detach(), **{name: term.detach() for name, term in losses.items()}}
+
+    def renew_targets(self, batch: Batch, d: Tensor, targets: Tensor, probs: Tensor) -> None:
+        """Write the batch's new targets, all from values before the step."""
+        kept = d * batch.candidates
+        sampled = kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(d.dtype).tiny)
+        correct = self.hparams["correct"]
+        self.sampled_targets.index_copy_(0, batch.index, correct * sampled + (1 - correct) * targets)
+        self.targets.index_copy_(0, batch.index, revise(probs, batch.candidates))
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Return logits (B, K) for network inputs x."""
+        logits: Tensor = self.network(x)
+        return logits

@@ -1,0 +1,353 @@
+"""VALEN, PiCO, ABLE, CRDPLL and DIRK against their vectors, through the code that training uses."""
+
+import math
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import nn
+
+from plench.algorithms import able, crdpll, dirk, valen
+from plench.algorithms.parts.consistency import agree_on_target
+from plench.algorithms.parts.momentum import follow
+from plench.algorithms.parts.prototypes import update_prototypes
+from plench.algorithms.parts.pseudo_labels import best_candidate
+from plench.algorithms.parts.queue import RingQueue
+from plench.algorithms.parts.schedule import confidence_momentum
+from plench.algorithms.parts.targets import soft_cross_entropy
+from tests.conformance.given_outputs import (
+    GivenOutputs,
+    InTurn,
+    batch_with,
+    build,
+    distinct_views,
+    fill,
+    idle_optimizer,
+    own_hparams,
+    unit,
+)
+from tests.conformance.harness import Adapter, Case, cases, linear, run_adapter, with_gradient
+
+NEVER = 10**9
+
+
+# VALEN -------------------------------------------------------------------------------------------------------
+
+
+def check_valen_warm_up(case: Case) -> None:
+    candidates = case["o"] > 0
+    algorithm = build(case, candidates)
+    algorithm.warm_up_optimizer = idle_optimizer()
+    logits = with_gradient(case["logits"])
+    algorithm.network = InTurn(logits)
+    algorithm.targets.copy_(case["o"])
+    loss = algorithm.update(batch_with({"weak": case["logits"]}, candidates))["loss"]
+    case.check(loss=loss, new_o=algorithm.targets)
+    if "grad_logits" in case.expected:
+        case.check(grad_logits=logits.grad)
+
+
+def check_valen_divergence(case: Case) -> None:
+    logits = with_gradient(case["logits"])
+    loss = valen.divergence_from_uniform(logits)
+    loss.backward()
+    case.check(loss=loss, grad_logits=logits.grad, alpha=valen.clamped_concentration(case["logits"]))
+
+
+def check_valen_concentration(case: Case) -> None:
+    logits = with_gradient(case["logits"])
+    concentration = valen.concentrate(logits, case.mask("candidates"))
+    (case["w"] * concentration).sum().backward()
+    case.check(concentration=concentration, grad_logits=logits.grad)
+
+
+def check_valen_graph(case: Case) -> None:
+    neighbours = valen.find_neighbours(case["features"], case.inputs["k"])
+    if "neighbour" in case.expected:
+        case.check(neighbour=neighbours[:, 0])
+    else:
+        block = valen.graph_block(neighbours, torch.tensor(case.inputs["batch"]))
+        case.check(neighbours_sorted=neighbours.sort(-1).values, A_batch=block)
+
+
+def check_valen_reconstruction(case: Case) -> None:
+    d, decoded = with_gradient(case["d"]), with_gradient(case["x_hat"])
+    terms = valen.reconstruct(d, case["x"], decoded, case.mask("candidates"), case["A_batch"])
+    sum(terms).backward()
+    case.check(L_recx=terms.inputs, L_recy=terms.candidates, L_recA=terms.graph)
+    case.check(grad_d=d.grad, grad_x_hat=decoded.grad)
+
+
+def check_valen_main_step(case: Case) -> None:
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates, warm_up=0, **own_hparams(case))
+    algorithm.steps_done = 1
+    of_network, of_encoder = with_gradient(case["logits_net"]), with_gradient(case["logits_enc"])
+    algorithm.network, algorithm.encoder = InTurn(of_network), InTurn(of_encoder)
+    algorithm.decoder = InTurn(case["x_hat"])
+    algorithm.targets.copy_(case["o"])
+    algorithm.sampled_targets.copy_(case["d_array"])
+    with (
+        patch.object(valen, "draw_distribution", lambda concentration: case["d"]),
+        patch.object(valen, "graph_block", lambda neighbours, index: case["A_batch"]),
+    ):
+        logged = algorithm.update(batch_with({"weak": case["x"]}, candidates))
+    case.check(total=logged["loss"], L_rec=logged["loss_rec"], L_alpha=logged["loss_alpha"])
+    case.check(L_d=logged["loss_enc"], L_o=logged["loss_net"])
+    case.check(new_d=algorithm.sampled_targets, new_o=algorithm.targets)
+    case.check(grad_logits_net=of_network.grad, grad_logits_enc=of_encoder.grad)
+
+
+def check_valen_decoder(case: Case) -> None:
+    decoder = valen.build_decoder(case["d"].shape[1], len(case["b1"]))
+    assert all((layer.bias == 0.01).all() for layer in decoder if isinstance(layer, nn.Linear))
+    decoder[0], decoder[2] = linear(case["W1"], case["b1"]), linear(case["W2"], case["b2"])
+    case.check(x_hat=decoder.to(case.dtype)(case["d"]))
+
+
+def check_valen_phases(case: Case) -> None:
+    """Run the updates and see which kind of step each is; the graph is built once, before the first main one."""
+    candidates = torch.ones(6, 3, dtype=torch.bool)
+    algorithm = build(case, candidates, warm_up=case.inputs["warm_up"])
+    batch = batch_with({"weak": torch.ones(6, 2, dtype=case.dtype)}, candidates)
+    phases = []
+    with (
+        patch.object(algorithm, "warm_up_step", lambda batch: phases.append(0) or {}),
+        patch.object(algorithm, "main_step", lambda batch: phases.append(1) or {}),
+        patch.object(algorithm, "end_warm_up", lambda: phases.append("graph")),
+    ):
+        for _ in case.inputs["t"]:
+            algorithm.update(batch)
+    assert phases.index("graph") == case.inputs["warm_up"]
+    assert phases.count("graph") == 1
+    case.check(phase=[phase for phase in phases if phase != "graph"])
+
+
+# PiCO --------------------------------------------------------------------------------------------------------
+
+
+def check_pico_step(case: Case) -> None:
+    candidates = case.mask("candidates")
+    own = own_hparams(case)
+    own["conf_ema_range"] = "{0},{0}".format(case.inputs["phi"])
+    own["prot_start"] = NEVER if case.name == "step_warmup" else 0
+    length, width = case["queue"].shape
+    algorithm = build(case, candidates, feat_dim=width, moco_queue=length, **own)
+    algorithm.steps_done = 1
+    logits, raw = with_gradient(case["logits"]), with_gradient(case["feature_raw"])
+    algorithm.network = GivenOutputs(logits, unit(raw), weight=case["query_param"])
+    algorithm.key_network = GivenOutputs(
+        case["logits"], unit(case["key_feature_raw"]), weight=case["key_param"]
+    )
+    algorithm.prototypes.copy_(case["prototypes"])
+    algorithm.confidence.copy_(case["confidence"])
+    queue = algorithm.queue
+    fill(queue, features=case["queue"], labels=case["queue_label"], position=case["queue_ptr"])
+    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    case.check(cls_loss=logged["loss_cls"], cont_loss=logged["loss_cont"], total=logged["loss"])
+    case.check(grad_logits=logits.grad, grad_feature_raw=raw.grad, confidence=algorithm.confidence)
+    case.check(prototypes=algorithm.prototypes, key_param=algorithm.key_network.weight)
+    case.check(queue=queue["features"], queue_label=queue["labels"], queue_ptr=queue["position"])
+    written = (case.inputs["queue_ptr"] + torch.arange(len(candidates))) % length
+    scores = (unit(case["feature_raw"]) @ case["prototypes"].T).softmax(-1)
+    case.check(pseudo_label=queue["labels"][written], proto_score=scores)
+
+
+def check_prototypes(case: Case) -> None:
+    labels = torch.tensor(case.inputs["label"])
+    moved = update_prototypes(case["prototypes"], case["feature"], labels, case.inputs["proto_m"])
+    case.check(prototypes=moved)
+
+
+def check_momentum_of_confidence(case: Case) -> None:
+    ends = tuple(case.inputs["conf_ema_range"])
+    case.check(phi=[confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
+
+
+def check_queue(case: Case) -> None:
+    queue = RingQueue(slots=torch.tensor(case.inputs["slots"]))
+    queue["position"].fill_(case.inputs["ptr"])
+    queue.push(slots=torch.tensor(case.inputs["keys"]))
+    case.check(slots=queue["slots"], ptr=queue["position"])
+
+
+def check_pseudo_label(case: Case) -> None:
+    case.check(pseudo_label=best_candidate(case["logits"], case.mask("candidates")))
+
+
+# ABLE --------------------------------------------------------------------------------------------------------
+
+
+def check_able_step(case: Case) -> None:
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates, feat_dim=case["feature_weak_raw"].shape[1], **own_hparams(case))
+    logits = with_gradient(case["logits_weak"])
+    weak, strong = with_gradient(case["feature_weak_raw"]), with_gradient(case["feature_strong_raw"])
+    # The strong view's logits come from the same pass and must not matter.
+    both = torch.cat([logits, torch.full_like(logits, 3.0)])
+    algorithm.network = GivenOutputs(both, unit(torch.cat([weak, strong])))
+    algorithm.confidence.copy_(case["confidence"])
+    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    case.check(cls_loss=logged["loss_cls"], con_loss=logged["loss_cont"], total=logged["loss"])
+    case.check(grad_logits_weak=logits.grad, new_confidence=algorithm.confidence)
+    case.check(grad_feature_weak_raw=weak.grad, grad_feature_strong_raw=strong.grad)
+    labels = best_candidate(case["logits_weak"], candidates)
+    weights = able.weigh_positives(case["confidence"], candidates, labels)
+    case.check(predicted_label=labels, positive_weight=weights)
+
+
+# CRDPLL ------------------------------------------------------------------------------------------------------
+
+
+def check_crdpll_loss(case: Case) -> None:
+    logits, candidates = with_gradient(case["logits"]), case.mask("candidates")
+    consistency, supervised = crdpll.consistency_losses(logits, case["confidence"], candidates)
+    total = case.inputs["lambda"] * consistency + supervised
+    total.backward()
+    case.check(total=total, consistency=consistency, supervised=supervised, grad_logits=logits.grad)
+
+
+def check_crdpll_update(case: Case) -> None:
+    """Check the loss by the functions and, at a step with this λ, by the update itself."""
+    check_crdpll_loss(case)
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates, max_steps=20000)
+    algorithm.steps_done = round(case.inputs["lambda"] * 10000)
+    logits = with_gradient(case["logits"])
+    algorithm.network = InTurn(*logits)
+    algorithm.confidence.copy_(case["confidence"])
+    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    case.check(total=logged["loss"], consistency=logged["loss_cons"], supervised=logged["loss_sup"])
+    case.check(grad_logits=logits.grad)
+    revised = agree_on_target(case["logits"], candidates)
+    torch.testing.assert_close(algorithm.confidence, revised)
+
+
+def check_crdpll_revision(case: Case) -> None:
+    case.check(confidence=agree_on_target(case["logits"], case.mask("candidates")))
+
+
+def check_crdpll_schedule(case: Case) -> None:
+    if "t" in case.inputs:
+        steps, total = case.inputs["t"], case.inputs["T"]
+    else:
+        steps, total = case.inputs["epoch"], case.inputs["epochs"]
+    case.check(**{"lambda": [crdpll.consistency_weight(step, total) for step in steps]})
+
+
+# DIRK --------------------------------------------------------------------------------------------------------
+
+
+def check_dirk_rectified(case: Case) -> None:
+    rectified, share = dirk.rectify(case["logits"], case.mask("candidates"))
+    case.check(rectified=rectified)
+    if "a" in case.expected:
+        case.check(a=share)
+
+
+def check_dirk_teaching(case: Case) -> None:
+    logits = with_gradient(case["logits"])
+    loss = soft_cross_entropy(logits, case["target"])
+    loss.backward()
+    case.check(loss=loss, grad_logits=logits.grad)
+
+
+def check_dirk_step(case: Case) -> None:
+    candidates = case.mask("candidates")
+    own = own_hparams(case)
+    own["prot_start"] = NEVER if case.name == "step_warmup" else 0
+    length, width = case["queue_feature"].shape
+    algorithm = build(case, candidates, feat_dim=width, moco_queue=length, **own)
+    logits, raw = (
+        with_gradient(case["student_logits_distill"]),
+        with_gradient(case["student_feature_strong_raw"]),
+    )
+    algorithm.network = GivenOutputs(logits, unit(raw))
+    algorithm.teacher = GivenOutputs(case["teacher_logits_distill"], unit(case["teacher_feature_weak_raw"]))
+    queue = algorithm.queue
+    fill(queue, features=case["queue_feature"], distributions=case["queue_dist"])
+    fill(queue, candidates=case["queue_candidates"], position=case["queue_ptr"])
+    if "positive_weight" in case.expected:
+        rectified, _ = dirk.rectify(case["teacher_logits_distill"], candidates)
+        distributions, rows = case["queue_dist"], case["queue_candidates"]
+        temperature = case.inputs["dist_temperature"]
+        weights = dirk.weigh_by_distribution(
+            rectified, candidates.to(case.dtype), distributions, rows, temperature
+        )
+        case.check(positive_weight=weights)
+    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    case.check(teach_loss=logged["loss_teach"], cont_loss=logged["loss_cont"], total=logged["loss"])
+    case.check(grad_logits=logits.grad, grad_feature_raw=raw.grad)
+    case.check(queue_feature=queue["features"], queue_dist=queue["distributions"])
+    case.check(queue_candidates=queue["candidates"], queue_ptr=queue["position"])
+    written = (case.inputs["queue_ptr"] + torch.arange(len(candidates))) % length
+    case.check(rectified=queue["distributions"][written])
+
+
+def check_dirk_teacher(case: Case) -> None:
+    teacher, student = linear(case["teacher"]), linear(case["student"])
+    follow(teacher, student, case.inputs["momentum"])
+    case.check(teacher=teacher.weight)
+
+
+ADAPTERS: dict[str, dict[str, Adapter]] = {
+    "VALEN": {
+        "warm_up_step": check_valen_warm_up,
+        "edge_underflow": check_valen_warm_up,
+        "dirichlet_kl": check_valen_divergence,
+        "sample_concentration": check_valen_concentration,
+        "knn_*": check_valen_graph,
+        "reconstruction": check_valen_reconstruction,
+        "main_step": check_valen_main_step,
+        "decoder": check_valen_decoder,
+        "phases": check_valen_phases,
+    },
+    "PiCO": {
+        "step_*": check_pico_step,
+        "prototypes_*": check_prototypes,
+        "phi_schedule": check_momentum_of_confidence,
+        "queue_*": check_queue,
+        "edge_pseudo_label": check_pseudo_label,
+    },
+    "ABLE": {"step*": check_able_step, "edge_*": check_able_step},
+    "CRDPLL": {
+        "loss_two_views": check_crdpll_update,
+        "loss_*": check_crdpll_loss,
+        "edge_all_labels_and_saturated": check_crdpll_update,
+        "confidence_revision_*": check_crdpll_revision,
+        "edge_revision_*": check_crdpll_revision,
+        "lambda_schedule*": check_crdpll_schedule,
+    },
+    "DIRK": {
+        "rectified_*": check_dirk_rectified,
+        "edge_*": check_dirk_rectified,
+        "teaching_loss": check_dirk_teaching,
+        "step_*": check_dirk_step,
+        "teacher_ema": check_dirk_teacher,
+    },
+}
+
+CASES = [case for name in ADAPTERS for case in cases(name)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_vector(case: Case) -> None:
+    run_adapter(ADAPTERS[case.algorithm], case)
+
+
+SATURATED = "edge_all_labels_and_saturated"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != SATURATED], ids=repr)
+def test_vector_in_float32(case: Case) -> None:
+    run_adapter(ADAPTERS[case.algorithm], case.in_float32())
+
+
+def test_saturated_probability_in_float32() -> None:
+    """There 1.0000001 is 1 + 2⁻²³, so a non-candidate at p = 1 costs 23 log 2 instead of 7 log 10."""
+    (case,) = (case.in_float32() for case in cases("CRDPLL") if case.name == SATURATED)
+    logits = with_gradient(case["logits"])
+    _, supervised = crdpll.consistency_losses(logits, case["confidence"], case.mask("candidates"))
+    supervised.backward()
+    assert supervised.item() == pytest.approx(23 * math.log(2) / len(case["confidence"]), rel=1e-4)
+    assert logits.grad.isfinite().all()
