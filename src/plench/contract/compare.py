@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plench.training.state import take_snapshot
+from plench.training.state import saved_values, take_snapshot
 
 
 def snapshot(owner: nn.Module) -> dict[str, Any]:
     """Return all values that an algorithm holds, by path."""
-    return dict(flatten(take_snapshot(owner).tree, type(owner).__name__))
-
-
-def flatten(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a saved tree with their paths."""
-    kind = node["kind"]
-    if kind == "module":
-        for group in ("tensors", "modules", "attributes"):
-            for name, part in node[group].items():
-                yield from flatten(part, f"{path}.{name}")
-    elif kind == "object":
-        for name, part in node["attributes"].items():
-            yield from flatten(part, f"{path}.{name}")
-    elif "items" in node:
-        yield f"{path} (length)", len(node["items"])
-        for position, part in enumerate(node["items"]):
-            yield from flatten(part, f"{path}[{position}]")
-    elif kind == "dict":
-        yield f"{path} (length)", len(node["pairs"])
-        for key, part in node["pairs"]:
-            yield from flatten(part, f"{path}[{key.get('value')!r}]")
-    elif kind == "state_dict":
-        yield from flatten(node["value"], path)
-    elif "value" in node:
-        yield path, node["value"]
+    return dict(saved_values(take_snapshot(owner).tree, type(owner).__name__))
 
 
 def find_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class OperatorCounter(TorchDispatchMode):
         if name in WAITS or indexes_by_mask(name, args):
             place = find_place(self.file)
             if place is not None:
-                self.waits.append(f"{name.removeprefix('aten::')} {place}")
+                self.waits.append(place)
         return func(*args, **(kwargs or {}))
 
 
@@ -64,12 +65,12 @@ def indexes_by_mask(name: str, args: tuple[Any, ...]) -> bool:
 def find_place(file: str | None) -> str | None:
     """Say at which line of a file the running call was made; None if an optimiser of torch made it."""
     frame = sys._getframe(2)
-    place = "outside the algorithm's file"
+    place = "code outside the algorithm's file"
     while frame is not None:
         if frame.f_code.co_filename.startswith(OPTIMISERS):
             return None
-        if frame.f_code.co_filename == file and place.startswith("outside"):
-            place = f"at line {frame.f_lineno} ({frame.f_code.co_name})"
+        if file is not None and frame.f_code.co_filename == file:
+            return f"line {frame.f_lineno} ({linecache.getline(file, frame.f_lineno).strip()})"
         frame = frame.f_back  # type: ignore[assignment]
     return place
 
@@ -130,9 +131,9 @@ def does_not_loop_over_classes(subject: Subject) -> None:
 
 @advised
 def does_not_wait_for_the_device(subject: Subject) -> None:
-    """An update returns tensors and does not wait for results (`.item()`, `float(t)`, indexing by a mask), so
-    that a GPU is never idle; work once an epoch may wait."""
+    """An update does not wait for results of the device (`loss.item()` instead of `loss.detach()`, indexing
+    by a mask), so that a GPU is never idle; work once an epoch may wait."""
     waits = [wait for counter in count_operators(subject, 16, 4).values() for wait in counter.waits]
     if waits:
         found = ", ".join(dict.fromkeys(waits))
-        raise BreachError(f"the host waits in {found}. For example, return loss.detach(), not loss.item()")
+        raise BreachError(f"the host waits in {found}")

@@ -252,20 +252,40 @@ def restore_generator(current: Any, saved: Mapping[str, Any]) -> Any:
     raise ValueError(f"unknown kind of saved state {kind!r}")
 
 
+def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a saved tree with their paths, those of optimisers only if wanted."""
+    kind = node["kind"]
+    parts: dict[str, Any] = {}
+    if kind == "module":
+        named = {**node["tensors"], **node["modules"], **node["attributes"]}
+        parts = {f"{path}.{name}": part for name, part in named.items()}
+    elif kind == "object":
+        parts = {f"{path}.{name}": part for name, part in node["attributes"].items()}
+    elif kind == "dict":
+        parts = {f"{path}[{key.get('value')!r}]": part for key, part in node["pairs"]}
+    elif kind in CONTAINERS:
+        parts = {f"{path}[{i}]": part for i, part in enumerate(node["items"])}
+    elif kind == "state_dict":
+        parts = {path: node["value"]} if optimisers else {}
+    elif "value" in node:
+        yield path, node["value"]
+    for name, part in parts.items():
+        yield from saved_values(part, name, optimisers)
+
+
 def list_state(owner: nn.Module) -> list[dict[str, Any]]:
     """List the tensors a module keeps beside its parameters: name, shape, dtype and bytes of each."""
-    rows: list[dict[str, Any]] = []
-    for prefix, module in owner.named_modules():
-        transient = getattr(type(module), "transient", ())
-        plain = {name: value for name, value in vars(module).items() if name not in transient}
-        for name, value in {**module._buffers, **plain}.items():
-            if isinstance(value, Tensor):
-                rows.append(
-                    {
-                        "name": f"{prefix}.{name}" if prefix else name,
-                        "shape": list(value.shape),
-                        "dtype": str(value.dtype).removeprefix("torch."),
-                        "bytes": value.numel() * value.element_size(),
-                    }
-                )
+    weights = {name for name, _ in owner.named_parameters(remove_duplicate=False)}
+    rows = []
+    for path, value in saved_values(take_snapshot(owner).tree, "", optimisers=False):
+        name = path.removeprefix(".")
+        if isinstance(value, Tensor) and name not in weights:
+            rows.append(
+                {
+                    "name": name,
+                    "shape": list(value.shape),
+                    "dtype": str(value.dtype).removeprefix("torch."),
+                    "bytes": value.numel() * value.element_size(),
+                }
+            )
     return rows
