@@ -1,4 +1,4 @@
-"""Algorithms on given network outputs: the conformance cases say what the networks answer, not what they are."""
+"""Algorithms on given outputs: the conformance cases say what the networks answer, not what they are."""
 
 from collections.abc import Mapping
 from typing import Any

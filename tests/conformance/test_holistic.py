@@ -31,7 +31,7 @@ from tests.conformance.harness import Adapter, Case, cases, linear, run_adapter,
 NEVER = 10**9
 
 
-# VALEN -------------------------------------------------------------------------------------------------------
+# VALEN ----------------------------------------------------------------------------------------------------
 
 
 def check_valen_warm_up(case: Case) -> None:
@@ -106,7 +106,7 @@ def check_valen_decoder(case: Case) -> None:
 
 
 def check_valen_phases(case: Case) -> None:
-    """Run the updates and see which kind of step each is; the graph is built once, before the first main one."""
+    """Run the updates and see which kind each is; the graph is built once, before the first main one."""
     candidates = torch.ones(6, 3, dtype=torch.bool)
     algorithm = build(case, candidates, warm_up=case.inputs["warm_up"])
     batch = batch_with({"weak": torch.ones(6, 2, dtype=case.dtype)}, candidates)
@@ -123,7 +123,7 @@ def check_valen_phases(case: Case) -> None:
     case.check(phase=[phase for phase in phases if phase != "graph"])
 
 
-# PiCO --------------------------------------------------------------------------------------------------------
+# PiCO -----------------------------------------------------------------------------------------------------
 
 
 def check_pico_step(case: Case) -> None:
@@ -175,7 +175,7 @@ def check_pseudo_label(case: Case) -> None:
     case.check(pseudo_label=best_candidate(case["logits"], case.mask("candidates")))
 
 
-# ABLE --------------------------------------------------------------------------------------------------------
+# ABLE -----------------------------------------------------------------------------------------------------
 
 
 def check_able_step(case: Case) -> None:
@@ -196,7 +196,7 @@ def check_able_step(case: Case) -> None:
     case.check(predicted_label=labels, positive_weight=weights)
 
 
-# CRDPLL ------------------------------------------------------------------------------------------------------
+# CRDPLL ---------------------------------------------------------------------------------------------------
 
 
 def check_crdpll_loss(case: Case) -> None:
@@ -235,7 +235,7 @@ def check_crdpll_schedule(case: Case) -> None:
     case.check(**{"lambda": [crdpll.consistency_weight(step, total) for step in steps]})
 
 
-# DIRK --------------------------------------------------------------------------------------------------------
+# DIRK -----------------------------------------------------------------------------------------------------
 
 
 def check_dirk_rectified(case: Case) -> None:

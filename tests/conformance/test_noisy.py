@@ -1,0 +1,363 @@
+"""FREDIS, ALIM and PiCO_plus against their vectors, through the code that training uses."""
+
+from itertools import count, islice
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+from plench.algorithms import alim, fredis, pico_plus
+from plench.algorithms.parts.consistency import divergence_from_target
+from plench.algorithms.parts.contrast import (
+    BASE_TEMPERATURE,
+    Similarities,
+    mean_similarity_by_label,
+    sum_by_label,
+)
+from plench.algorithms.parts.mixup import mix
+from plench.algorithms.parts.prototypes import update_prototypes
+from plench.algorithms.parts.schedule import confidence_momentum
+from plench.batch import Batch
+from tests.conformance.given_outputs import (
+    GivenOutputs,
+    InTurn,
+    batch_with,
+    build,
+    distinct_views,
+    fill,
+    own_hparams,
+)
+from tests.conformance.harness import Adapter, Case, cases, run_adapter, with_gradient
+
+NEVER = 10**9
+
+
+def resolved_cases(algorithm: str) -> list[Case]:
+    """Return an algorithm's cases, with the inputs that a case takes from another one filled in."""
+    found = {case.name: case for case in cases(algorithm)}
+    for case in found.values():
+        for key in ("same_as", "see_case"):
+            if key in case.inputs:
+                case.inputs = {**found[case.inputs[key]].inputs, **case.inputs}
+    return list(found.values())
+
+
+def positives_of(labels: Tensor, queue_labels: Tensor, **used: Tensor | None) -> Tensor:
+    """Return the positives (B, 2B+Q) of the code in use, found by differentiating its mean similarity.
+
+    With the identity in place of the queue's features the sums by label are the members themselves.
+    """
+    classes = int(labels.max()) + 1
+    batch_used, queue_used = used.get("batch"), used.get("queue")
+    size = len(labels)
+    queries, keys = torch.zeros(size, size, requires_grad=True), torch.zeros(size, size, requires_grad=True)
+    identity = torch.eye(len(queue_labels))
+    sums = sum_by_label(identity, queue_labels, classes, queue_used)
+    similarities = Similarities(queries, keys, torch.zeros(size))
+    nothing = torch.zeros(size, len(identity))
+    mean_similarity_by_label(
+        similarities, nothing, labels, sums, BASE_TEMPERATURE, batch_used
+    ).sum().backward()
+    return torch.cat([queries.grad > 0, keys.grad > 0, sums.features[labels] > 0], dim=-1)
+
+
+# FREDIS ----------------------------------------------------------------------------------------------------
+
+
+def views_of(case: Case) -> list[str]:
+    """Return the names of the case's views."""
+    return [name for name in ("z0", "z1", "z2", "z") if name in case.inputs]
+
+
+def check_fredis_step(case: Case) -> None:
+    """Run an update; a temperature T divides the logits, which is the network's own affair here."""
+    names = views_of(case)
+    candidates = case.mask("S")
+    algorithm = build(case, candidates, views=len(names), **own_hparams(case))
+    leaves = [with_gradient(case[name]) for name in names]
+    logits = [leaf / case.inputs.get("T", 1.0) for leaf in leaves]
+    algorithm.network = InTurn(*logits)
+    if "c" in case.inputs:
+        algorithm.targets.copy_(case["c"])
+    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    if "loss" in case.expected:
+        case.check(loss=logged["loss"], complementary=logged["loss_comp"])
+        case.check(**{f"grad_{name}": leaf.grad for name, leaf in zip(names, leaves, strict=True)})
+        divergences = divergence_from_target(torch.stack(logits), case["c"])
+        torch.testing.assert_close(divergences.sum(), logged["loss_cons"])
+        case.check(**{name.replace("z", "kl"): kl for name, kl in zip(names, divergences, strict=True)})
+    else:
+        case.check(c=algorithm.targets)
+        assert algorithm.visited.all()
+        if "posterior" in case.expected:
+            case.check(posterior=algorithm.posterior)
+
+
+def take_first(available: int, count: int) -> Tensor:
+    return torch.arange(count)
+
+
+def take_last(available: int, count: int) -> Tensor:
+    return available - 1 - torch.arange(count)
+
+
+def check_fredis_correction(case: Case) -> None:
+    """Correct through the algorithm, with the draw replaced as the case says."""
+    own = own_hparams(case)
+    algorithm = build(case, case.mask("S"), **own)
+    algorithm.posterior.copy_(case["posterior"])
+    algorithm.visited.fill_(True)
+    draw = take_last if case.name.endswith("reverse") else take_first
+    seen: list[fredis.Correction] = []
+    correct = fredis.correct_candidates
+
+    def correct_and_keep(*args: Any) -> fredis.Correction:
+        seen.append(correct(*args, draw=draw))
+        return seen[-1]
+
+    with patch.object(fredis, "correct_candidates", correct_and_keep):
+        algorithm.correct()
+    (correction,) = seen
+    case.check(S_new=algorithm.candidates, c_new=algorithm.targets)
+    case.check(theta_new=algorithm.theta, delta_new=algorithm.delta, n_changed=algorithm.changed)
+    assert algorithm.delta == pytest.approx(case.expected["delta_new"], abs=1e-9)
+    case.check(n_add_counted=correction.added, n_remove_counted=correction.removable)
+    case.check(reverted_rows=correction.put_back)
+
+
+def check_fredis_search(case: Case) -> None:
+    rows = list(zip(case.inputs["delta"], case.inputs["dec"], case.inputs["d_R"], strict=True))
+    found = [fredis.lower_delta(*row) for row in rows]
+    case.check(delta_new=found)
+    case.check(m=[round((row[0] - delta) / row[1]) for row, delta in zip(rows, found, strict=True)])
+
+
+def check_fredis_schedule(case: Case) -> None:
+    n, batch_size = case.inputs["n_train"], case.inputs["batch_size"]
+    interval = fredis.correction_interval(case.inputs["update_interval"], n, batch_size)
+    steps = (step for step in count() if fredis.corrects(step, interval))
+    case.check(interval_steps=interval)
+    case.check(first_steps=list(islice(steps, len(case.expected["first_steps"]))))
+
+
+# ALIM ------------------------------------------------------------------------------------------------------
+
+
+def check_alim_step(case: Case) -> None:
+    size, classes = case["S"].shape
+    length, width = case["queue"].shape
+    everything = torch.ones(len(case["confidence"]), classes, dtype=torch.bool)
+    own = own_hparams(case)
+    own["prot_start"] = 0 if case.inputs["update_confidence"] else NEVER
+    own["conf_ema_range"] = "{0},{0}".format(case.inputs["phi"])
+    algorithm = build(case, everything, feat_dim=width, moco_queue=length, batch_size=size, **own)
+    algorithm.steps_done = 1
+    algorithm.importance = case.inputs["lambda"]
+    z, q, mixed = (with_gradient(case[name]) for name in ("z", "q", "z_mix"))
+    algorithm.network = GivenOutputs(z, q, alone=mixed)
+    algorithm.key_network = GivenOutputs(case["z"], case["k"])
+    algorithm.prototypes.copy_(case["prototypes"])
+    algorithm.confidence.copy_(case["confidence"])
+    queue = algorithm.queue
+    queue_labels = case["queue_pseudo"].long()
+    fill(queue, features=case["queue"], labels=queue_labels, position=case["queue_ptr"])
+    candidates, views = case.mask("S"), distinct_views(case, size)
+    second = batch_with(views, candidates, torch.tensor(case.inputs["index2"]))
+    batch = Batch(torch.tensor(case.inputs["index1"]), candidates, views, second)
+    mixes: list[Tensor] = []
+
+    def mix_and_keep(*args: Any) -> Tensor:
+        mixes.append(mix(*args))
+        return mixes[-1]
+
+    with (
+        patch.object(alim, "draw_mixing", lambda alpha: case["mix_coefficient"]),
+        patch.object(alim, "mix", mix_and_keep),
+    ):
+        logged = algorithm.update(batch)
+    case.check(loss=logged["loss"], loss_cls=logged["loss_cls"], loss_cont=logged["loss_cont"])
+    case.check(loss_mixup=logged["loss_mixup"], confidence_new=algorithm.confidence)
+    case.check(prototypes_new=algorithm.prototypes, queue_pseudo_new=queue["labels"])
+    case.check(grad_z=z.grad, grad_q=q.grad, grad_z_mix=mixed.grad)
+    written = (case.inputs["queue_ptr"] + torch.arange(size)) % length
+    labels = queue["labels"][written]
+    case.check(pseudo_labels=labels)
+    if "margins" in case.expected:
+        case.check(queue_new=queue["features"], queue_ptr_new=queue["position"], mix_targets=mixes[1])
+        assert algorithm.margin_count == size
+        case.check(margins=algorithm.margins[:size], positives=positives_of(labels, queue_labels))
+        scores = (case["q"] @ case["prototypes"].T / BASE_TEMPERATURE).softmax(-1)
+        case.check(cluster_score=scores)
+
+
+def check_alim_importance(case: Case) -> None:
+    chosen = alim.choose_importance(case["margins"], case.inputs["noise_rate"])
+    case.check(**{"lambda": chosen})
+
+
+def check_alim_schedule(case: Case) -> None:
+    schedule = [case.inputs[name] for name in ("n_train", "batch_size", "start_epoch")]
+    steps = (step for step in count() if alim.renews_importance(step, *schedule))
+    case.check(steps=list(islice(steps, len(case.expected["steps"]))))
+
+
+def check_momentum_of_confidence(case: Case) -> None:
+    ends = (case.inputs["start"], case.inputs["end"])
+    case.check(phi=[confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
+
+
+# PiCO_plus -------------------------------------------------------------------------------------------------
+
+PHASES = {
+    "forward_state": {"prot_start": 0, "knn_start": NEVER},
+    "loss_warmup": {"prot_start": NEVER},
+    "loss_after_prot_start": {"prot_start": 0, "knn_start": NEVER},
+    "loss_after_knn_start": {"prot_start": 0, "knn_start": 0},
+    "loss_all_reliable": {"prot_start": 0, "knn_start": 0},
+    "loss_none_reliable": {"prot_start": 0, "knn_start": 0},
+}
+# With batches of one, n examples are n steps: this one is neither the first selection nor a boundary.
+QUIET_STEP = 7
+
+
+def check_pico_plus_step(case: Case) -> None:
+    candidates, reliable = case.mask("S"), case.mask("is_rel")
+    size, (length, width) = len(candidates), case["queue"].shape
+    own = {**own_hparams(case), **PHASES[case.name], "batch_size": 1, "pure_ratio": 0.5}
+    phi = case.inputs.get("phi", 0.9)
+    algorithm = build(
+        case, candidates, feat_dim=width, moco_queue=length, conf_ema_range=f"{phi},{phi}", **own
+    )
+    algorithm.steps_done = QUIET_STEP
+    z, q = with_gradient(case["z"]), with_gradient(case["q"])
+    mixed = with_gradient(case["z_mix"] if "z_mix" in case.inputs else case["z"])
+    algorithm.network = GivenOutputs(z, q, alone=mixed)
+    algorithm.key_network = GivenOutputs(case["z"], case["k"])
+    algorithm.prototypes.copy_(case["prototypes"])
+    algorithm.reliable.copy_(reliable)
+    if "confidence" in case.inputs:
+        algorithm.confidence.copy_(case["confidence"])
+    queue = algorithm.queue
+    fill(queue, features=case["queue"], labels=case["queue_pseudo"].long(), reliable=case.mask("queue_rel"))
+    queue["position"].fill_(case.inputs.get("queue_ptr", 0))
+    mixes: list[Tensor] = []
+
+    def mix_and_keep(*args: Any) -> Tensor:
+        mixes.append(mix(*args))
+        return mixes[-1]
+
+    partners = torch.tensor(case.inputs.get("perm", list(range(size))))
+    share = case["mix_coefficient"] if "mix_coefficient" in case.inputs else torch.ones(())
+    with (
+        patch.object(pico_plus, "draw_mixing", lambda alpha: share),
+        patch.object(pico_plus, "draw_partners", lambda rows: partners),
+        patch.object(pico_plus, "mix", mix_and_keep),
+    ):
+        logged = algorithm.update(batch_with(distinct_views(case, size), candidates))
+    assert torch.equal(algorithm.reliable, reliable), "no selection was due"
+    written = (case.inputs.get("queue_ptr", 0) + torch.arange(size)) % length
+    labels = queue["labels"][written]
+    check_given(case, algorithm, logged, {"grad_z": z, "grad_q": q, "grad_z_mix": mixed})
+    if "mix_targets" in case.expected:
+        check_pico_plus_parts(case, labels, mixes)
+    if case.name == "forward_state":
+        cosines = case["q"] @ case["prototypes"].T
+        case.check(pseudo_labels=labels, cosine=cosines, score=cosines.softmax(-1))
+        case.check(distance=algorithm.distances, prototypes_new=algorithm.prototypes)
+        case.check(queue_new=queue["features"], queue_pseudo_new=queue["labels"])
+        case.check(queue_rel_new=queue["reliable"], queue_ptr_new=queue["position"])
+
+
+def check_given(case: Case, algorithm: Any, logged: dict[str, Tensor], leaves: dict[str, Tensor]) -> None:
+    """Check the losses, gradients and confidences that the case lists."""
+    names = {
+        "loss": "loss",
+        "loss_cont": "loss_cont",
+        "loss_cls": "loss_cls",
+        "loss_cls_rel": "loss_cls",
+        "loss_cls_unrel": "loss_guess",
+        "loss_mix": "loss_mixup",
+        "loss_cont_rel": "loss_cont_rel",
+        "loss_cont_all": "loss_cont_all",
+    }
+    case.check(**{key: logged[name] for key, name in names.items() if key in case.expected})
+    case.check(**{key: leaf.grad for key, leaf in leaves.items() if key in case.expected})
+    if "confidence_new" in case.expected:
+        case.check(confidence_new=algorithm.confidence)
+
+
+def check_pico_plus_parts(case: Case, labels: Tensor, mixes: list[Tensor]) -> None:
+    """Check guesses, mixed targets and the sets of positives."""
+    cosines = case["q"] @ case["prototypes"].T
+    case.check(guess=pico_plus.guess_labels(cosines, case.inputs["temperature_guess"]))
+    case.check(mix_targets=mixes[1])
+    queue_labels, reliable = case["queue_pseudo"].long(), case.mask("is_rel")
+    case.check(positives_all=positives_of(labels, queue_labels))
+    positives = positives_of(labels, queue_labels, batch=reliable, queue=case.mask("queue_rel"))
+    size = len(labels)
+    others = torch.zeros_like(positives)
+    if case.name == "loss_after_knn_start":
+        number = case.inputs["chosen_neighbors"]
+        columns = pico_plus.find_nearest_columns(case["q"], case["k"], case["queue"], number)
+        others.scatter_(1, columns, True)
+    own = torch.arange(size)
+    others[own, own] = False
+    others[own, own + size] = True
+    case.check(positives_rel=torch.where(reliable[:, None], positives, others))
+
+
+def check_pico_plus_selection(case: Case) -> None:
+    case.check(is_rel=pico_plus.select_reliable(case["distance"], case.inputs["pure_ratio"]))
+
+
+def check_prototypes(case: Case) -> None:
+    labels = torch.tensor(case.inputs["labels"])
+    moved = update_prototypes(case["prototypes"], case["q"], labels, case.inputs["proto_m"])
+    case.check(prototypes_new=moved)
+
+
+def check_pico_plus_schedule(case: Case) -> None:
+    schedule = [case.inputs[name] for name in ("n_train", "batch_size", "prot_start")]
+    steps = (step for step in count() if pico_plus.selects(step, *schedule))
+    case.check(steps=list(islice(steps, len(case.expected["steps"]))))
+
+
+ADAPTERS: dict[str, dict[str, Adapter]] = {
+    "FREDIS": {
+        "loss_*": check_fredis_step,
+        "confidence_update_*": check_fredis_step,
+        "correction_*": check_fredis_correction,
+        "delta_search": check_fredis_search,
+        "schedule_*": check_fredis_schedule,
+    },
+    "ALIM": {
+        "step_*": check_alim_step,
+        "lambda_rate_*": check_alim_importance,
+        "lambda_steps_*": check_alim_schedule,
+        "phi_schedule": check_momentum_of_confidence,
+    },
+    "PiCO_plus": {
+        "forward_state": check_pico_plus_step,
+        "loss_*": check_pico_plus_step,
+        "selection_steps_*": check_pico_plus_schedule,
+        "selection_*": check_pico_plus_selection,
+        "prototype_ema_*": check_prototypes,
+        "phi_schedule": check_momentum_of_confidence,
+    },
+}
+
+CASES = [case for name in ADAPTERS for case in resolved_cases(name)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_vector(case: Case) -> None:
+    run_adapter(ADAPTERS[case.algorithm], case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_vector_in_float32(case: Case) -> None:
+    single = case.in_float32()
+    single.inputs = case.inputs
+    run_adapter(ADAPTERS[case.algorithm], single)
