@@ -93,11 +93,18 @@ def run_training(
     options = options or RunOptions()
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     if store.finished:
-        status = (store.read_run() or {}).get("status", "done")
-        return RunOutcome(status, store.folder, 0, "already finished")
+        return leave_finished(store)
     with store.locked(), compute_threads(options.threads):
+        if store.finished:  # by another process, between the look above and the lock
+            return leave_finished(store)
         run = TrainingRun(config, dataset, entry, store, options, listener or Silence(), prepared)
         return run.carry_out()
+
+
+def leave_finished(store: RunStore) -> RunOutcome:
+    """Say how a run that has ended before ended."""
+    status = (store.read_run() or {}).get("status", "done")
+    return RunOutcome(status, store.folder, 0, "already finished")
 
 
 class TrainingRun:
@@ -237,7 +244,7 @@ class TrainingRun:
             if stop.asked and self.updates < config.steps:
                 self.window_seconds += now - window_begun
                 return "interrupted"
-            if now - told_at >= 0.25:
+            if self.totals.count and now - told_at >= 0.25:
                 self.listener.advanced(self.updates, self.totals.means()["loss"])
                 told_at = now
         return "done"
