@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, build_adam, build_network, descend, register
+from plench.algorithms.parts.schedule import first_step_of
 from plench.algorithms.parts.targets import (
     masked_softmax,
     read_rows,
@@ -24,7 +25,7 @@ from plench.hparams import Choice, Hyperparameter
 
 def warm_up_updates(num_data: int, batch_size: int, warm_up_epochs: int) -> int:
     """Return the length of the warm-up, ⌈warm_up_epochs·n/B⌉ updates; B is at most n."""
-    return -(-warm_up_epochs * num_data // min(batch_size, num_data))
+    return first_step_of(warm_up_epochs, num_data, min(batch_size, num_data))
 
 
 def ramp_updates(max_steps: int) -> int:

@@ -1,0 +1,220 @@
+"""Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
+
+python scripts/make_pages.py            write the pages
+python scripts/make_pages.py --check    fail if a page is not what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+from plench.algorithms import AlgorithmEntry, algorithms
+from plench.algorithms.base import FAMILIES, AlgorithmCard
+from plench.hparams import SHARED, DataTraits, Hyperparameter
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "algorithms"
+NOTES = PAGES / "notes"
+VECTORS = ROOT / "tests" / "conformance" / "vectors"
+
+WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
+KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}
+
+
+def main() -> int:
+    """Write the pages, or compare them with what is there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    options = parser.parse_args()
+    pages = render_pages()
+    stale = find_stale(pages)
+    if options.check:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is out of date: run python scripts/make_pages.py")
+        return 1 if stale else 0
+    for path in stale:
+        if path in pages:
+            path.write_text(pages[path], encoding="utf-8")
+        else:
+            path.unlink()
+        print(f"{'wrote' if path in pages else 'removed'} {path.relative_to(ROOT)}")
+    return 0
+
+
+def render_pages() -> dict[Path, str]:
+    """Return every page by its path."""
+    entries = own_entries()
+    pages = {PAGES / f"{entry.name}.md": render_page(entry) for entry in entries}
+    pages[PAGES / "README.md"] = render_index(entries)
+    return pages
+
+
+def find_stale(pages: dict[Path, str]) -> list[Path]:
+    """Return the pages that are missing, differ, or belong to no algorithm."""
+    differing = [
+        path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    return differing + [path for path in sorted(PAGES.glob("*.md")) if path not in pages]
+
+
+def own_entries() -> list[AlgorithmEntry]:
+    """Return the package's own algorithms, by family and name."""
+    own = [entry for entry in algorithms().values() if entry.source is None]
+    return sorted(own, key=lambda entry: (FAMILIES.index(entry.card.family), entry.name.lower()))
+
+
+def render_index(entries: list[AlgorithmEntry]) -> str:
+    """Return the list of all algorithms."""
+    lines = [
+        WRITTEN_BY.format(source="its card"),
+        "",
+        "# Algorithms",
+        "",
+        "N examples, B in a batch, K classes. `plench cite NAME` prints the BibTeX of a method's paper.",
+    ]
+    for family in FAMILIES:
+        members = [entry for entry in entries if entry.card.family == family]
+        if members:
+            lines += ["", f"## {family[0].upper()}{family[1:]}", ""]
+            lines += ["| algorithm | venue | views | passes | state | idea |", "|---|---|---|---|---|---|"]
+            lines += [index_row(entry.card) for entry in members]
+    return "\n".join(lines) + "\n"
+
+
+def index_row(card: AlgorithmCard) -> str:
+    """Return an algorithm's row of the index."""
+    views = ", ".join(card.views)
+    return (
+        f"| [{card.name}]({card.name}.md) | {card.venue} | {views} | {card.passes} | {card.state} "
+        f"| {escape(card.idea)} |"
+    )
+
+
+def render_page(entry: AlgorithmEntry) -> str:
+    """Return an algorithm's page."""
+    card = entry.card
+    idea, objective, departures = split_docstring(entry.cls)
+    notes = NOTES / f"{card.name}.md"
+    parts = [
+        WRITTEN_BY.format(source=f"notes/{card.name}.md"),
+        f"# {card.name}",
+        f"{paper_title(card)} ({card.venue}).",
+        *idea,
+        describe_card(card),
+        "## Objective",
+        *objective,
+        "## Hyperparameters",
+        describe_hyperparameters(card),
+        *describe_logs(card),
+    ]
+    if notes.exists():
+        parts.append(notes.read_text(encoding="utf-8").strip())
+    elif departures:
+        parts += ["## Departures", *departures]
+    parts += ["## Conformance", describe_conformance(card.name)]
+    parts += ["## Citation", f"```bibtex\n{card.bibtex}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def split_docstring(cls: type) -> tuple[list[str], list[str], list[str]]:
+    """Return the paragraphs of a docstring: the idea, the objective, the departures."""
+    parts: dict[str, list[str]] = {"Idea": [], "Objective": [], "Departures": []}
+    current = "Idea"
+    for paragraph in inspect.cleandoc(cls.__doc__ or "").split("\n\n"):
+        heading, colon, rest = paragraph.partition(":")
+        if colon and heading in parts:
+            current, paragraph = heading, rest.strip()
+            paragraph = paragraph[:1].upper() + paragraph[1:] if heading == "Departures" else paragraph
+        parts[current].append(paragraph)
+    return parts["Idea"], parts["Objective"], parts["Departures"]
+
+
+def paper_title(card: AlgorithmCard) -> str:
+    """Return the title of the method's paper, from its BibTeX."""
+    found = re.search(r"\btitle\s*=\s*\{(.*)\},?\s*$", card.bibtex, re.MULTILINE)
+    return f"*{' '.join(found[1].replace('{', '').replace('}', '').split())}*" if found else card.name
+
+
+def describe_card(card: AlgorithmCard) -> str:
+    """Return the table of what a step needs."""
+    rows = {
+        "family": card.family,
+        "views of a batch": ", ".join(card.views),
+        "second batch": "yes" if card.second_batch else "no",
+        "passes per step": card.passes,
+        "state": card.state,
+        "other names": ", ".join(card.aliases) or "none",
+    }
+    return "\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items())])
+
+
+def describe_hyperparameters(card: AlgorithmCard) -> str:
+    """Return the table of an algorithm's own hyperparameters."""
+    shared = ", ".join(f"`{parameter.name}`" for parameter in SHARED)
+    if not card.hyperparameters:
+        return f"None of its own; the shared ones ({shared}) apply."
+    rows = [
+        f"| `{parameter.name}` | {default_text(parameter)} | {search_text(parameter)} | {parameter.meaning} |"
+        for parameter in card.hyperparameters
+    ]
+    return "\n".join(
+        [
+            "| name | default | random search | meaning |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            f"The shared ones ({shared}) apply as well.",
+        ]
+    )
+
+
+def default_text(parameter: Hyperparameter) -> str:
+    """Return a default, by kind of data where it depends on it."""
+    return by_kind({kind: str(parameter.default_for(traits)) for kind, traits in KINDS.items()})
+
+
+def search_text(parameter: Hyperparameter) -> str:
+    """Return a search distribution, by kind of data where it depends on it."""
+    return by_kind({kind: str(parameter.search_for(traits)) for kind, traits in KINDS.items()})
+
+
+def by_kind(texts: dict[str, str]) -> str:
+    """Return one text if all kinds agree, else each with its kind."""
+    if len(set(texts.values())) == 1:
+        return escape(next(iter(texts.values())))
+    return escape("; ".join(f"{text} ({kind})" for kind, text in texts.items()))
+
+
+def describe_logs(card: AlgorithmCard) -> list[str]:
+    """Return the section on logged numbers, if there are any beside the loss."""
+    if not card.logs:
+        return []
+    rows = [f"| `{name}` | {escape(meaning)} |" for name, meaning in card.logs.items()]
+    return ["## Logged numbers", "\n".join(["| name | meaning |", "|---|---|", *rows])]
+
+
+def describe_conformance(name: str) -> str:
+    """Return which vectors the algorithm is tested against."""
+    vectors = VECTORS / f"{name}.json"
+    if not vectors.exists():
+        return "No vectors."
+    cases = json.loads(vectors.read_text(encoding="utf-8"))["cases"]
+    names = ", ".join(f"`{case['name']}`" for case in cases)
+    return (
+        f"`make test` compares the code that training runs with {len(cases)} cases of "
+        f"`tests/conformance/vectors/{name}.json` in float64, each at its own tolerance: {names}."
+    )
+
+
+def escape(text: str) -> str:
+    """Return text that may stand in a table's cell."""
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
