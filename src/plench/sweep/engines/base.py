@@ -1,0 +1,102 @@
+"""What a sweep hands to an engine, and what an engine tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+from plench.sweep.plan import DataShelf, PlannedRun
+from plench.training.run import RunOptions
+
+# How an attempt at a run ended. Beside the statuses of a run itself: `refused` (may not be continued as
+# asked), `busy` (another process has it), `unwritable` (the output folder is full or read-only).
+AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "refused", "busy", "unwritable"]
+
+# A run whose process died this often without getting any further is recorded as failed.
+DEATHS_ALLOWED = 3
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How an attempt at a run ended, and the updates it made."""
+
+    status: AttemptStatus
+    message: str = ""
+    updates_made: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a single run may take: seconds of wall time in one attempt, and gigabytes of memory."""
+
+    run_timeout: float | None = None
+    memory_limit_gb: float | None = None
+
+
+class SweepListener(Protocol):
+    """Is told how a sweep goes on: a live view, a log."""
+
+    def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
+        """These runs will be carried out, `slots` at a time (0: the engine does not say)."""
+
+    def begun(self, run: PlannedRun, updates: int) -> None:
+        """Training starts, or continues after `updates` updates."""
+
+    def advanced(self, run: PlannedRun, updates: int) -> None:
+        """Some updates were made."""
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """An attempt ended."""
+
+    def noticed(self, text: str) -> None:
+        """Something worth telling happened."""
+
+
+class SweepSilence:
+    """A listener that does nothing."""
+
+    def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
+        """Do nothing."""
+
+    def begun(self, run: PlannedRun, updates: int) -> None:
+        """Do nothing."""
+
+    def advanced(self, run: PlannedRun, updates: int) -> None:
+        """Do nothing."""
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """Do nothing."""
+
+    def noticed(self, text: str) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Assignment:
+    """What an engine has to do: runs that are not finished, where they go, and how they are carried out."""
+
+    todo: list[PlannedRun]
+    finished: int
+    output_dir: Path
+    shelf: DataShelf
+    options: RunOptions
+    limits: Limits
+    listener: SweepListener = field(default_factory=SweepSilence)
+
+
+class Engine(Protocol):
+    """Carries out an assignment.
+
+    `carry_out` returns when nothing is left to do, or when it was asked to stop (Ctrl-C, SIGTERM). It raises
+    StorageError if the output folder cannot be written to. What became of the runs is in their folders.
+    """
+
+    name: ClassVar[str]
+    # Whether runs have ended when `carry_out` returns; False for engines that hand them to a queue.
+    waits: ClassVar[bool]
+
+    def carry_out(self, assignment: Assignment) -> None:
+        """Carry out the runs of an assignment."""

@@ -1,0 +1,224 @@
+"""The local engine: a pool of worker processes on this machine, each with one run at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import replace
+from multiprocessing.connection import wait
+from typing import ClassVar
+
+import torch
+
+from plench.errors import PlenchError, StorageError, UsageError
+from plench.results.store import RunStore
+from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt
+from plench.sweep.engines.process import WorkerProcess
+from plench.sweep.perform import record_failure
+from plench.sweep.plan import PlannedRun
+from plench.sweep.sharing import SharedDataset
+from plench.sweep.worker import Data, Order, Progress
+from plench.training.interrupt import StopRequest
+
+# How long runs may take to write their checkpoints when the sweep is interrupted.
+GRACE_SECONDS = 30.0
+STARTS_ALLOWED = 3
+
+
+class WorkerStartError(PlenchError):
+    """Worker processes that end before they are ready."""
+
+
+def choose_devices(asked: str) -> list[str]:
+    """Return the devices to share out among workers: every GPU where there are any."""
+    if asked == "auto" and torch.cuda.is_available():
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return [asked]
+
+
+def count_slots(workers: int | None, devices: list[str], threads: int) -> int:
+    """Return how many runs go on at once: as asked, else one for each GPU, else one for each core."""
+    if workers is not None:
+        if workers < 1:
+            raise UsageError(f"workers must be at least 1, not {workers}")
+        return workers
+    if len(devices) > 1 or devices[0].startswith("cuda"):
+        return len(devices)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(cores // threads, 1)
+
+
+class LocalEngine:
+    """Runs on this machine, in processes that stay warm."""
+
+    name: ClassVar[str] = "local"
+    waits: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers
+
+    def carry_out(self, assignment: Assignment) -> None:
+        """Carry out all runs, `workers` at a time."""
+        if not assignment.todo:
+            return
+        devices = choose_devices(assignment.options.device)
+        slots = count_slots(self.workers, devices, assignment.options.threads)
+        slots = min(slots, len(assignment.todo))
+        assignment.listener.planned(assignment.todo, assignment.finished, slots)
+        pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)])
+        try:
+            with StopRequest() as request:
+                pool.work(request)
+        finally:
+            pool.close()
+
+
+class Pool:
+    """Worker processes, the runs they have, and the runs that wait."""
+
+    def __init__(self, assignment: Assignment, devices: list[str]) -> None:
+        self.assignment = assignment
+        self.listener = assignment.listener
+        self.waiting = deque(assignment.todo)
+        self.devices = devices
+        self.workers: list[WorkerProcess | None] = [None] * len(devices)
+        self.shared: dict[str, SharedDataset] = {}
+        self.deaths: dict[str, tuple[int, int]] = {}
+        self.failed_starts = 0
+
+    def work(self, stop: StopRequest) -> None:
+        """Carry out runs until none is left or a stop is asked for."""
+        while self.waiting or self.busy():
+            if stop.asked:
+                self.interrupt()
+                return
+            self.fill()
+            self.hear(timeout=0.2)
+            self.check_timeouts()
+
+    def busy(self) -> list[WorkerProcess]:
+        """Return the workers that have a run."""
+        return [worker for worker in self.workers if worker is not None and worker.run is not None]
+
+    def fill(self) -> None:
+        """Give every idle worker a run; start workers where there are none."""
+        for slot, worker in enumerate(self.workers):
+            if not self.waiting:
+                return
+            if worker is None:
+                self.workers[slot] = worker = WorkerProcess(self.assignment.options.threads)
+            if worker.ready and worker.run is None:
+                self.give(worker, self.waiting.popleft(), self.devices[slot])
+
+    def give(self, worker: WorkerProcess, run: PlannedRun, device: str) -> None:
+        """Hand a run to a worker, and its dataset first if the worker does not have it."""
+        name = run.config.dataset
+        options = replace(self.assignment.options, device=device)
+        order = Order(run, self.assignment.output_dir, options, self.assignment.limits.memory_limit_gb)
+        worker.take(run)
+        try:
+            if name not in worker.datasets:
+                if name not in self.shared:
+                    self.shared[name] = SharedDataset(self.assignment.shelf.get(name))
+                worker.send_dataset(Data(name, self.shared[name].layout), self.shared[name].fileno())
+            worker.connection.send(order)
+        except OSError:
+            return  # it has died; the end of its connection will be heard
+
+    def hear(self, timeout: float) -> None:
+        """Take in what workers say."""
+        by_connection = {worker.connection: worker for worker in self.workers if worker is not None}
+        for connection in wait(list(by_connection), timeout):
+            worker = by_connection[connection]  # type: ignore[index]
+            try:
+                message = worker.connection.recv()
+            except (EOFError, OSError):
+                self.bury(worker)
+                continue
+            if message == "ready":
+                worker.ready = True
+                self.failed_starts = 0
+            elif isinstance(message, Progress):
+                self.note_progress(worker, message)
+            else:
+                self.end(worker, message)
+
+    def note_progress(self, worker: WorkerProcess, progress: Progress) -> None:
+        """Pass on how far a run is."""
+        assert worker.run is not None
+        if progress.begun:
+            worker.updates_at_begin = progress.updates
+            self.listener.begun(worker.run, progress.updates)
+        else:
+            self.listener.advanced(worker.run, progress.updates)
+
+    def end(self, worker: WorkerProcess, attempt: Attempt) -> None:
+        """Take note that an attempt ended."""
+        run = worker.give_back()
+        self.listener.ended(run, attempt)
+        if attempt.status == "interrupted":
+            self.waiting.appendleft(run)  # somebody stopped this process alone; the sweep goes on
+        elif attempt.status == "failed":
+            self.replace(worker)  # nothing of the failure can leak into the next run
+        elif attempt.status == "unwritable":
+            raise StorageError(attempt.message)
+
+    def bury(self, worker: WorkerProcess) -> None:
+        """Take note that a worker's process died; a run that keeps killing it is recorded as failed."""
+        reason = worker.reap()
+        self.replace(worker)
+        if worker.run is None:
+            if not worker.ready:
+                self.failed_starts += 1
+                if self.failed_starts >= STARTS_ALLOWED:
+                    raise WorkerStartError(f"worker processes cannot start: {reason}")
+            return
+        run = worker.give_back()
+        deaths, before = self.deaths.get(run.folder, (0, -1))
+        deaths = deaths + 1 if worker.updates_at_begin <= before else 1
+        self.deaths[run.folder] = deaths, worker.updates_at_begin
+        if deaths < DEATHS_ALLOWED:
+            self.listener.noticed(f"{run.label}: its {reason}; it is started again")
+            self.waiting.appendleft(run)
+        else:
+            self.fail(run, "WorkerDied", f"its {reason}, {deaths} times without getting any further")
+
+    def check_timeouts(self) -> None:
+        """Stop runs that take longer than they may."""
+        limit = self.assignment.limits.run_timeout
+        if limit is None:
+            return
+        for worker in self.busy():
+            if time.monotonic() - worker.taken_at > limit:
+                run = worker.give_back()
+                self.replace(worker)
+                self.fail(run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+
+    def fail(self, run: PlannedRun, kind: str, message: str) -> None:
+        """Record in a run's folder why it failed, and go on."""
+        store = RunStore(self.assignment.output_dir / run.folder)
+        record_failure(store, run, self.assignment.shelf.get(run.config.dataset), kind, message)
+        self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+
+    def replace(self, worker: WorkerProcess) -> None:
+        """End a worker; its place gets a new one when there is a run for it."""
+        worker.kill()
+        self.workers[self.workers.index(worker)] = None
+
+    def interrupt(self) -> None:
+        """Let every run write a checkpoint and stop."""
+        self.waiting.clear()
+        for worker in self.busy():
+            worker.ask_to_stop()
+        until = time.monotonic() + GRACE_SECONDS
+        while self.busy() and time.monotonic() < until:
+            self.hear(timeout=0.2)
+            self.waiting.clear()
+
+    def close(self) -> None:
+        """End every worker."""
+        for worker in self.workers:
+            if worker is not None:
+                worker.kill()

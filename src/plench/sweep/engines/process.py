@@ -1,0 +1,91 @@
+"""One worker process as the local engine sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+
+from plench.sweep.plan import PlannedRun
+from plench.sweep.worker import Data
+
+_OUTPUT_SHOWN = 2000
+_COMMAND = "from plench.sweep.worker import main; main()"
+
+
+class WorkerProcess:
+    """A process, the connection to it, and the run it has."""
+
+    def __init__(self, threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        # What a run prints is kept until the next one begins, to be shown if the process dies.
+        self.output = tempfile.TemporaryFile(mode="a+b", prefix="plench-")  # noqa: SIM115
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self.output,
+                stderr=self.output,
+                pass_fds=[theirs.fileno()],
+                env=worker_environment(threads),
+            )
+        self.socket = ours
+        self.connection = Connection(os.dup(ours.fileno()))
+        self.ready = False
+        self.run: PlannedRun | None = None
+        self.taken_at = 0.0
+        self.updates_at_begin = 0
+        self.datasets: set[str] = set()
+
+    def take(self, run: PlannedRun) -> None:
+        """Remember which run the worker has."""
+        self.run = run
+        self.taken_at = time.monotonic()
+        self.updates_at_begin = 0
+        os.ftruncate(self.output.fileno(), 0)
+
+    def give_back(self) -> PlannedRun:
+        """Return the run the worker had; it has none now."""
+        run = self.run
+        assert run is not None
+        self.run = None
+        return run
+
+    def send_dataset(self, message: Data, descriptor: int) -> None:
+        """Hand over a shared dataset."""
+        self.connection.send(message)
+        socket.send_fds(self.socket, [b"d"], [descriptor])
+        self.datasets.add(message.name)
+
+    def ask_to_stop(self) -> None:
+        """Ask for a checkpoint and an end of the run."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def reap(self) -> str:
+        """Wait for a process that is ending, and say how it ended, with the last it printed."""
+        code = self.process.wait()
+        size = os.fstat(self.output.fileno()).st_size
+        tail = os.pread(self.output.fileno(), _OUTPUT_SHOWN, max(size - _OUTPUT_SHOWN, 0))
+        said = tail.decode("utf-8", errors="replace").strip()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"worker process died ({how})" + (f"; it said: {said}" if said else "")
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()
+        self.socket.close()
+        self.output.close()
+
+
+def worker_environment(threads: int) -> dict[str, str]:
+    """Return a worker's environment: modules found as here, and no more threads than it may use."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return {**os.environ, "PYTHONPATH": path, **limits}

@@ -1,0 +1,141 @@
+"""Launching a sweep: what is finished is kept, the rest is carried out by an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from plench.errors import BusyError, StorageError
+from plench.results.store import DONE
+from plench.sweep.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
+from plench.sweep.engines.local import LocalEngine
+from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweep.spec import SweepSpec
+from plench.sweep.state import PENDING, RunState, count_states, read_states
+from plench.training.run import RunOptions
+
+LOCK = ".sweep.lock"
+# A second launch waits this long, so that one that is just ending, or a status being read, is no obstacle.
+_LOCK_PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """The state of every planned run after a launch, and the runs that were refused, with the reason."""
+
+    states: list[RunState]
+    refused: dict[str, str]
+    waits: bool
+
+    @property
+    def failed(self) -> list[RunState]:
+        """Runs that failed, and folders that are in the way."""
+        return [entry for entry in self.states if entry.state in ("failed", "foreign")]
+
+    @property
+    def unfinished(self) -> list[RunState]:
+        """Runs that are still to be carried out."""
+        return [entry for entry in self.states if entry.state in PENDING]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is finished (or handed to a queue); 1: something failed; 130: interrupted."""
+        if self.failed or self.refused:
+            return 1
+        return 130 if self.unfinished and self.waits else 0
+
+
+def launch(
+    spec: SweepSpec,
+    output_dir: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    engine: Engine | None = None,
+    options: RunOptions | None = None,
+    limits: Limits | None = None,
+    listener: SweepListener | None = None,
+    retry: bool = False,
+) -> SweepOutcome:
+    """Carry out what is missing of a sweep; failed runs only with `retry`.
+
+    The default engine is the local one with as many workers as there are cores.
+    """
+    engine = engine or LocalEngine()
+    shelf = DataShelf(data_dir)
+    folder = Path(output_dir).absolute()
+    watch = Watch(listener or SweepSilence())
+    spec = settle(spec, shelf)
+    runs = expand(spec)
+    with hold_folder(folder):
+        if not (folder / spec.file_name).exists():
+            spec.write(folder / spec.file_name)
+        states = read_states(runs, folder)
+        wanted = (*PENDING, "failed") if retry else PENDING
+        todo = [entry for entry in states if entry.state in wanted]
+        reopen_damaged(todo, folder)
+        assignment = Assignment(
+            todo=[entry.run for entry in todo],
+            finished=sum(entry.finished for entry in states),
+            output_dir=folder,
+            shelf=shelf,
+            options=options or RunOptions(),
+            limits=limits or Limits(),
+            listener=watch,
+        )
+        try:
+            engine.carry_out(assignment)
+        except StorageError as error:
+            finished = count_states(read_states(runs, folder))["done"]
+            raise StorageError(
+                f"{error}; the sweep has stopped, {finished} of {len(runs)} runs are done and kept: make "
+                "room or make the folder writable, then repeat the command"
+            ) from error
+        return SweepOutcome(read_states(runs, folder), watch.refused, engine.waits)
+
+
+def reopen_damaged(states: Sequence[RunState], output_dir: Path) -> None:
+    """Take the mark of being finished from runs whose files do not bear it out."""
+    for entry in states:
+        if entry.state == "damaged":
+            (output_dir / entry.run.folder / DONE).unlink(missing_ok=True)
+
+
+@contextmanager
+def hold_folder(output_dir: Path) -> Iterator[None]:
+    """Hold the output folder against a second launch. A killed process lets go by itself."""
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(output_dir / LOCK, timeout=_LOCK_PATIENCE_SECONDS)
+        lock.acquire()
+    except Timeout:
+        raise BusyError(
+            f"another launch is working on {output_dir}: wait until it has ended, or choose another folder"
+        ) from None
+    except OSError as error:
+        raise StorageError(f"cannot write to {output_dir}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class Watch:
+    """Passes everything on to a listener and remembers which runs were refused."""
+
+    def __init__(self, listener: SweepListener) -> None:
+        self._listener = listener
+        self.refused: dict[str, str] = {}
+        self.planned = listener.planned
+        self.begun = listener.begun
+        self.advanced = listener.advanced
+        self.noticed = listener.noticed
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """Remember a refusal."""
+        if attempt.status in ("refused", "busy"):
+            self.refused[run.folder] = attempt.message
+        self._listener.ended(run, attempt)

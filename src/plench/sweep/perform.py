@@ -1,0 +1,107 @@
+"""Carries out one run of a sweep inside a worker process that stays warm between runs."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import OrderedDict
+
+from plench.algorithms import find_algorithm
+from plench.data import Dataset
+from plench.errors import BusyError, PlenchError, StorageError
+from plench.results.store import RunStore
+from plench.sweep.engines.base import Attempt, AttemptStatus
+from plench.sweep.plan import PlannedRun
+from plench.training.config import PROTOCOL_VERSION
+from plench.training.description import describe_card
+from plench.training.environment import choose_device
+from plench.training.listener import Listener
+from plench.training.prepare import PreparedData, prepare_data
+from plench.training.run import RunOptions, RunOutcome, run_training
+
+# Runs of one split of one dataset stand together in a sweep; two leave room for the change-over.
+PREPARED_KEPT = 2
+
+
+class Performer:
+    """Carries out runs one after the other; prepared data and loaded algorithms are kept for the next."""
+
+    def __init__(self) -> None:
+        self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
+
+    def perform(
+        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
+    ) -> Attempt:
+        """Carry out a run or continue it; whatever happens becomes an attempt with its reason."""
+        begun = time.perf_counter()
+        status: AttemptStatus
+        message, updates_made = "", 0
+        try:
+            try:
+                outcome = self._train(run, dataset, store, options, listener)
+                status, message, updates_made = outcome.status, outcome.message, outcome.updates_made
+            except PlenchError:
+                raise
+            except (Exception, SystemExit) as error:  # the run is to blame, and the sweep goes on
+                status, message = "failed", f"{type(error).__name__}: {error}"
+                record_failure(store, run, dataset, type(error).__name__, str(error), traceback.format_exc())
+        except PlenchError as error:
+            status, message = _blame(error), str(error)
+        return Attempt(status, message, updates_made, time.perf_counter() - begun)
+
+    def _train(
+        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
+    ) -> RunOutcome:
+        entry = find_algorithm(run.algorithm)
+        prepared = self._prepare(run, dataset, options)
+        folder = store.folder.parent
+        return run_training(run.config, dataset, entry, folder, options, listener, prepared, store)
+
+    def _prepare(self, run: PlannedRun, dataset: Dataset, options: RunOptions) -> PreparedData:
+        config = run.config
+        key = (
+            dataset.fingerprint,
+            config.candidates,
+            config.trial_seed,
+            config.holdout_fraction,
+            config.tabular_test_fraction,
+            options.device,
+        )
+        if key not in self._prepared:
+            while len(self._prepared) >= PREPARED_KEPT:
+                self._prepared.popitem(last=False)
+            self._prepared[key] = prepare_data(dataset, config, choose_device(options.device))
+        self._prepared.move_to_end(key)
+        return self._prepared[key]
+
+
+def _blame(error: PlenchError) -> AttemptStatus:
+    """Say whose fault an error is: another process that has the run, the disk, or what was asked."""
+    if isinstance(error, BusyError):
+        return "busy"
+    return "unwritable" if isinstance(error, StorageError) else "refused"
+
+
+def record_failure(
+    store: RunStore, run: PlannedRun, dataset: Dataset, kind: str, message: str, trace: str = ""
+) -> None:
+    """Write into run.json that a run failed and why; its checkpoint stays, so that a retry continues."""
+    entry = find_algorithm(run.algorithm)
+    fingerprint = dataset.fingerprint
+    described = {
+        "schema": 1,
+        "run_id": run.config.run_id(fingerprint),
+        "protocol": PROTOCOL_VERSION,
+        "experiment": run.config.experiment(fingerprint),
+        "config": run.config.to_json(),
+        "algorithm_card": describe_card(entry.card, dataset.card),
+        "algorithm_class": entry.cls.__name__,
+        "algorithm_spec": None if entry.source else entry.spec,
+        "notices": [],
+    }
+    with store.locked():
+        if store.finished:
+            return
+        before = store.read_run() or described
+        error = {"type": kind, "message": message, "traceback": trace}
+        store.write_run({**before, "status": "failed", "error": error})

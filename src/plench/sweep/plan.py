@@ -1,0 +1,139 @@
+"""From what was asked to the single runs, each with its configuration and its folder's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, load_dataset
+from plench.errors import DataError
+from plench.hparams import DataTraits
+from plench.seeds import seed_hash
+from plench.sweep.spec import Grid, SweepSpec
+from plench.training.config import RunConfig, configure_run
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a sweep: how to find its algorithm, its configuration, and its folder's name."""
+
+    algorithm: str
+    config: RunConfig
+    folder: str
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        config = self.config
+        return f"{config.algorithm} on {config.dataset}, h{config.hparams_seed} t{config.trial_seed}"
+
+
+class DataShelf:
+    """The datasets of a sweep, each loaded once, when it is first asked for."""
+
+    def __init__(self, data_dir: str | Path | None) -> None:
+        self.data_dir = data_dir
+        self._loaded: dict[str, Dataset] = {}
+
+    def get(self, name: str) -> Dataset:
+        """Return a dataset by its canonical name."""
+        if name not in self._loaded:
+            self._loaded[name] = load_dataset(name, self.data_dir)
+        return self._loaded[name]
+
+
+def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
+    """Return what was asked with canonical names and the fingerprints of the data.
+
+    Data that differ from the fingerprints in a sweep file would give another table, so they are refused.
+    """
+    grids = tuple(_settle_grid(grid) for grid in spec.grids)
+    fingerprints = {}
+    for name in dict.fromkeys(name for grid in grids for name in grid.datasets):
+        found = fingerprints[name] = shelf.get(name).fingerprint
+        wanted = spec.fingerprints.get(name, found)
+        if found != wanted:
+            raise DataError(
+                f"{name} has the fingerprint {found[:16]}…, the sweep file names {wanted[:16]}…: these are "
+                "other data; take the line out of [fingerprints] to run on the data that are here"
+            )
+    return SweepSpec(grids, fingerprints)
+
+
+def expand(spec: SweepSpec) -> list[PlannedRun]:
+    """List the runs of a settled sweep, each once: by dataset, then split, configuration and algorithm.
+
+    Runs of one split of one dataset stand together, so that a worker prepares the data once for many runs.
+    """
+    runs: dict[str, PlannedRun] = {}
+    draw = ConfigurationDrawer()
+    for grid in spec.grids:
+        for run in _expand_grid(grid, spec, draw):
+            runs.setdefault(run.folder, run)
+    return list(runs.values())
+
+
+def expand_all(specs: Iterable[SweepSpec]) -> list[PlannedRun]:
+    """List the runs of several settled sweeps, each once."""
+    return list({run.folder: run for spec in specs for run in expand(spec)}.values())
+
+
+class ConfigurationDrawer:
+    """Draws configurations. Datasets of the same traits share them, so each is drawn once."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[tuple[object, ...], RunConfig] = {}
+
+    def __call__(
+        self, grid: Grid, entry: AlgorithmEntry, card: DatasetCard, hparams_seed: int, trial_seed: int
+    ) -> RunConfig:
+        """Return the configuration of one run of a grid, but for what belongs to the dataset alone."""
+        traits = DataTraits(card.kind, card.protocol_noise_rate)
+        steps = card.default_steps if grid.steps is None else grid.steps
+        key = (id(grid), entry.name, traits, steps, hparams_seed, trial_seed)
+        if key not in self._drawn:
+            self._drawn[key] = configure_run(
+                entry,
+                card,
+                hparams=grid.hparams,
+                steps=steps,
+                hparams_seed=hparams_seed,
+                trial_seed=trial_seed,
+                checkpoint_freq=grid.checkpoint_freq,
+                holdout_fraction=grid.holdout_fraction,
+                tabular_test_fraction=grid.tabular_test_fraction,
+            )
+        return self._drawn[key]
+
+
+def _settle_grid(grid: Grid) -> Grid:
+    """Give names their canonical form; an algorithm given by path or module keeps the way it was given."""
+    specs = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
+    datasets = dict.fromkeys(dataset_card(name).name for name in grid.datasets)
+    return replace(grid, algorithms=tuple(specs.values()), datasets=tuple(datasets))
+
+
+def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) -> Iterator[PlannedRun]:
+    entries = [find_algorithm(name) for name in grid.algorithms]
+    for name in grid.datasets:
+        card = dataset_card(name)
+        candidates = choose_candidates(
+            card.candidates,
+            grid.pl_type,  # type: ignore[arg-type]
+            grid.fps_rate,
+            grid.id_rate,
+            grid.drop_true_rate,
+        )
+        fingerprint = spec.fingerprints[name]
+        for trial_seed in grid.trial_seeds:
+            for hparams_seed in grid.hparams_seeds:
+                for entry in entries:
+                    config = replace(
+                        draw(grid, entry, card, hparams_seed, trial_seed),
+                        dataset=card.name,
+                        candidates=candidates,
+                        seed=seed_hash(card.name, entry.name, hparams_seed, trial_seed),
+                    )
+                    yield PlannedRun(entry.spec, config, config.folder_name(fingerprint))

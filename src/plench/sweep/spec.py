@@ -1,0 +1,204 @@
+"""What a sweep was asked to do: grids of runs, read from and written to TOML. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from plench.data.candidates import PARTIAL_LABEL_TYPES, check_rate
+from plench.errors import StorageError, UsageError
+from plench.hparams import Value
+from plench.results.files import write_text
+from plench.version import __version__
+
+SCHEMA = 1
+FILE_PATTERN = "sweep-*.toml"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every algorithm on every dataset, for a range of configurations and a range of splits.
+
+    `n_hparams` and `n_trials` are ends, not counts: configurations n_hparams_from … n_hparams − 1. None means
+    that the dataset decides (its own number of steps, its own candidate sets).
+    """
+
+    algorithms: tuple[str, ...]
+    datasets: tuple[str, ...]
+    n_hparams_from: int = 0
+    n_hparams: int = 20
+    n_trials_from: int = 0
+    n_trials: int = 5
+    steps: int | None = None
+    checkpoint_freq: int = 1000
+    holdout_fraction: float = 0.1
+    tabular_test_fraction: float = 0.1
+    pl_type: str | None = None
+    fps_rate: float | None = None
+    id_rate: float | None = None
+    drop_true_rate: float | None = None
+    hparams: Mapping[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("algorithms", "datasets"):
+            names = getattr(self, name)
+            if isinstance(names, str) or not names or not all(isinstance(entry, str) for entry in names):
+                raise UsageError(f"{name} must be a list of names and not empty, not {names!r}")
+            object.__setattr__(self, name, tuple(names))
+        for first, end in (("n_hparams_from", "n_hparams"), ("n_trials_from", "n_trials")):
+            _check_whole(first, getattr(self, first), 0)
+            _check_whole(end, getattr(self, end), getattr(self, first) + 1)
+        _check_whole("checkpoint_freq", self.checkpoint_freq, 1)
+        if self.steps is not None:
+            _check_whole("steps", self.steps, 1)
+        if self.pl_type is not None and self.pl_type not in PARTIAL_LABEL_TYPES:
+            allowed = ", ".join(PARTIAL_LABEL_TYPES)
+            raise UsageError(f"unknown pl_type {self.pl_type!r}: allowed are {allowed}")
+        for name in ("fps_rate", "id_rate", "drop_true_rate"):
+            if getattr(self, name) is not None:
+                check_rate(getattr(self, name), name)
+        for name in ("holdout_fraction", "tabular_test_fraction"):
+            value = getattr(self, name)
+            if not isinstance(value, float) or not 0 < value < 1:
+                raise UsageError(f"{name} must be a number between 0 and 1, not {value!r}")
+        if not isinstance(self.hparams, Mapping):
+            raise UsageError(f"hparams must be a table of names and values, not {self.hparams!r}")
+
+    @property
+    def hparams_seeds(self) -> range:
+        """The configurations."""
+        return range(self.n_hparams_from, self.n_hparams)
+
+    @property
+    def trial_seeds(self) -> range:
+        """The splits."""
+        return range(self.n_trials_from, self.n_trials)
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what is set as plain values."""
+        content = {name: value for name, value in asdict(self).items() if value is not None}
+        content["algorithms"], content["datasets"] = list(self.algorithms), list(self.datasets)
+        if not self.hparams:
+            del content["hparams"]
+        return content
+
+    @classmethod
+    def from_table(cls, content: Mapping[str, Any]) -> Grid:
+        """Rebuild a grid; an unknown key is an error."""
+        known = [entry.name for entry in fields(cls)]
+        unknown = sorted(set(content) - set(known))
+        if unknown:
+            raise UsageError(f"unknown key {unknown[0]!r} in a grid: known are {', '.join(known)}")
+        missing = [name for name in ("algorithms", "datasets") if name not in content]
+        if missing:
+            raise UsageError(f"a grid has no {missing[0]}")
+        return cls(**content)
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """One or more grids, and the fingerprints of the data they were run on (empty: not yet run)."""
+
+    grids: tuple[Grid, ...]
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.grids:
+            raise UsageError("a sweep needs at least one grid")
+
+    @property
+    def identity(self) -> str:
+        """Hash of what was asked; the version that asked does not count."""
+        content = {"grids": [grid.to_table() for grid in self.grids], "data": dict(self.fingerprints)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()[:12]
+
+    @property
+    def file_name(self) -> str:
+        """The sweep's file in its output folder. Two sweeps have two files, so folders can be merged."""
+        return f"sweep-{self.identity}.toml"
+
+    def to_toml(self) -> str:
+        """Return the text of the sweep's file."""
+        lines = [
+            "# What this sweep was asked to do; repeat it with: plench sweep launch --file THIS_FILE",
+            f"schema = {SCHEMA}",
+            f"plench = {_toml_value(__version__)}",
+        ]
+        for grid in self.grids:
+            table = grid.to_table()
+            hparams = table.pop("hparams", {})
+            lines += ["", "[[grid]]", *_toml_lines(table)]
+            if hparams:
+                lines += ["", "[grid.hparams]", *_toml_lines(hparams)]
+        if self.fingerprints:
+            lines += ["", "[fingerprints]", *_toml_lines(self.fingerprints)]
+        return "\n".join(lines) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the sweep's file, whole or not at all."""
+        try:
+            write_text(path, self.to_toml())
+        except UsageError as error:
+            raise StorageError(str(error)) from error
+
+
+def read_sweep(path: str | Path) -> SweepSpec:
+    """Read a sweep file; anything that is not understood is an error that names the file."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the sweep file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not a TOML file: {error}") from error
+    try:
+        unknown = sorted(set(content) - {"schema", "plench", "grid", "fingerprints"})
+        if unknown:
+            raise UsageError(f"unknown key {unknown[0]!r}: known are schema, plench, grid, fingerprints")
+        if content.get("schema", SCHEMA) != SCHEMA:
+            raise UsageError(f"schema {content['schema']!r}, this version of plench reads {SCHEMA}")
+        grids, fingerprints = content.get("grid", []), content.get("fingerprints", {})
+        if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+            raise UsageError("grids are written as [[grid]]")
+        if not isinstance(fingerprints, dict):
+            raise UsageError("fingerprints are written as a table: [fingerprints]")
+        return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def read_sweeps(output_dir: str | Path) -> list[SweepSpec]:
+    """Read every sweep that was launched into an output folder, in the order of their files' names."""
+    return [read_sweep(path) for path in sorted(Path(output_dir).glob(FILE_PATTERN))]
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def _toml_lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items()]
+
+
+def _toml_key(key: str) -> str:
+    plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if plain else json.dumps(key)
+
+
+def _toml_value(value: object) -> str:
+    """Return a value as TOML, which agrees with JSON on strings, whole numbers, booleans and lists."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise UsageError(f"a sweep file holds finite numbers only, not {value}")
+        return repr(value)
+    if isinstance(value, str | bool | int):
+        return json.dumps(value, ensure_ascii=False)
+    raise UsageError(f"a sweep file cannot hold {value!r}")

@@ -1,0 +1,61 @@
+"""Named sweeps: what most users want to run, in one word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plench.algorithms import algorithms
+from plench.data import DatasetCard, dataset_card, dataset_names
+from plench.errors import UsageError
+from plench.names import find_name
+from plench.sweep.spec import Grid
+
+# The protocol: 20 configurations for each split; five splits of tabular data, three of images.
+N_HPARAMS = 20
+N_TRIALS = {"tabular": 5, "image": 3}
+
+
+def make_suite(name: str) -> tuple[Grid, ...]:
+    """Return the grids of a named suite."""
+    return SUITES[find_name(name, SUITES, "suite")]()
+
+
+def own_algorithms() -> tuple[str, ...]:
+    """Return the names of the package's own algorithms."""
+    return tuple(name for name, entry in algorithms().items() if entry.source is None)
+
+
+def find_datasets(wanted: Callable[[DatasetCard], bool]) -> tuple[str, ...]:
+    """Return the names of the datasets whose card is wanted."""
+    return tuple(name for name in dataset_names() if wanted(dataset_card(name)))
+
+
+def make_grids(algorithms: Sequence[str], datasets: Sequence[str]) -> tuple[Grid, ...]:
+    """Return the protocol's grids for these datasets: one for each kind of data, which has its own splits."""
+    kinds = {name: dataset_card(name).kind for name in datasets}
+    return tuple(
+        Grid(tuple(algorithms), tuple(name for name in datasets if kinds[name] == kind), n_trials=n_trials)
+        for kind, n_trials in N_TRIALS.items()
+        if kind in kinds.values()
+    )
+
+
+def _make_lite() -> tuple[Grid, ...]:
+    """Built-in data, two configurations and two splits of every algorithm: minutes on a laptop."""
+    datasets = find_datasets(lambda card: card.candidates.pl_type in ("uss", "fps"))
+    return (Grid(own_algorithms(), datasets, n_hparams=2, n_trials=2, steps=1000, checkpoint_freq=100),)
+
+
+def _make_benchmark(kind: str | None) -> tuple[Grid, ...]:
+    datasets = find_datasets(lambda card: card.published is not None and kind in (None, card.kind))
+    if not datasets:
+        raise UsageError(f"no benchmark dataset of kind {kind} is known")
+    return make_grids(own_algorithms(), datasets)
+
+
+SUITES: dict[str, Callable[[], tuple[Grid, ...]]] = {
+    "lite": _make_lite,
+    "tabular": lambda: _make_benchmark("tabular"),
+    "image": lambda: _make_benchmark("image"),
+    "full": lambda: _make_benchmark(None),
+}

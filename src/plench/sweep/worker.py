@@ -1,0 +1,138 @@
+"""The worker process of the local engine: takes runs from a socket, carries them out, tells how it goes.
+
+It lives no longer than the process that started it: the socket's end is the signal to leave at once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from plench.results.store import RunStore
+from plench.sweep.engines.base import Attempt
+from plench.sweep.perform import Performer
+from plench.sweep.plan import PlannedRun
+from plench.sweep.sharing import SharedLayout, map_dataset
+from plench.training.config import RunConfig
+from plench.training.run import RunOptions
+
+_BUSY_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset follows: its descriptor comes through the socket right after this message."""
+
+    name: str
+    layout: SharedLayout
+
+
+@dataclass(frozen=True)
+class Order:
+    """Carry out this run."""
+
+    run: PlannedRun
+    output_dir: Path
+    options: RunOptions
+    memory_limit_gb: float | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """So many updates have been made; `begun` where training starts or continues."""
+
+    updates: int
+    begun: bool = False
+
+
+class Reporter:
+    """Tells the driver how the run goes on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def tell(self, message: object) -> None:
+        """Send a message. Without a driver there is nobody to work for, and no run to blame."""
+        try:
+            self.connection.send(message)
+        except OSError:
+            os._exit(1)
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Training starts."""
+        self.tell(Progress(updates, begun=True))
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Some updates were made."""
+        self.tell(Progress(updates))
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Records are read from the folder, not from here."""
+
+
+class Worker:
+    """Takes orders until there are no more."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self.socket = socket.socket(fileno=descriptor)
+        self.connection = Connection(os.dup(descriptor))
+        self.reporter = Reporter(self.connection)
+        self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.datasets: dict[str, Any] = {}
+        self.performer = Performer()
+
+    def listen(self) -> None:
+        """Receive messages while runs are going on; leave the moment the driver is gone."""
+        while True:
+            try:
+                message = self.connection.recv()
+                if isinstance(message, Data):
+                    _, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+                    message = (message, descriptors[0])
+            except (EOFError, OSError):
+                os._exit(1)
+            self.messages.put(message)
+
+    def work(self) -> None:
+        """Carry out orders."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business between runs
+        threading.Thread(target=self.listen, daemon=True).start()
+        self.reporter.tell("ready")
+        while True:
+            message = self.messages.get()
+            if isinstance(message, Order):
+                self.reporter.tell(self.carry_out(message))
+            else:
+                data, descriptor = message
+                self.datasets[data.name] = map_dataset(data.layout, descriptor)
+
+    def carry_out(self, order: Order) -> Attempt:
+        """Carry out one run. A process that has just been killed may hold its folder a moment longer."""
+        if order.memory_limit_gb is not None:
+            limit = int(order.memory_limit_gb * 2**30)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        store = RunStore(order.output_dir / order.run.folder)
+        dataset = self.datasets[order.run.config.dataset]
+        until = time.monotonic() + _BUSY_PATIENCE_SECONDS
+        while True:
+            attempt = self.performer.perform(order.run, dataset, store, order.options, self.reporter)
+            if attempt.status != "busy" or time.monotonic() > until:
+                return attempt
+            time.sleep(0.1)
+
+
+def main() -> None:
+    """Work for the process at the other end of the inherited socket that the command line names."""
+    Worker(int(sys.argv[1])).work()
