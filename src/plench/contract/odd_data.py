@@ -91,10 +91,10 @@ def trains_on_fewer_examples_than_a_batch(subject: Subject) -> None:
 
 @required
 def trains_on_short_batches(subject: Subject) -> None:
-    """It trains when batches have fewer rows than `hparams["batch_size"]`, down to two."""
+    """It trains when batches have fewer rows than `hparams["batch_size"]`, down to one."""
     session = subject.start()
     with hinting("Take the number of rows from the batch, not from hparams"):
-        for size in (BATCH_SIZE - 3, 2):
+        for size in (BATCH_SIZE - 3, 2, 1):
             session.update(2)
             session.update(2, session.resize_batches(size))
             train_and_predict(session, 2)
