@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from plench.cli import run_command
 from plench.cli.collect import add_table_options, collect
 from plench.cli.results_input import add_input_options
-from plench.errors import PlenchError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,19 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add_input_options(parser, folder_option=True)
     add_table_options(parser)
-    given = sys.argv[1:] if argv is None else argv
-    args = parser.parse_args([_underscored(word) for word in given])
-    try:
-        return collect(args)
-    except PlenchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def _underscored(word: str) -> str:
-    """Let dashes in the name of an option stand for underscores."""
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
+    parser.set_defaults(handler=collect)
+    return run_command(parser, argv)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ import sys
 
 from plench.cli.results_input import add_input_options, read_input
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
-from plench.report.criterion_quality import judge_criteria
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_text
 
@@ -37,6 +35,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def show_statistics(args: argparse.Namespace) -> int:
     """Print the statistics of the runs in the given folders."""
+    # Imported here: SciPy's tests take a while to import, and every command builds this parser.
+    from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
+    from plench.report.criterion_quality import judge_criteria
+
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
     found = read_input(args)

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import rankdata
-
 from plench.criteria import Criterion, criteria
 from plench.results.records import Experiment, Run
 from plench.selection import Cell, Plan, infer_plans, select
@@ -31,6 +29,8 @@ class Leaderboard:
 
         Rank 1 is the highest mean test accuracy; equal means share the average of their ranks.
         """
+        from scipy.stats import rankdata  # slow to import, and most commands need no ranks
+
         ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
         for setting in self.settings:
             means = self.means(setting, criterion)

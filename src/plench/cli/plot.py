@@ -1,0 +1,183 @@
+"""`plench plot KIND`: figures from folders of runs."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plench.cli.results_input import ResultsInput, add_input_options, read_input
+from plench.criteria import Criterion
+from plench.errors import UsageError
+from plench.report.leaderboard import Leaderboard, build_leaderboard
+from plench.results.records import Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXAMPLES = """examples:
+  plench plot boxes runs/ --output boxes.pdf
+  plench plot ranks runs/ --criteria CR --post_hoc wilcoxon --output ranks.svg
+  plench plot curves runs/ --datasets Lost --criteria AA --output curves.png
+  plench plot slope runs_a/ runs_b/ --datasets Lost --output slope.svg
+  plench plot cost step.json --output cost.pdf          (step.json: benchmarks/step.py --json)
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `plot` with one sub-command per kind of figure."""
+    parser = subparsers.add_parser(
+        "plot",
+        help="draw figures (box plots, ranks, curves, …)",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
+    boxes = _add_kind(kinds, "boxes", "box plots of test accuracy, one panel per criterion", plot_boxes)
+    boxes.add_argument("--leave_out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
+    ranks = _add_kind(kinds, "ranks", "critical-difference diagram over datasets", plot_ranks)
+    ranks.add_argument("--post_hoc", choices=("nemenyi", "wilcoxon"), default="nemenyi", help="which groups")
+    ranks.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
+    _add_kind(kinds, "curves", "learning curves with the selected checkpoint", plot_curves)
+    _add_kind(kinds, "criterion", "each criterion against test accuracy", plot_criterion)
+    _add_kind(kinds, "sensitivity", "test accuracy against each hyperparameter", plot_sensitivity)
+    pareto = _add_kind(kinds, "pareto", "accuracy against time per step, with the Pareto front", plot_pareto)
+    pareto.add_argument(
+        "--costs", type=Path, required=True, metavar="JSON", help="from benchmarks/step.py --json"
+    )
+    _add_kind(kinds, "slope", "two folders of runs side by side, with rank inversions", plot_slope)
+    cost = kinds.add_parser("cost", help="time and memory of a step, by algorithm")
+    cost.add_argument("costs", type=Path, metavar="JSON", help="from benchmarks/step.py --json")
+    cost.add_argument("--dataset", metavar="NAME", help="which dataset, if the file has several")
+    _add_output(cost)
+    cost.set_defaults(handler=plot_cost)
+
+
+def _add_kind(
+    kinds: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    text: str,
+    draw: Callable[[argparse.Namespace, ResultsInput], "Figure"],
+) -> argparse.ArgumentParser:
+    parser = kinds.add_parser(name, help=text, description=text)
+    add_input_options(parser)
+    _add_output(parser)
+
+    def handle(args: argparse.Namespace) -> int:
+        found = read_input(args)
+        for notice in found.notices:
+            print(f"notice: {notice}", file=sys.stderr)
+        return _draw_and_save(args, lambda: draw(args, found))
+
+    parser.set_defaults(handler=handle)
+    return parser
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="FILE.svg, FILE.pdf or FILE.png"
+    )
+
+
+def _draw_and_save(args: argparse.Namespace, draw: Callable[[], "Figure"]) -> int:
+    from plench.report.figures.style import check_format, figure_style, save_figure
+
+    check_format(args.output)
+    with figure_style():
+        save_figure(draw(), args.output)
+    print(args.output)
+    return 0
+
+
+def plot_boxes(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw the paper's box plots."""
+    from plench.report.figures.boxes import LEFT_OUT_BY_THE_PAPER, draw_boxes
+
+    leave_out = LEFT_OUT_BY_THE_PAPER if args.leave_out is None else args.leave_out
+    return draw_boxes(_board(found), leave_out)
+
+
+def plot_ranks(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw a critical-difference diagram."""
+    from plench.report.figures.ranks import draw_ranks
+
+    if not 0 < args.alpha < 1:
+        raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
+    return draw_ranks(_board(found), _one_criterion(found), args.post_hoc, args.alpha)
+
+
+def plot_curves(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw learning curves of one setting."""
+    from plench.report.figures.curves import draw_curves
+
+    board = _board(found)
+    return draw_curves(board, _one_setting(board), _one_criterion(found))
+
+
+def plot_criterion(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw criteria against test accuracy."""
+    from plench.report.figures.criterion import draw_criteria
+
+    return draw_criteria(found.runs, found.criteria)
+
+
+def plot_sensitivity(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw the hyperparameters of one algorithm."""
+    from plench.report.figures.sensitivity import draw_sensitivity
+
+    algorithms = sorted({run.experiment.algorithm for run in found.runs})
+    if len(algorithms) > 1:
+        raise UsageError(f"one algorithm at a time: choose with --algorithms from {', '.join(algorithms)}")
+    return draw_sensitivity(found.runs, algorithms[0], _one_criterion(found))
+
+
+def plot_pareto(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw accuracy against cost."""
+    from plench.report.costs import read_costs
+    from plench.report.figures.pareto import draw_pareto
+
+    return draw_pareto(_board(found), _one_criterion(found), read_costs(args.costs))
+
+
+def plot_cost(args: argparse.Namespace) -> int:
+    """Draw time and memory of a step."""
+    from plench.report.costs import read_costs
+    from plench.report.figures.cost import draw_costs
+
+    costs = read_costs(args.costs)
+    return _draw_and_save(args, lambda: draw_costs(costs, args.dataset))
+
+
+def plot_slope(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+    """Draw the results of two folders side by side, for one dataset."""
+    from plench.report.figures.slope import draw_slopes
+
+    if len(args.folders) != 2:
+        raise UsageError(f"a slope chart needs two folders of runs, not {len(args.folders)}")
+    criterion = _one_criterion(found)
+    sets: list[dict[str, float]] = []
+    names = []
+    for folder in args.folders:
+        board = build_leaderboard(
+            [run for run in found.runs if run.path.parent == Path(folder)], [criterion], found.plans
+        )
+        setting = _one_setting(board)
+        names.append(f"{Path(folder).name} ({board.labels[setting]})")
+        sets.append(board.means(setting, criterion))
+    return draw_slopes(sets[0], sets[1], (names[0], names[1]), f"selected by {criterion.title}")
+
+
+def _board(found: ResultsInput) -> Leaderboard:
+    return build_leaderboard(found.runs, found.criteria, found.plans)
+
+
+def _one_criterion(found: ResultsInput) -> Criterion:
+    """Return the first criterion asked for; the first of all if none was."""
+    return found.criteria[0]
+
+
+def _one_setting(board: Leaderboard) -> Experiment:
+    if len(board.settings) != 1:
+        known = ", ".join(board.labels.values()) or "none"
+        raise UsageError(f"this figure shows one dataset: choose with --datasets (there are {known})")
+    return board.settings[0]

@@ -1,0 +1,79 @@
+"""What the candidate sets of a dataset are like: sizes, noise, and which labels get mixed up."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import comb
+
+
+@dataclass(frozen=True)
+class CandidateStats:
+    """Figures of N candidate sets over K classes. Those that need true labels are None without them.
+
+    `flipping[i, j]` is the share of examples of class i whose set contains j (NaN for a class without
+    examples); `ambiguity_degree` is its largest off-diagonal entry, at `ambiguous_pair` (true class, other
+    class).
+    """
+
+    n_examples: int
+    n_classes: int
+    mean_size: float
+    size_counts: NDArray[np.int64]
+    candidate_counts: NDArray[np.int64]
+    label_counts: NDArray[np.int64] | None
+    noise_rate: float | None
+    flipping: NDArray[np.float64] | None
+    ambiguity_degree: float | None
+    ambiguous_pair: tuple[int, int] | None
+
+
+def describe_candidates(candidates: NDArray[np.bool_], labels: NDArray[np.int64] | None) -> CandidateStats:
+    """Count set sizes and labels; with true labels also noise, flipping matrix and ambiguity degree."""
+    n, k = candidates.shape
+    sizes = candidates.sum(axis=1)
+    label_counts = noise = flipping = degree = pair = None
+    if labels is not None:
+        label_counts = np.bincount(labels, minlength=k)
+        noise = float(np.mean(~candidates[np.arange(n), labels]))
+        flipping = measure_flipping(candidates, labels)
+        between = np.where(np.eye(k, dtype=bool), np.nan, flipping)
+        if not np.isnan(between).all():
+            first, second = np.unravel_index(np.nanargmax(between), between.shape)
+            pair = (int(first), int(second))
+            degree = float(between[pair])
+    return CandidateStats(
+        n_examples=n,
+        n_classes=k,
+        mean_size=float(sizes.mean()),
+        size_counts=np.bincount(sizes, minlength=k + 1),
+        candidate_counts=candidates.sum(axis=0),
+        label_counts=label_counts,
+        noise_rate=noise,
+        flipping=flipping,
+        ambiguity_degree=degree,
+        ambiguous_pair=pair,
+    )
+
+
+def measure_flipping(candidates: NDArray[np.bool_], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the matrix of p(j ∈ S | y = i), NaN in the rows of classes without examples."""
+    k = candidates.shape[1]
+    sums = np.zeros((k, k))
+    np.add.at(sums, labels, candidates)
+    counts = np.bincount(labels, minlength=k)[:, None]
+    return np.divide(sums, counts, out=np.full((k, k), np.nan), where=counts > 0)
+
+
+def measure_annotator_noise(hits: NDArray[np.bool_], given: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the expected noise rate of 1, 2, … annotators' sets joined, up to as many as every example has.
+
+    `hits[i, a]` says whether annotator a's set of example i contains its true label, `given[i, a]` whether
+    that annotator labelled it at all. The annotators of an example are taken in random order; of A of them,
+    m without the label, n all miss it with probability C(m, n)/C(A, n), which is averaged exactly.
+    """
+    total = given.sum(axis=1)
+    misses = (given & ~hits).sum(axis=1)
+    return np.array(
+        [float(np.mean(comb(misses, n) / comb(total, n))) for n in range(1, int(total.min()) + 1)]
+    )

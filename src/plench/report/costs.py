@@ -1,0 +1,48 @@
+"""What a step costs, as `benchmarks/step.py --json` measured it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from plench.errors import DataError
+from plench.results.records import is_finite
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time and memory of one training step of an algorithm on a dataset."""
+
+    algorithm: str
+    dataset: str
+    ms_per_step: float
+    floor_ms: float | None
+    peak_memory_mb: float | None
+
+
+def read_costs(path: Path) -> list[Cost]:
+    """Read a list of measurements (or an object whose `rows` is one); DataError names what is wrong."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the measurements {str(path)!r}: {error}") from error
+    rows = content.get("rows") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not rows:
+        raise DataError(
+            f"{str(path)!r} holds no list of measurements (make one with benchmarks/step.py --json)"
+        )
+    costs = []
+    for number, row in enumerate(rows):
+        known = isinstance(row, dict) and isinstance(row.get("algorithm"), str)
+        if not known or not is_finite(row.get("ms_per_step")) or row["ms_per_step"] <= 0:
+            raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms_per_step")
+        floor, memory = row.get("floor_ms"), row.get("peak_memory_mb")
+        costs.append(
+            Cost(
+                algorithm=row["algorithm"],
+                dataset=str(row.get("dataset", "")),
+                ms_per_step=row["ms_per_step"],
+                floor_ms=floor if is_finite(floor) else None,
+                peak_memory_mb=memory if is_finite(memory) else None,
+            )
+        )
+    return costs
