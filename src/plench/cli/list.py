@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,6 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 Row = dict[str, Any]
+
+# Columns of a table that goes to a file or a pipe.
+PLAIN_WIDTH = 200
 
 
 def add_parser(subparsers: Any) -> None:
@@ -43,8 +47,8 @@ def list_names(arguments: argparse.Namespace) -> int:
         table.add_column(column, no_wrap=column == "name")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else 200)
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    console.print(table)
     return 0
 
 
