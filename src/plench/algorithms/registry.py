@@ -26,7 +26,7 @@ logger = logging.getLogger("plench")
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """An algorithm ready to be run: name in records, class, card, how it was asked for, and its file if not ours."""
+    """An algorithm ready to be run: name in records, class, card, what was asked for, file if not ours."""
 
     name: str
     cls: type[Algorithm]
