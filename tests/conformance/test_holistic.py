@@ -269,12 +269,13 @@ def check_dirk_step(case: Case) -> None:
     fill(queue, candidates=case["queue_candidates"], position=case["queue_ptr"])
     if "positive_weight" in case.expected:
         rectified, _ = dirk.rectify(case["teacher_logits_distill"], candidates)
-        distributions, rows = case["queue_dist"], case["queue_candidates"]
+        own, rows = candidates.to(case.dtype), case["queue_candidates"]
         temperature = case.inputs["dist_temperature"]
-        weights = dirk.weigh_by_distribution(
-            rectified, candidates.to(case.dtype), distributions, rows, temperature
-        )
-        case.check(positive_weight=weights)
+        within = dirk.find_affinities(rectified, own, rectified, own, temperature)
+        beyond = dirk.find_affinities(rectified, own, case["queue_dist"], rows, temperature)
+        affinities = torch.cat([within.fill_diagonal_(0), within, beyond], dim=-1)
+        affinities[:, len(own) : 2 * len(own)].fill_diagonal_(1)
+        case.check(positive_weight=affinities / affinities.sum(-1, keepdim=True))
     logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
     case.check(teach_loss=logged["loss_teach"], cont_loss=logged["loss_cont"], total=logged["loss"])
     case.check(grad_logits=logits.grad, grad_feature_raw=raw.grad)

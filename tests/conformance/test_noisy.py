@@ -13,6 +13,7 @@ from plench.algorithms.parts.consistency import divergence_from_target
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     Similarities,
+    compare,
     mean_similarity_by_label,
     sum_by_label,
 )
@@ -300,7 +301,8 @@ def check_pico_plus_parts(case: Case, labels: Tensor, mixes: list[Tensor]) -> No
     others = torch.zeros_like(positives)
     if case.name == "loss_after_knn_start":
         number = case.inputs["chosen_neighbors"]
-        columns = pico_plus.find_nearest_columns(case["q"], case["k"], case["queue"], number)
+        similarities = compare(case["q"], case["k"], case["queue"], BASE_TEMPERATURE)
+        columns = pico_plus.find_nearest_columns(similarities, case["q"], case["queue"], number)
         others.scatter_(1, columns, True)
     own = torch.arange(size)
     others[own, own] = False

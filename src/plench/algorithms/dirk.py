@@ -13,6 +13,7 @@ from plench.algorithms.base import Algorithm, build_adam, descend, register
 from plench.algorithms.parts.contrast import BASE_TEMPERATURE, compare, instance_contrast, own_entries
 from plench.algorithms.parts.momentum import follow
 from plench.algorithms.parts.passes import one_pass_serves
+from plench.algorithms.parts.pseudo_labels import onehot_like
 from plench.algorithms.parts.queue import RingQueue, draw_empty_features
 from plench.algorithms.parts.targets import mask_out, masked_softmax, soft_cross_entropy
 from plench.algorithms.parts.two_headed import TwoHeadedNetwork, normalise_rows
@@ -37,36 +38,41 @@ def rectify(logits: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     return share[..., None] * inside + (1 - share[..., None]) * outside, share
 
 
-def weigh_by_distribution(
-    rectified: Tensor,
-    candidates: Tensor,
-    queue_distributions: Tensor,
-    queue_candidates: Tensor,
-    temperature: float,
+@torch.no_grad()
+def find_affinities(
+    rectified: Tensor, candidates: Tensor, distributions: Tensor, rows: Tensor, temperature: float
 ) -> Tensor:
-    """Return the weights ω (B, 2B+Q) of the contrasts [queries; keys; queue] for each anchor.
+    """Return exp((cos(r_i, R_j) − 1)/temperature) (B, M) where i and j are positives of each other, else 0.
 
-    Positives share a candidate and the most probable label with the anchor; their weights are the softmax of
-    cos(r_i, r_j)/temperature, 0 elsewhere and for the anchor itself.
+    Positives share a candidate and the most probable label. `candidates` (B, K) and `rows` (M, K) hold 0 and
+    1 as floats, so that both conditions are products, which are faster than comparisons.
     """
-    distributions = torch.cat([rectified, rectified, queue_distributions])
-    rows = torch.cat([candidates, candidates, queue_candidates])
-    labels = distributions.argmax(-1)
-    positives = (candidates @ rows.T > 0) & (labels[: len(rectified), None] == labels)
-    positives[:, : len(rectified)].masked_fill_(own_entries(rectified), False)
-    directions = normalise_rows(distributions)
-    return masked_softmax(directions[: len(rectified)] / temperature @ directions.T, positives)
+    closeness = normalise_rows(rectified) @ normalise_rows(distributions).T
+    closeness.sub_(1).div_(temperature).exp_()
+    same_label = mark_highest(rectified) @ mark_highest(distributions).T
+    shared = (candidates @ rows.T).clamp_(max=1)
+    return closeness.mul_(same_label).mul_(shared)
+
+
+def mark_highest(distributions: Tensor) -> Tensor:
+    """Return one-hot rows of the most probable labels."""
+    return onehot_like(distributions.argmax(-1), distributions)
 
 
 def refined_contrast(
-    queries: Tensor, keys: Tensor, queue: Tensor, weights: Tensor, temperature: float
+    queries: Tensor, keys: Tensor, queue: Tensor, within: Tensor, beyond: Tensor, temperature: float
 ) -> Tensor:
-    """Return −(τ/0.07) (1/B) Σ_i Σ_j ω_ij log-softmax of the similarities, for rows of ω that sum to 1."""
+    """Return −(τ/0.07) (1/B) Σ_i Σ_j ω_ij log-softmax of the similarities.
+
+    ω is the affinities `within` the batch (B, B), for queries (the own one aside) and for keys, and `beyond`
+    it (B, Q), divided by their sum; the own key has affinity 1, so the sum is not 0.
+    """
     similarities = compare(queries, keys, queue, temperature)
-    of_queries, of_keys, of_queue = weights.split([len(queries), len(keys), len(queue)], dim=-1)
-    positive = (of_queries * similarities.queries + of_keys * similarities.keys).sum(-1)
-    positive = positive + (queries * (of_queue @ queue)).sum(-1) / temperature
-    return temperature / BASE_TEMPERATURE * (similarities.log_denominator - positive).mean()
+    others = within.masked_fill(own_entries(within), 0)
+    total = others.sum(-1) + within.sum(-1) + beyond.sum(-1)
+    positive = (others * similarities.queries + within * similarities.keys).sum(-1)
+    positive = positive + (queries * (beyond @ queue)).sum(-1) / temperature
+    return temperature / BASE_TEMPERATURE * (similarities.log_denominator - positive / total).mean()
 
 
 @register(
@@ -179,14 +185,12 @@ class DIRK(Algorithm):
         features, temperature = self.queue["features"], self.hparams["feat_temperature"]
         if self.steps_done < self.hparams["prot_start"]:
             return instance_contrast(queries, keys, features, temperature)
-        weights = weigh_by_distribution(
-            rectified,
-            candidates,
-            self.queue["distributions"],
-            self.queue["candidates"],
-            self.hparams["dist_temperature"],
+        closeness = self.hparams["dist_temperature"]
+        within = find_affinities(rectified, candidates, rectified, candidates, closeness)
+        beyond = find_affinities(
+            rectified, candidates, self.queue["distributions"], self.queue["candidates"], closeness
         )
-        return refined_contrast(queries, keys, features, weights, temperature)
+        return refined_contrast(queries, keys, features, within, beyond, temperature)
 
     def predict(self, x: Tensor) -> Tensor:
         """Return logits (B, K) for network inputs x."""

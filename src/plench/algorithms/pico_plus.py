@@ -56,10 +56,15 @@ def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
     return (cosines / temperature).softmax(-1)
 
 
-def find_nearest_columns(queries: Tensor, keys: Tensor, queue: Tensor, count: int) -> Tensor:
+@torch.no_grad()
+def find_nearest_columns(similarities: Similarities, queries: Tensor, queue: Tensor, count: int) -> Tensor:
     """Return the columns (B, count) of [queries; keys; queue] most similar to each query."""
-    contrasts = torch.cat([queries, keys, queue])
-    return (queries @ contrasts.T).topk(min(count, len(contrasts)), sorted=False).indices
+    in_batch = torch.cat([similarities.queries, similarities.keys], dim=-1)
+    to_queue, slots = (queries / BASE_TEMPERATURE @ queue.T).topk(min(count, len(queue)))
+    nearest = torch.cat([in_batch, to_queue], dim=-1)
+    nearest = nearest.topk(min(count, nearest.shape[-1])).indices
+    columns = torch.arange(in_batch.shape[-1], device=slots.device).expand_as(in_batch)
+    return torch.cat([columns, slots + in_batch.shape[-1]], dim=-1).gather(-1, nearest)
 
 
 def mean_similarity_of_columns(
@@ -246,7 +251,7 @@ class PiCOPlus(MomentumContrast):
         )
         with_neighbours = self.steps_done >= self.knn_start
         if with_neighbours and not self.all_reliable:
-            columns = find_nearest_columns(queries.detach(), keys, queue, self.hparams["chosen_neighbors"])
+            columns = find_nearest_columns(similarities, queries, queue, self.hparams["chosen_neighbors"])
             otherwise = mean_similarity_of_columns(similarities, queries, queue, columns)
         else:
             otherwise = similarities.keys.diagonal()
