@@ -113,6 +113,10 @@ def draw_candidates(dataset: "Dataset", spec: CandidateSpec, trial_seed: int) ->
         candidates = draw_flips(compute_id_flips(log_probs, labels, spec.id_rate), labels, stream)
     else:
         candidates = dataset.candidates
+    superclasses = dataset.card.superclasses
+    if superclasses is not None and spec.pl_type != "real":
+        superclass = np.asarray(superclasses)
+        candidates = candidates & (superclass[labels][:, None] == superclass)
     if spec.drop_true_rate > 0:
         stream = RandomState(seed_hash(int(trial_seed), "drop_true"))
         candidates = drop_true(candidates, labels, spec.drop_true_rate, stream)

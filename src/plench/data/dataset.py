@@ -33,6 +33,7 @@ class DatasetCard:
 
     `candidates` says how its candidate sets are made by default; `REAL_CANDIDATES` means they come with the
     data. `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
+    `superclasses`, one number a class, keeps generated wrong labels within the true label's superclass.
     """
 
     name: str
@@ -45,6 +46,7 @@ class DatasetCard:
     published: Published | None = None
     protocol_noise_rate: float | None = None
     candidates: CandidateSpec = REAL_CANDIDATES
+    superclasses: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from plench.data.integrity import hash_git_blob
 from plench.data.sources import find_source
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError
@@ -32,7 +31,7 @@ def download_file(remote: RemoteFile, path: Path) -> Path:
     """Fetch one file, verify it and move it to `path`; nothing is left behind where that fails."""
     try:
         if path.exists():
-            if hash_git_blob(path.read_bytes()) == remote.git_sha1:
+            if remote.explain_mismatch(path.read_bytes()) is None:
                 return path
             raise DataError(f"{path} exists and is not the public file; move it away first")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,11 +39,10 @@ def download_file(remote: RemoteFile, path: Path) -> Path:
         try:
             with os.fdopen(handle, "wb") as file:
                 _fetch(remote.url, file)
-            found = hash_git_blob(Path(temporary).read_bytes())
-            if found != remote.git_sha1:
+            mismatch = remote.explain_mismatch(Path(temporary).read_bytes())
+            if mismatch is not None:
                 raise DataError(
-                    f"{remote.url} did not give the file that is known: its git SHA-1 is {found} "
-                    f"instead of {remote.git_sha1}; nothing was kept"
+                    f"{remote.url} did not give the file that is known: {mismatch}; nothing was kept"
                 )
             os.chmod(temporary, 0o644)  # mkstemp's files are for the owner only; data folders are shared
             os.replace(temporary, path)

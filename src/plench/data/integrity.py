@@ -8,3 +8,8 @@ def hash_git_blob(content: bytes) -> str:
     digest = hashlib.sha1(f"blob {len(content)}\0".encode(), usedforsecurity=False)
     digest.update(content)
     return digest.hexdigest()
+
+
+def hash_md5(content: bytes) -> str:
+    """The MD5 by which some older public files are known."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -1,12 +1,17 @@
-"""Dataset sources. One file here is one source: its module-level `Source` objects are found by themselves."""
+"""Dataset sources. One file here is one source: its module-level `Source` objects are found by themselves.
 
+A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path.
+"""
+
+import os
 from functools import cache
 from pathlib import Path
 
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.sources.base import Source
+from plench.data.sources.base import Source, SourceFinder
 from plench.discovery import find_members
-from plench.names import find_name
+from plench.errors import UsageError
+from plench.names import find_name, normalise
 
 __all__ = ["dataset_card", "dataset_names", "find_source", "load_dataset"]
 
@@ -18,15 +23,36 @@ def _sources() -> dict[str, Source]:
     )
 
 
+@cache
+def _finders() -> dict[str, SourceFinder]:
+    return find_members(
+        __name__, "dataset finder", lambda value: value.name if isinstance(value, SourceFinder) else None
+    )
+
+
 def dataset_names() -> list[str]:
     """Names of all known datasets, sorted without regard to case."""
     return sorted(_sources(), key=str.lower)
 
 
 def find_source(name: str) -> Source:
-    """The source of a dataset by any spelling of its name; UsageError with the nearest names otherwise."""
-    sources = _sources()
-    return sources[find_name(name, sources, "dataset")]
+    """The source of a dataset by any spelling of its name, or by path.
+
+    A name with a path separator is a path. Raises UsageError with the nearest names where nothing is meant.
+    """
+    sources, finders = _sources(), _finders()
+    known = {normalise(entry): source for entry, source in sources.items()}
+    is_path = any(separator in name for separator in (os.sep, os.altsep) if separator)
+    if not is_path and normalise(name) in known:
+        return known[normalise(name)]
+    for finder in finders.values():
+        source = finder.find(name)
+        if source is not None:
+            return source
+    if is_path:
+        raise UsageError(f"dataset {name!r}: there is no such folder, and it is no .npz file")
+    found = find_name(name, [*sources, *finders], "dataset")
+    raise UsageError(f"dataset {found!r} stands for: {finders[found].meaning}")
 
 
 def dataset_card(name: str) -> DatasetCard:
@@ -35,7 +61,7 @@ def dataset_card(name: str) -> DatasetCard:
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """Load a dataset by any spelling of its name; built-in ones need no `data_dir`.
+    """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
 
     Generated candidates are not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """

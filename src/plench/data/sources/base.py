@@ -6,15 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.data.dataset import Dataset, DatasetCard
+from plench.data.integrity import hash_git_blob, hash_md5
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file: where it is, what it is called in `data_dir`, and git's SHA-1 of its content."""
+    """A public file: where it is, its name in `data_dir`, and git's SHA-1 or else the MD5 of its content."""
 
     url: str
     path: str
-    git_sha1: str
+    git_sha1: str = ""
+    md5: str = ""
+
+    def explain_mismatch(self, content: bytes) -> str | None:
+        """Say how the content differs from the known file's digest; None if it does not."""
+        if self.git_sha1:
+            what, found, known = "git SHA-1", hash_git_blob(content), self.git_sha1
+        else:
+            what, found, known = "MD5", hash_md5(content), self.md5
+        return None if found == known else f"its {what} is {found} instead of {known}"
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,18 @@ class Source:
     load: Callable[[Path | None], Dataset]
     files: tuple[RemoteFile, ...] = ()
     obtain: str = "it is built in, nothing needs to be downloaded"
+
+
+@dataclass(frozen=True)
+class SourceFinder:
+    """Datasets without a fixed name: `find` answers a name that it understands with a source.
+
+    `name` is how lists write such names, `meaning` says what they are.
+    """
+
+    name: str
+    meaning: str
+    find: Callable[[str], Source | None]
 
 
 def compare_published(dataset: Dataset) -> list[str]:

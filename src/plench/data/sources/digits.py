@@ -1,7 +1,8 @@
-"""Built-in data: scikit-learn's handwritten digits, with candidates generated in three ways."""
+"""Built-in data: scikit-learn's handwritten digits, as 64 numbers or as images of 1×8×8 pixels."""
 
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -10,11 +11,13 @@ from plench.data.dataset import Dataset, DatasetCard
 from plench.data.sources.base import Source
 
 
-def make_source(name: str, pl_type: PartialLabelType) -> Source:
-    """The digits with one kind of generated candidates."""
+def make_source(
+    name: str, pl_type: PartialLabelType, kind: Literal["tabular", "image"] = "tabular"
+) -> Source:
+    """The digits in one form with one kind of generated candidates."""
     card = DatasetCard(
         name=name,
-        kind="tabular",
+        kind=kind,
         task="handwritten digit classification",
         source="scikit-learn's load_digits: the test part of UCI's Optical Recognition of Handwritten Digits",
         terms="CC BY 4.0",
@@ -29,8 +32,10 @@ def make_source(name: str, pl_type: PartialLabelType) -> Source:
 
 
 def load_digits(card: DatasetCard, data_dir: Path | None) -> Dataset:
-    """The digits with pixels scaled to 0…1; until candidates are drawn, each set holds the label alone."""
+    """The digits scaled to 0…1, or 0…255 as images; until candidates are drawn, sets hold the label alone."""
     features, labels = _read_pixels()
+    if card.kind == "image":
+        features = np.round(features * 255).astype(np.uint8).reshape(-1, 1, 8, 8)
     return Dataset(features, labels[:, None] == np.arange(10), labels, card)
 
 
@@ -45,3 +50,4 @@ def _read_pixels() -> tuple[np.ndarray, np.ndarray]:
 DIGITS_USS = make_source("Digits_USS", "uss")
 DIGITS_FPS = make_source("Digits_FPS", "fps")
 DIGITS_ID = make_source("Digits_ID", "id")
+DIGIT_IMAGES = make_source("DigitImages", "fps", kind="image")

@@ -1,0 +1,206 @@
+"""CIFAR-10 and CIFAR-100 from their Python files, with generated candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plench.data.archives import read_members
+from plench.data.candidates import CandidateSpec
+from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.files import find_entry, read_file
+from plench.data.sources.base import RemoteFile, Source
+from plench.data.unpickle import read_pickle
+from plench.errors import DataError
+
+CITATION = "A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009."
+TERMS = "free to use with a reference to the technical report"
+IMAGE_SHAPE = (3, 32, 32)
+
+
+@dataclass(frozen=True)
+class CifarFiles:
+    """One of the two distributions: its folder, archive and files, and the keys of its labels."""
+
+    folder: str
+    archive: RemoteFile
+    train: tuple[str, ...]
+    test: str
+    label_key: bytes
+    n_classes: int
+
+    @property
+    def obtain(self) -> str:
+        """How a user comes by the files."""
+        return f"get {self.archive.path} from {self.archive.url}"
+
+
+@dataclass(frozen=True, eq=False)
+class CifarArrays:
+    """Images and labels of a distribution, superclasses where it has them, and notices."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    test: TestSet
+    superclasses: np.ndarray | None
+    notices: tuple[str, ...]
+
+
+def make_archive(name: str, md5: str) -> RemoteFile:
+    """Describe one of the public archives."""
+    return RemoteFile(f"https://www.cs.toronto.edu/~kriz/{name}", name, md5=md5)
+
+
+CIFAR10_FILES = CifarFiles(
+    "cifar-10-batches-py",
+    make_archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+    tuple(f"data_batch_{number}" for number in range(1, 6)),
+    "test_batch",
+    b"labels",
+    10,
+)
+CIFAR100_FILES = CifarFiles(
+    "cifar-100-python",
+    make_archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
+    ("train",),
+    "test",
+    b"fine_labels",
+    100,
+)
+
+
+def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArrays:
+    """Read a distribution from its unpacked folder or else from its archive; the images are held once."""
+    place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
+    notices: list[str] = []
+    if place.is_file() and files.archive.explain_mismatch(read_file_raw(place, name)):
+        notices.append(f"{name}: {place.name} is not the public archive (its MD5 differs)")
+    features = labels = np.empty(0, np.uint8)
+    coarse: list[np.ndarray] = []
+    start = 0
+    for file, batch in read_batches(files, place, name):
+        images, batch_labels = check_batch(batch, files, f"{name}: {place.name}/{file}")
+        if file == files.test:
+            test = TestSet(images.reshape(-1, *IMAGE_SHAPE), batch_labels)
+            continue
+        if start == 0:  # every file holds as many images as the first, so that one array can take them all
+            features = np.empty((len(files.train) * len(images), *IMAGE_SHAPE), np.uint8)
+            labels = np.empty(len(features), np.int64)
+        if len(images) * len(files.train) != len(features):
+            raise DataError(
+                f"{name}: {place.name}/{file} has {len(images):,} images, "
+                f"{files.train[0]} has {len(features) // len(files.train):,}"
+            )
+        features[start : start + len(images)] = images.reshape(-1, *IMAGE_SHAPE)
+        labels[start : start + len(images)] = batch_labels
+        start += len(images)
+        if b"coarse_labels" in batch:
+            coarse.append(check_labels(batch[b"coarse_labels"], len(images), 20, f"{name}: {file}"))
+    superclasses = find_superclasses(labels, coarse, files.n_classes, name) if coarse else None
+    return CifarArrays(features, labels, test, superclasses, tuple(notices))
+
+
+def read_batches(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield each file's content as a dict, the training files first."""
+    wanted = (*files.train, files.test)
+    if place.is_dir():
+        contents = ((file, read_file(place / file, name)) for file in wanted)
+    else:
+        members = read_members(place, [f"{files.folder}/{file}" for file in wanted], name)
+        contents = ((member.rpartition("/")[2], content) for member, content in members)
+    for file, content in contents:
+        batch = read_pickle(content, f"{name}: {place.name}/{file}")
+        if not isinstance(batch, dict):
+            raise DataError(f"{name}: {place.name}/{file} holds no dict")
+        yield file, batch
+
+
+def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (n, 3072) and labels (n,) of one file."""
+    images = batch.get(b"data")
+    width = int(np.prod(IMAGE_SHAPE))
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
+        raise DataError(f"{name}: `data` must be a uint8 array of n×{width}")
+    if images.shape[1] != width or len(images) == 0:
+        raise DataError(f"{name}: `data` must be of shape n×{width}, not {images.shape}")
+    return images, check_labels(batch.get(files.label_key), len(images), files.n_classes, name)
+
+
+def check_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarray:
+    """Return labels as an array, if there is a whole number below `n_classes` for each image."""
+    if not isinstance(labels, list | np.ndarray) or len(labels) != count:
+        raise DataError(f"{name}: there must be {count:,} labels, one an image")
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(f"{name}: labels must be whole numbers")
+    wrong = np.flatnonzero((array < 0) | (array >= n_classes))
+    if len(wrong):
+        raise DataError(
+            f"{name}: the label of image {wrong[0]} is {array[wrong[0]]}; allowed are 0…{n_classes - 1}"
+        )
+    return array.astype(np.int64)
+
+
+def find_superclasses(labels: np.ndarray, coarse: list[np.ndarray], n_classes: int, name: str) -> np.ndarray:
+    """Return the superclass of each class; every class must lie in one only."""
+    superclass_of_image = np.concatenate(coarse)
+    superclasses = np.full(n_classes, -1)
+    superclasses[labels] = superclass_of_image
+    if (superclasses[labels] != superclass_of_image).any() or (superclasses < 0).any():
+        raise DataError(f"{name}: fine and coarse labels do not agree")
+    return superclasses
+
+
+def read_file_raw(path: Path, name: str) -> bytes:
+    """Return an archive's bytes as they are."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
+
+
+def make_source(
+    name: str, files: CifarFiles, candidates: CandidateSpec, task: str, hierarchical: bool = False
+) -> Source:
+    """Describe one of the distributions with its default candidates."""
+    card = DatasetCard(
+        name=name,
+        kind="image",
+        task=task,
+        source=files.archive.url,
+        terms=TERMS,
+        citation=CITATION,
+        default_steps=60_000,
+        candidates=candidates,
+    )
+    load = partial(load_cifar, card, files, hierarchical)
+    return Source(card, load, (files.archive,), files.obtain)
+
+
+def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_dir: Path | None) -> Dataset:
+    """Load a distribution; until candidates are drawn, each set holds the label alone."""
+    arrays = read_cifar(files, data_dir, card.name)
+    if hierarchical:
+        if arrays.superclasses is None:
+            raise DataError(f"{card.name}: the files have no coarse labels")
+        card = replace(card, superclasses=tuple(arrays.superclasses.tolist()))
+    candidates = arrays.labels[:, None] == np.arange(files.n_classes)
+    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.notices)
+
+
+CIFAR10 = make_source("CIFAR10", CIFAR10_FILES, CandidateSpec("fps"), "image classification")
+CIFAR100 = make_source(
+    "CIFAR100", CIFAR100_FILES, CandidateSpec("fps", fps_rate=0.05), "image classification, 100 classes"
+)
+CIFAR100_HIERARCHICAL = make_source(
+    "CIFAR100_Hierarchical",
+    CIFAR100_FILES,
+    CandidateSpec("fps", fps_rate=0.5),
+    "image classification, wrong candidates from the label's superclass",
+    hierarchical=True,
+)

@@ -1,0 +1,167 @@
+"""PLCIFAR10: CIFAR-10's training images with the candidate labels of about ten human annotators each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plench.data.dataset import Dataset, DatasetCard, Published
+from plench.data.files import find_entry, read_file
+from plench.data.integrity import hash_git_blob
+from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
+from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
+from plench.data.unpickle import read_pickle
+from plench.errors import DataError, UsageError
+from plench.names import normalise
+
+REPOSITORY = "wwangwitsel/PLCIFAR10"
+COMMIT = "8d9eca05917babc6946d94c90df4c9ae804abe83"
+RELEASE = RemoteFile(
+    f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/plcifar10.pkl",
+    "plcifar10/plcifar10.pkl",
+    "fbe58701646851fc3b63375d6d6e069ab71a1bad",
+)
+RELEASED_SETS = 502_190
+RELEASED_LABELS = 712_109
+N_CLASSES = 10
+OBTAIN = f"get plcifar10.pkl from {RELEASE.url}"
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which."""
+
+    image: np.ndarray
+    annotator: np.ndarray
+    sets: np.ndarray
+    n_images: int
+    n_labels: int
+
+
+def parse_annotations(content: Any, n_images: int, name: str) -> Annotations:
+    """Check a release's dict, index → list of label lists, and lay it out as arrays."""
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{name} must hold a dict from image index to label lists, not {type(content).__name__}"
+        )
+    missing = next((index for index in range(n_images) if index not in content), None)
+    if missing is not None:
+        raise DataError(f"{name} has no annotations for image {missing} ({n_images:,} images)")
+    if len(content) != n_images:
+        extra = next(key for key in content if not (isinstance(key, int) and 0 <= key < n_images))
+        raise DataError(f"{name} has annotations for image {extra!r}; there are images 0…{n_images - 1}")
+    per_image = [content[index] for index in range(n_images)]
+    for index, sets in enumerate(per_image):
+        if not isinstance(sets, list | tuple) or not all(isinstance(labels, list | tuple) for labels in sets):
+            raise DataError(f"{name}: the entry of image {index} must be a list of label lists")
+    counts = np.fromiter(map(len, per_image), np.int64, n_images)
+    flat_sets = list(chain.from_iterable(per_image))
+    sizes = np.fromiter(map(len, flat_sets), np.int64, len(flat_sets))
+    labels = list(chain.from_iterable(flat_sets))
+    image = np.repeat(np.arange(n_images), counts)
+    set_of_label = np.repeat(np.arange(len(flat_sets)), sizes)
+    for position, label in enumerate(labels):
+        if type(label) is not int or not 0 <= label < N_CLASSES:
+            where = image[set_of_label[position]]
+            raise DataError(f"{name}: image {where} has the label {label!r}; allowed are 0…{N_CLASSES - 1}")
+    sets = np.zeros((len(flat_sets), N_CLASSES), np.bool_)
+    sets[set_of_label, np.asarray(labels, np.int64)] = True
+    annotator = np.arange(len(flat_sets)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return Annotations(image, annotator, sets, n_images, len(labels))
+
+
+def unite(annotations: Annotations, first: int | None = None) -> np.ndarray:
+    """Return the union (N, K) of the sets of all annotators, or of the first few."""
+    candidates = np.zeros((annotations.n_images, N_CLASSES), np.bool_)
+    used = slice(None) if first is None else annotations.annotator < first
+    rows, labels = np.nonzero(annotations.sets[used])
+    candidates[annotations.image[used][rows], labels] = True
+    return candidates
+
+
+def pick_vaguest(annotations: Annotations) -> np.ndarray:
+    """Return the largest set (N, K) of each image, the first of equals."""
+    candidates = np.zeros((annotations.n_images, N_CLASSES), np.bool_)
+    sizes = annotations.sets.sum(1)
+    order = np.lexsort((annotations.annotator, -sizes, annotations.image))
+    images, first = np.unique(annotations.image[order], return_index=True)
+    candidates[images] = annotations.sets[order[first]]
+    return candidates
+
+
+def make_source(
+    name: str,
+    combine: Callable[[Annotations], np.ndarray],
+    published: Published | None = None,
+    protocol_noise_rate: float | None = None,
+) -> Source:
+    """Describe one way to make one candidate set of an image's many."""
+    card = DatasetCard(
+        name=name,
+        kind="image",
+        task="image classification with human annotators",
+        source=f"GitHub repository {REPOSITORY} at commit {COMMIT}; images: {CIFAR10_FILES.archive.url}",
+        terms="academic use only, at the user's own risk (the authors' notice)",
+        citation=(
+            "W. Wang, D.-D. Wu, J. Wang, G. Niu, M.-L. Zhang, M. Sugiyama. "
+            "Realistic evaluation of deep partial-label learning algorithms. ICLR 2025."
+        ),
+        default_steps=60_000,
+        published=published,
+        protocol_noise_rate=protocol_noise_rate,
+    )
+    files = (RELEASE, CIFAR10_FILES.archive)
+    return Source(card, partial(load_plcifar10, card, combine), files, f"{OBTAIN} and {CIFAR10_FILES.obtain}")
+
+
+def load_plcifar10(
+    card: DatasetCard, combine: Callable[[Annotations], np.ndarray], data_dir: Path | None
+) -> Dataset:
+    """Load images and annotations; the real release must have its published numbers, others give a notice."""
+    path = find_entry(card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
+    arrays = read_cifar(CIFAR10_FILES, data_dir, card.name)
+    content = read_file(path, card.name)
+    annotations = parse_annotations(
+        read_pickle(content, f"{card.name}: {path.name}"), len(arrays.features), f"{card.name}: {path.name}"
+    )
+    notices = list(arrays.notices)
+    if hash_git_blob(content) != RELEASE.git_sha1:
+        notices.append(f"{card.name}: {path.name} is not the public release (its git SHA-1 differs)")
+    elif (len(annotations.sets), annotations.n_labels) != (RELEASED_SETS, RELEASED_LABELS):
+        raise DataError(
+            f"{card.name}: {path.name} is the public release, but {len(annotations.sets):,} sets with "
+            f"{annotations.n_labels:,} labels were read instead of {RELEASED_SETS:,} with {RELEASED_LABELS:,}"
+        )
+    dataset = Dataset(arrays.features, combine(annotations), arrays.labels, card, arrays.test)
+    return dataset.with_notices(notices + compare_published(dataset))
+
+
+AGGREGATE = make_source(
+    "PLCIFAR10_Aggregate", unite, Published(50_000, 3_072, 10, 4.87, 0.0013), protocol_noise_rate=0.00132
+)
+VAGUEST = make_source(
+    "PLCIFAR10_Vaguest", pick_vaguest, Published(50_000, 3_072, 10, 3.49, 0.1756), protocol_noise_rate=0.17556
+)
+
+
+def find_annotators(name: str) -> Source | None:
+    """Answer `PLCIFAR10_Annotators_3`: the union of the first three annotators."""
+    match = re.fullmatch(r"plcifar10annotators(\d+)", normalise(name))
+    if match is None:
+        return None
+    first = int(match[1])
+    if first < 1:
+        raise UsageError(f"dataset {name!r}: the number of annotators must be at least 1")
+    return make_source(f"PLCIFAR10_Annotators_{first}", partial(unite, first=first))
+
+
+ANNOTATORS = SourceFinder(
+    "PLCIFAR10_Annotators_k", "PLCIFAR10 with the union of the first k annotators", find_annotators
+)

@@ -1,0 +1,465 @@
+"""Image datasets: PLCIFAR10, CIFAR, IDX files, folders and arrays, good ones and hostile ones."""
+
+import gzip
+import io
+import pickle
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
+from plench.data.integrity import hash_git_blob
+from plench.data.sources import plcifar10
+from plench.errors import DataError, UsageError
+from tests.images.layouts import (
+    draw_pixels,
+    idx_bytes,
+    pack,
+    python2_batch,
+    write_annotations,
+    write_cifar10,
+    write_cifar100,
+)
+
+# One entry per image of `write_cifar10`: 5 files of 4.
+ANNOTATIONS = {i: [[i % 10], [i % 10, (i + 1) % 10], [(i + 2) % 10, (i + 3) % 10], []] for i in range(20)}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    write_cifar10(tmp_path)
+    write_annotations(tmp_path, ANNOTATIONS)
+    return tmp_path
+
+
+def sets_of(dataset: Any) -> list[list[int]]:
+    return [np.flatnonzero(row).tolist() for row in dataset.candidates]
+
+
+def test_aggregate_vaguest_and_first_annotators(data_dir: Path) -> None:
+    aggregate = load_dataset("PLCIFAR10_Aggregate", data_dir)
+    assert sets_of(aggregate) == [
+        sorted({i % 10, (i + 1) % 10, (i + 2) % 10, (i + 3) % 10}) for i in range(20)
+    ]
+    vaguest = load_dataset("plcifar10-vaguest", data_dir)
+    assert sets_of(vaguest) == [sorted({i % 10, (i + 1) % 10}) for i in range(20)]  # the first of two equals
+    one, two = (load_dataset(f"PLCIFAR10_Annotators_{k}", data_dir) for k in (1, 2))
+    assert sets_of(one) == [[i % 10] for i in range(20)]
+    assert sets_of(two) == sets_of(vaguest)
+    assert one.card.name == "PLCIFAR10_Annotators_1"
+    assert aggregate.labels is not None
+    assert aggregate.labels.tolist() == [(file + i) % 10 for file in range(5) for i in range(4)]
+    assert aggregate.features.shape == (20, 3, 32, 32)
+    assert np.array_equal(aggregate.features[4:8].reshape(4, -1), draw_pixels(4, 1))
+    assert aggregate.test is not None
+    assert np.array_equal(aggregate.test.features.reshape(4, -1), draw_pixels(4, 5))
+
+
+def test_cards_of_the_protocol() -> None:
+    aggregate, vaguest = dataset_card("PLCIFAR10_Aggregate"), dataset_card("PLCIFAR10_Vaguest")
+    assert (aggregate.protocol_noise_rate, vaguest.protocol_noise_rate) == (0.00132, 0.17556)
+    assert dataset_card("PLCIFAR10_Annotators_3").protocol_noise_rate is None
+    for card in (aggregate, vaguest):
+        assert (card.kind, card.default_steps, card.candidates) == ("image", 60_000, CandidateSpec("real"))
+        assert card.published is not None
+        assert card.published.examples == 50_000
+
+
+def test_number_of_annotators() -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        dataset_card("PLCIFAR10_Annotators_0")
+    with pytest.raises(UsageError, match="the first k annotators"):
+        dataset_card("PLCIFAR10_Annotators_k")
+
+
+def test_another_file_gives_a_notice(data_dir: Path) -> None:
+    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).notices
+    assert any("not the public release" in notice for notice in notices)
+    assert any("published are 50,000" in notice for notice in notices)
+
+
+def test_the_release_must_have_its_numbers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = (data_dir / "plcifar10" / "plcifar10.pkl").read_bytes()
+    release = plcifar10.RemoteFile("", plcifar10.RELEASE.path, hash_git_blob(content))
+    monkeypatch.setattr(plcifar10, "RELEASE", release)
+    with pytest.raises(DataError, match="80 sets with 100 labels were read instead of 502,190 with 712,109"):
+        load_dataset("PLCIFAR10_Aggregate", data_dir)
+    monkeypatch.setattr(plcifar10, "RELEASED_SETS", 80)
+    monkeypatch.setattr(plcifar10, "RELEASED_LABELS", 100)
+    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).notices
+    assert not any("not the public release" in notice for notice in notices)
+
+
+def without(index: int) -> dict[int, Any]:
+    return {key: value for key, value in ANNOTATIONS.items() if key != index}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        (without(7), "no annotations for image 7"),
+        ({**ANNOTATIONS, 20: [[1]]}, "annotations for image 20; there are images 0…19"),
+        ({**ANNOTATIONS, "x": [[1]]}, "annotations for image 'x'|annotations for image b'x'"),
+        ({**ANNOTATIONS, 3: [[1], [10]]}, "image 3 has the label 10; allowed are 0…9"),
+        ({**ANNOTATIONS, 3: [[1], [-1]]}, "image 3 has the label -1"),
+        ({**ANNOTATIONS, 3: [[1.0]]}, "image 3 has the label 1.0"),
+        ({**ANNOTATIONS, 3: [[True]]}, "image 3 has the label True"),
+        ({**ANNOTATIONS, 3: [1, 2]}, "image 3 must be a list of label lists"),
+        ({**ANNOTATIONS, 3: 5}, "image 3 must be a list of label lists"),
+        ({**ANNOTATIONS, 3: [[], []]}, "candidate set of example 3 is empty"),
+        ({**ANNOTATIONS, 3: []}, "candidate set of example 3 is empty"),
+        ([[[1]]] * 20, "must hold a dict"),
+        (pickle.dumps(ANNOTATIONS)[:-30], "damaged or no pickle"),
+        (pickle.dumps({0: print}), "it asks for .*print"),
+        (b"", "damaged or no pickle"),
+    ],
+)
+@pytest.mark.parametrize("name", ["PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"])
+def test_broken_annotations(tmp_path: Path, annotations: Any, message: str, name: str) -> None:
+    write_cifar10(tmp_path)
+    write_annotations(tmp_path, annotations)
+    with pytest.raises(DataError, match=message):
+        load_dataset(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({b"data": draw_pixels(4), b"labels": [0, 1, 2, 10]}, "label of image 3 is 10; allowed are 0…9"),
+        ({b"data": draw_pixels(4), b"labels": [0, 1, 2]}, "there must be 4 labels"),
+        ({b"data": draw_pixels(4), b"labels": [0, 1, 2, 0.5]}, "whole numbers"),
+        ({b"data": draw_pixels(3), b"labels": [0, 1, 2]}, "has 3 images, data_batch_1 has 4"),
+        ({b"data": draw_pixels(4)[:, :100], b"labels": [0] * 4}, "n×3072"),
+        ({b"data": draw_pixels(4).astype(np.int16), b"labels": [0] * 4}, "uint8"),
+        ({b"labels": [0] * 4}, "`data` must be"),
+        ([1, 2], "holds no dict"),
+        (print, "it asks for"),
+    ],
+)
+def test_broken_batches(tmp_path: Path, batch: Any, message: str) -> None:
+    write_cifar10(tmp_path, data_batch_3=pickle.dumps(batch))
+    with pytest.raises(DataError, match=message):
+        load_dataset("CIFAR10", tmp_path)
+
+
+def test_missing_and_truncated_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="--data_dir"):
+        load_dataset("CIFAR10")
+    with pytest.raises(DataError, match=r"cifar-10-batches-py or cifar-10-python\.tar\.gz is neither in"):
+        load_dataset("CIFAR10", tmp_path)
+    folder = write_cifar10(tmp_path)
+    content = (folder / "data_batch_2").read_bytes()
+    (folder / "data_batch_2").write_bytes(content[:-1000])
+    with pytest.raises(DataError, match="data_batch_2 is damaged"):
+        load_dataset("CIFAR10", tmp_path)
+    (folder / "data_batch_2").unlink()
+    with pytest.raises(DataError, match="data_batch_2 cannot be read"):
+        load_dataset("CIFAR10", tmp_path)
+
+
+def test_python_2_files(tmp_path: Path) -> None:
+    contents = {
+        name: python2_batch(draw_pixels(300, seed), [i % 10 for i in range(300)])
+        for seed, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"])
+    }
+    write_cifar10(tmp_path, **contents)
+    dataset = load_dataset("CIFAR10", tmp_path)
+    assert np.array_equal(dataset.features[300:600].reshape(300, -1), draw_pixels(300, 1))
+    assert dataset.notices == ()
+
+
+def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    pack(folder, tmp_path / "b" / "cifar-10-python.tar.gz")
+    unpacked, packed = load_dataset("CIFAR10", tmp_path / "a"), load_dataset("CIFAR10", tmp_path / "b")
+    assert packed.fingerprint == unpacked.fingerprint
+    assert any("not the public archive" in notice for notice in packed.notices)
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["cifar-10-python.tar.gz"]
+
+
+def entry(name: str, **fields: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (entry("../outside"), "points out of its folder"),
+        (entry("cifar-10-batches-py/../../outside"), "points out of its folder"),
+        (entry("/tmp/outside"), "points out of its folder"),
+        (entry("..\\outside"), "points out of its folder"),
+        (entry("C:/outside"), "points out of its folder"),
+        (entry("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is a link or a device"),
+        (entry("link", type=tarfile.LNKTYPE, linkname="../x"), "is a link or a device"),
+        (entry("device", type=tarfile.CHRTYPE), "is a link or a device"),
+        (entry("pipe", type=tarfile.FIFOTYPE), "is a link or a device"),
+    ],
+)
+def test_hostile_archives_are_refused_whole(tmp_path: Path, bad: tarfile.TarInfo, message: str) -> None:
+    data_dir = tmp_path / "data"
+    folder = write_cifar10(tmp_path / "made")
+    data_dir.mkdir()
+    with tarfile.open(data_dir / "cifar-10-python.tar.gz", "w:gz") as tar:
+        tar.add(folder, folder.name)
+        tar.addfile(bad)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match=message):
+        load_dataset("CIFAR10", data_dir)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path / "made")
+    (tmp_path / "data").mkdir()
+    archive = pack(folder, tmp_path / "data" / "cifar-10-python.tar.gz")
+    content = archive.read_bytes()
+    for damaged in (content[: len(content) // 2], content[:20], b"", b"no archive at all"):
+        archive.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"damaged or no tar archive|truncated|has no file"):
+            load_dataset("CIFAR10", tmp_path / "data")
+    (folder / "test_batch").unlink()
+    pack(folder, archive)
+    with pytest.raises(DataError, match="has no file cifar-10-batches-py/test_batch"):
+        load_dataset("CIFAR10", tmp_path / "data")
+
+
+def test_cifar100_and_its_superclasses(tmp_path: Path) -> None:
+    write_cifar100(tmp_path, 2000)
+    plain = load_dataset("CIFAR100", tmp_path)
+    assert plain.n_classes == 100
+    drawn = draw_candidates(plain, plain.card.candidates, 0)
+    assert pytest.approx(drawn.mean_candidates, rel=0.05) == 1 + 99 * 0.05
+    hierarchical = load_dataset("cifar100-hierarchical", tmp_path)
+    drawn = draw_candidates(hierarchical, hierarchical.card.candidates, 0)
+    assert drawn.noise_rate == 0
+    rows, labels = np.nonzero(drawn.candidates)
+    assert drawn.labels is not None
+    assert (labels % 20 == drawn.labels[rows] % 20).all()
+    assert drawn.mean_candidates == pytest.approx(1 + 4 * 0.5, rel=0.05)
+    uss = draw_candidates(hierarchical, CandidateSpec("uss"), 0)
+    assert uss.mean_candidates == pytest.approx(1 + 4 * 0.5, rel=0.05)
+
+
+def test_cifar100_with_contradicting_superclasses(tmp_path: Path) -> None:
+    write_cifar100(tmp_path, 200, coarse=[i % 7 for i in range(200)])
+    with pytest.raises(DataError, match="fine and coarse labels do not agree"):
+        load_dataset("CIFAR100", tmp_path)
+
+
+def write_idx(folder: Path, count: int = 30, packed: bool = True) -> None:
+    folder.mkdir(parents=True)
+    random = np.random.RandomState(0)
+    for prefix in ("train", "t10k"):
+        images = random.randint(0, 256, (count, 28, 28)).astype(np.uint8)
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        for stem, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
+            content = idx_bytes(array)
+            path = folder / f"{prefix}-{stem}{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(content) if packed else content)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("MNIST", "MNIST/raw"), ("FashionMNIST", "fashion-mnist"), ("KMNIST", "x/kmnist")]
+)
+@pytest.mark.parametrize("packed", [True, False])
+def test_idx_files(tmp_path: Path, name: str, folder: str, packed: bool) -> None:
+    write_idx(tmp_path / folder, packed=packed)
+    dataset = load_dataset(name, tmp_path)
+    assert dataset.features.shape == (30, 1, 28, 28)
+    assert dataset.test is not None
+    assert draw_candidates(dataset, dataset.card.candidates, 0).mean_candidates > 1
+    split = split_dataset(dataset, 0)
+    assert (len(split.train), len(split.validation), split.test) == (27, 3, None)
+
+
+def test_broken_idx_files(tmp_path: Path) -> None:
+    write_idx(tmp_path / "MNIST", packed=False)
+    path = tmp_path / "MNIST" / "train-images-idx3-ubyte"
+    content = path.read_bytes()
+    for damaged, message in (
+        (content[:-1], "truncated or damaged"),
+        (content[:6], "is truncated"),
+        (b"\x00\x00\x0d" + content[3:], "no IDX file of unsigned bytes"),
+        (b"", "no IDX file"),
+        (content[:4] + b"\xff" * 12, "truncated or damaged"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=message):
+            load_dataset("MNIST", tmp_path)
+    path.unlink()
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(content)[:-40])
+    with pytest.raises(DataError, match="is damaged"):
+        load_dataset("MNIST", tmp_path)
+    path.with_name(path.name + ".gz").unlink()
+    with pytest.raises(DataError, match="has neither train-images-idx3-ubyte nor"):
+        load_dataset("MNIST", tmp_path)
+
+
+def write_images(
+    folder: Path, mode: str = "RGB", size: tuple[int, int] = (9, 7), suffix: str = "png"
+) -> None:
+    random = np.random.RandomState(0)
+    for label, name in enumerate(("cat", "dog", "emu")):
+        (folder / name).mkdir(parents=True)
+        for number in range(4 + label):
+            shape = (size[1], size[0]) if mode == "L" else (size[1], size[0], 3)
+            pixels = random.randint(0, 256, shape).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.{suffix}")
+
+
+def test_folder_of_images(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets")
+    (tmp_path / "pets" / "notes.txt").write_text("not an image")
+    dataset = load_dataset(str(tmp_path / "pets"))
+    assert dataset.features.shape == (15, 3, 7, 9)
+    assert dataset.labels is not None
+    assert dataset.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 6
+    assert dataset.card.name.startswith("pets@")
+    with Image.open(tmp_path / "pets" / "dog" / "0.png") as image:
+        assert np.array_equal(dataset.features[4].transpose(1, 2, 0), np.asarray(image))
+    write_images(tmp_path / "gray", mode="L")
+    assert load_dataset(str(tmp_path / "gray")).features.shape == (15, 1, 7, 9)
+
+
+def test_folder_with_its_own_test_set(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets" / "train")
+    write_images(tmp_path / "pets" / "test", suffix="bmp")
+    dataset = load_dataset(str(tmp_path / "pets"))
+    assert dataset.test is not None
+    assert dataset.test.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 6
+
+
+def test_the_name_of_a_folder_follows_its_content(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets")
+    first = dataset_card(str(tmp_path / "pets")).name
+    assert dataset_card(str(tmp_path / "pets")).name == first
+    path = tmp_path / "pets" / "cat" / "0.png"
+    Image.new("RGB", (9, 7)).save(path)
+    assert dataset_card(str(tmp_path / "pets")).name != first
+
+
+def test_broken_folders(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such folder"):
+        load_dataset(str(tmp_path / "absent"))
+    (tmp_path / "one" / "cat").mkdir(parents=True)
+    with pytest.raises(UsageError, match="at least two sub-folders"):
+        load_dataset(str(tmp_path / "one"))
+    (tmp_path / "one" / "dog").mkdir()
+    with pytest.raises(DataError, match="has no images"):
+        load_dataset(str(tmp_path / "one"))
+    write_images(tmp_path / "pets")
+    odd = tmp_path / "pets" / "dog" / "9.png"
+    Image.new("RGB", (8, 7)).save(odd)
+    with pytest.raises(DataError, match=r"9\.png has 8×7 pixels, the first image 9×7"):
+        load_dataset(str(tmp_path / "pets"))
+    odd.write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"9\.png cannot be read as an image"):
+        load_dataset(str(tmp_path / "pets"))
+
+
+def write_npz(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_arrays_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.RandomState(0)
+    candidates = random.rand(12, 4) < 0.5
+    labels = np.arange(12) % 4
+    candidates[np.arange(12), labels] = True
+    tabular = write_npz(tmp_path / "mine.npz", features=random.rand(12, 5), candidates=candidates)
+    dataset = load_dataset(tabular)
+    assert (dataset.card.kind, dataset.input_shape, dataset.labels) == ("tabular", (12, 5), None)
+    assert np.array_equal(dataset.candidates, candidates)
+    pixels = random.randint(0, 256, (12, 6, 7, 3)).astype(np.uint8)
+    images = write_npz(tmp_path / "images.npz", images=pixels, labels=labels, candidates=candidates)
+    dataset = load_dataset(images)
+    assert dataset.card.name.startswith("images@")
+    assert dataset.card.candidates == CandidateSpec("real")
+    assert np.array_equal(dataset.features, pixels.transpose(0, 3, 1, 2))
+    gray = write_npz(
+        tmp_path / "gray.npz",
+        images=pixels[..., 0],
+        labels=labels,
+        test_images=pixels[:, :, :, 1],
+        test_labels=labels,
+    )
+    dataset = load_dataset(gray)
+    assert dataset.input_shape == (12, 1, 6, 7)
+    assert dataset.test is not None
+    assert dataset.card.candidates == CandidateSpec("fps")
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("gray.npz").card.name == dataset.card.name
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": np.arange(3)}, "either `features` or `images`"),
+        ({"features": np.ones((3, 2)), "images": np.ones((3, 2))}, "either `features` or `images`"),
+        ({"features": np.ones((3, 2))}, "neither `candidates` nor `labels`"),
+        ({"features": np.ones((3, 2)), "labels": np.arange(3), "other": np.ones(1)}, "an array 'other'"),
+        ({"features": np.ones((3, 2)), "labels": np.array([0.5, 1, 2])}, "whole numbers"),
+        ({"features": np.ones((3, 2)), "labels": np.array([0, -1, 2])}, "whole numbers from 0"),
+        ({"images": np.ones((3, 4, 4)), "labels": np.arange(3)}, "images must be uint8"),
+        (
+            {"features": np.ones((3, 2)), "labels": np.arange(3), "test_labels": np.arange(3)},
+            "a test set needs both",
+        ),
+        ({"features": np.array([{}], object), "labels": np.arange(1)}, "plain arrays"),
+    ],
+)
+def test_broken_arrays(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_dataset(write_npz(tmp_path / "mine.npz", **arrays))
+
+
+def test_files_that_are_no_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    good = io.BytesIO()
+    np.savez(good, features=np.ones((30, 20)), labels=np.arange(30) % 3)
+    for content in (b"", b"no zip", good.getvalue()[:200], good.getvalue()[:-40], pickle.dumps([1])):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"cannot be read as an \.npz file"):
+            load_dataset(str(path))
+    path.unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        load_dataset(str(path))
+
+
+def test_a_folder_named_like_a_dataset_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_images(tmp_path / "DigitImages")
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("DigitImages").n_classes == 10
+    assert load_dataset("./DigitImages").n_classes == 3
+
+
+def test_digit_images() -> None:
+    dataset = load_dataset("DigitImages")
+    assert dataset.input_shape == (1797, 1, 8, 8)
+    tabular = load_dataset("Digits_FPS")
+    assert np.abs(dataset.features.reshape(1797, 64) / 255 - tabular.features).max() < 0.002
+
+
+def test_real_images_and_annotations(real_data: Path, tmp_path: Path) -> None:
+    """The three human labels of CIFAR-10N: their union has 1.457 candidates and 2.13 % noise."""
+    with np.load(real_data / "cifar10" / "cifar10n_annotators.npz") as store:
+        annotators = store["annotators"]
+    with np.load(real_data / "cifar10" / "cifar10_jpeg.npz") as store:
+        labels = store["labels"][: len(annotators)]
+    content = {i: [[int(label)] for label in row] for i, row in enumerate(annotators)}
+    annotations = plcifar10.parse_annotations(content, len(labels), "CIFAR-10N")
+    union = plcifar10.unite(annotations)
+    assert union.sum(1).mean() == pytest.approx(1.457, abs=0.0005)
+    assert 1 - union[np.arange(len(labels)), labels].mean() == pytest.approx(0.0213, abs=0.00005)
+    assert np.array_equal(plcifar10.pick_vaguest(annotations).argmax(1), annotators[:, 0])
