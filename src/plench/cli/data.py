@@ -1,4 +1,4 @@
-"""`plench data`: what a dataset is, and fetching the public ones."""
+"""`plench data`: what a dataset is, fetching the public ones, and what networks see of images."""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from plench.cli.options import add_candidate_options, read_candidates
+from plench.cli.views import add_views_command
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
 
 BAR_WIDTH = 40
@@ -16,14 +17,15 @@ EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1
   plench data download Lost --data_dir data
   plench data info Lost --data_dir data --pl_type fps --fps_rate 0.5 --json
+  plench data views DigitImages -o sheet.png
 """
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the commands `data info` and `data download`."""
+    """Register the commands `data info`, `data download` and `data views`."""
     parser = subparsers.add_parser(
         "data",
-        help="describe or download a dataset",
+        help="describe, download or draw a dataset",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,6 +43,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     download.add_argument("name", metavar="NAME", help="a dataset, in any spelling")
     download.add_argument("--data_dir", required=True, help="folder to put the files into")
     download.set_defaults(handler=run_download)
+
+    add_views_command(commands)
 
 
 def show_info(arguments: argparse.Namespace) -> int:
