@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import zipfile
 from typing import Any
 
 import torch
@@ -25,9 +26,13 @@ def dump(payload: dict[str, Any]) -> bytes:
 def parse(content: bytes) -> dict[str, Any]:
     """Read bytes made by `dump`; only tensors and plain values are accepted. Raises ValueError otherwise."""
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            damaged = archive.testzip()  # torch itself does not look at the checksums
         payload = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for a damaged file
         raise ValueError(f"damaged file: {error}") from error
+    if damaged is not None:
+        raise ValueError(f"damaged file: the checksum of {damaged} is wrong")
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
         raise ValueError("not a file of this format")
     return payload

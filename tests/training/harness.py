@@ -1,0 +1,129 @@
+"""A small dataset, runs on it, crashes in the middle of them, and what a run's folder holds."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.contract.compare import find_difference
+from plench.data import Dataset, load_dataset
+from plench.training import RunConfig, RunOptions, RunOutcome, configure_run, run_training
+from plench.training.checkpoint import parse
+from plench.training.listener import Silence
+from plench.training.state import saved_values
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+LISTING = f"{FIXTURES / 'cavl_listing.py'}:CAVL"
+COUNTED = f"{FIXTURES / 'counted.py'}:Counted"
+MISBEHAVED = FIXTURES / "misbehaved.py"
+
+STEPS = 60
+# Native, with weights revised by a second pass, and a third party's: one of each kind is resumed.
+RESUMED = ("PRODEN", "LWS", LISTING)
+# Keys of a record that hold measured times; all else must repeat exactly.
+MEASURED = ("step_time", "mem_gb")
+
+
+def load_digits(without_labels: bool = False) -> Dataset:
+    """Return the digits; without labels the candidates are drawn first."""
+    dataset = load_dataset("Digits_FPS")
+    if not without_labels:
+        return dataset
+    candidates = dataset.candidates.copy()
+    candidates[:, 0] = True
+    card = replace(dataset.card, candidates=replace(dataset.card.candidates, pl_type="real", fps_rate=None))
+    return Dataset(dataset.features, candidates, None, card)
+
+
+def describe(
+    spec: str | AlgorithmEntry = "PRODEN", dataset: Dataset | None = None, **changes: Any
+) -> RunConfig:
+    """Return the configuration of a short run."""
+    entry = find_algorithm(spec) if isinstance(spec, str) else spec
+    card = (dataset or load_digits()).card
+    return configure_run(entry, card, **{"steps": STEPS, "checkpoint_freq": 10, **changes})
+
+
+def run(
+    folder: Path,
+    spec: str | AlgorithmEntry = "PRODEN",
+    *,
+    listener: Silence | None = None,
+    dataset: Dataset | None = None,
+    options: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> RunOutcome:
+    """Carry out a short run, with a checkpoint every 7 updates unless said otherwise."""
+    dataset = dataset or load_digits()
+    entry = find_algorithm(spec) if isinstance(spec, str) else spec
+    settings = RunOptions(**{"device": "cpu", "save_steps": 7, **(options or {})})
+    return run_training(describe(entry, dataset, **changes), dataset, entry, folder, settings, listener)
+
+
+class Crash(BaseException):
+    """What ends a process without a chance to tidy up; no Exception, so that nothing handles it."""
+
+
+class CrashAt(Silence):
+    """Crashes when the record of a step has been written."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Crash at the step."""
+        if record["step"] == self.step:
+            raise Crash
+
+
+class Started(Silence):
+    """Remembers after how many updates a run started."""
+
+    updates = -1
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Remember."""
+        self.updates = updates
+
+
+def only_folder(output: Path) -> Path:
+    """Return the one run's folder below an output folder."""
+    (folder,) = output.iterdir()
+    return folder
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Return a run's records without measured times."""
+    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [{key: value for key, value in record.items() if key not in MEASURED} for record in records]
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """Return run.json."""
+    content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return content
+
+
+def read_model(folder: Path, name: str = "last") -> dict[str, Any]:
+    """Return what a saved model holds, by path."""
+    payload = parse((folder / f"model_{name}.pt").read_bytes())
+    return dict(saved_values(payload["algorithm"], "model"))
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Demand equal records, times aside, and equal weights in every kept model."""
+    assert read_records(first) == read_records(second)
+    models = sorted(path.name for path in first.glob("model_*.pt"))
+    assert models == sorted(path.name for path in second.glob("model_*.pt"))
+    assert "model_last.pt" in models
+    for name in models:
+        kept = name.removeprefix("model_").removesuffix(".pt")
+        values = read_model(first, kept)
+        assert any(isinstance(value, Tensor) and value.dtype == torch.float32 for value in values.values())
+        assert find_difference(values, read_model(second, kept)) is None, name

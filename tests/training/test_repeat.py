@@ -1,0 +1,102 @@
+"""The same configuration gives the same numbers; what is not part of it changes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from plench.contract.compare import find_difference
+from plench.data import CandidateSpec
+from plench.training import RunConfig
+from tests.training.harness import (
+    LISTING,
+    RESUMED,
+    assert_same_run,
+    describe,
+    load_digits,
+    only_folder,
+    read_model,
+    read_records,
+    run,
+)
+
+
+@pytest.mark.parametrize("spec", RESUMED)
+def test_the_same_command_twice_gives_the_same_records_and_weights(spec: str, tmp_path: Path) -> None:
+    first, second = run(tmp_path / "a", spec), run(tmp_path / "b", spec)
+    assert first.status == second.status == "done"
+    assert first.updates_made == second.updates_made == 60
+    assert_same_run(first.folder, second.folder)
+
+
+def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
+    first, second = run(tmp_path, seed=0), run(tmp_path, seed=1)
+    assert first.folder != second.folder
+    assert find_difference(read_model(first.folder), read_model(second.folder)) is not None
+
+
+@pytest.mark.parametrize("spec", RESUMED)
+def test_evaluating_more_often_does_not_change_training(spec: str, tmp_path: Path) -> None:
+    often = run(tmp_path, spec, checkpoint_freq=10)
+    seldom = run(tmp_path, spec, checkpoint_freq=1000)
+    assert [record["step"] for record in read_records(often.folder)] == [0, 10, 20, 30, 40, 50, 59]
+    assert [record["step"] for record in read_records(seldom.folder)] == [0, 59]
+    assert find_difference(read_model(often.folder), read_model(seldom.folder)) is None
+
+
+def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:
+    often = run(tmp_path / "a", options={"save_steps": 1})
+    never = run(tmp_path / "b", options={"save_steps": None})
+    assert_same_run(often.folder, never.folder)
+
+
+def test_identity_depends_on_all_that_determines_the_numbers() -> None:
+    base = describe()
+    others = [
+        describe("CC"),
+        describe(LISTING),
+        describe(steps=61),
+        describe(checkpoint_freq=11),
+        describe(trial_seed=1),
+        describe(seed=1),
+        describe(hparams_seed=1),
+        describe(hparams={"lr": 0.01}),
+        describe(hparams={"model": "MLP", "batch_size": 64}),
+        describe(holdout_fraction=0.2),
+        describe(tabular_test_fraction=0.2),
+        describe(candidates=CandidateSpec("fps", fps_rate=0.5)),
+        describe(candidates=CandidateSpec("uss")),
+        describe(candidates=CandidateSpec("fps", drop_true_rate=0.1)),
+    ]
+    identities = [config.run_id("data") for config in (base, *others)] + [base.run_id("other data")]
+    assert len(set(identities)) == len(identities)
+    folders = {config.folder_name("data") for config in (base, *others)}
+    assert len(folders) == len(others) + 1
+
+
+def test_identity_depends_on_nothing_else(tmp_path: Path) -> None:
+    config = describe()
+    assert config.run_id("data") == describe("proden").run_id("data")
+    assert config.run_id("data") == RunConfig.from_json(config.to_json()).run_id("data")
+    slow = run(tmp_path / "a", options={"threads": 1})
+    fast = run(tmp_path / "elsewhere", options={"threads": 2, "keep_models": False})
+    assert slow.folder.name == fast.folder.name == config.folder_name(load_digits().fingerprint)
+
+
+def test_identity_of_a_third_party_is_its_content_and_not_its_place(tmp_path: Path) -> None:
+    source = Path(LISTING.rpartition(":")[0]).read_text(encoding="utf-8")
+    (tmp_path / "here.py").write_text(source, encoding="utf-8")
+    (tmp_path / "there.py").write_text(source, encoding="utf-8")
+    (tmp_path / "edited.py").write_text(source + "\n# another version\n", encoding="utf-8")
+    here, there, edited = (describe(f"{tmp_path / name}.py:CAVL") for name in ("here", "there", "edited"))
+    assert here.run_id("data") == there.run_id("data") == describe(LISTING).run_id("data")
+    assert edited.algorithm != here.algorithm
+    assert edited.run_id("data") != here.run_id("data")
+
+
+def test_a_run_leaves_no_path_in_its_records(tmp_path: Path) -> None:
+    run(tmp_path / "out", LISTING)
+    folder = only_folder(tmp_path / "out")
+    for name in ("results.jsonl", "run.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert str(tmp_path) not in text
+        assert "fixtures" not in text
