@@ -206,10 +206,10 @@ def test_front():
 
 def test_read_costs(tmp_path):
     path = tmp_path / "step.json"
-    row = {"algorithm": "CC", "dataset": "Lost", "ms_per_step": 0.5, "floor_ms": 0.4, "peak_memory_mb": 300}
+    row = {"algorithm": "CC", "dataset": "Lost", "ms": 0.5, "floor_ms": 0.4, "peak_mb": 300}
     path.write_text(json.dumps({"rows": [row]}))
     assert read_costs(path) == [Cost("CC", "Lost", 0.5, 0.4, 300)]
-    for bad in ("{", "[]", "3", json.dumps([{"algorithm": "CC"}]), json.dumps([{**row, "ms_per_step": -1}])):
+    for bad in ("{", "[]", "3", json.dumps([{"algorithm": "CC"}]), json.dumps([{**row, "ms": -1}])):
         path.write_text(bad)
         with pytest.raises(DataError, match=r"step\.json"):
             read_costs(path)
@@ -269,7 +269,7 @@ def plot(*words):
 def test_command_draws_every_kind(sweep, tmp_path, capsys):
     costs = tmp_path / "step.json"
     names = ("PRODEN", "CC", "LWS", "NN")
-    rows = [{"algorithm": a, "dataset": "Lost", "ms_per_step": i + 1} for i, a in enumerate(names)]
+    rows = [{"algorithm": a, "dataset": "Lost", "ms": i + 1} for i, a in enumerate(names)]
     costs.write_text(json.dumps(rows))
     other = write_sweep(tmp_path / "other", datasets=("Lost",), seed=5)
     commands = {

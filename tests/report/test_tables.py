@@ -241,3 +241,16 @@ def test_escapes():
     assert guard_formula("=1+1") == "'=1+1"
     assert guard_formula("PiCO+") == "PiCO+"
     assert clean("x" * 100) == "x" * 47 + "…"
+
+
+def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
+    from plench.sweep.spec import Grid, SweepSpec
+
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
+    spec = SweepSpec((Grid(("CC", "LWS", "PRODEN"), ("Lost",), n_hparams=5, n_trials=3, steps=1000),))
+    spec.write(tmp_path / spec.file_name)
+    (tmp_path / "sweep-broken.toml").write_text("[[")
+    captured = run_collect(capsys, "--input_dir", tmp_path)
+    assert "rests on 2 of 3 splits and 4 of 15 planned runs; 11 not started" in captured.out
+    assert "Lost: planned, but without any run: PRODEN" in captured.err
+    assert "sweep-broken.toml is not a TOML file" in captured.err

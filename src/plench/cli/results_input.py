@@ -1,7 +1,7 @@
 """What all commands that read results share: which folders, which datasets, algorithms and criteria."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +11,7 @@ from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.results import Experiment, Run, read_runs_with_notices
 from plench.selection import Plan, infer_plans
+from plench.sweep.spec import FILE_PATTERN, Grid, read_sweep
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,34 @@ def read_input(args: argparse.Namespace) -> ResultsInput:
     kept = _keep(kept, args.algorithms, "algorithm")
     chosen = [find_criterion(name) for name in args.criteria or criteria]
     unique = tuple(dict.fromkeys(chosen))
-    return ResultsInput(kept, unique, _plans(kept, args.planned_trials, args.planned_hparams), notices)
+    grids = _read_grids(args.folders, notices)
+    plans = _plans(kept, grids, args.planned_trials, args.planned_hparams)
+    if not args.algorithms:
+        notices.extend(_name_absent(kept, grids))
+    return ResultsInput(kept, unique, plans, notices)
+
+
+def _read_grids(folders: Iterable[str], notices: list[str]) -> list[Grid]:
+    """Read what the sweeps of these folders were asked to do; a file that cannot be read is a notice."""
+    grids: list[Grid] = []
+    for folder in folders:
+        for path in sorted(Path(folder).glob(FILE_PATTERN)):
+            try:
+                grids.extend(read_sweep(path).grids)
+            except UsageError as error:
+                notices.append(clean(str(error), None))
+    return grids
+
+
+def _name_absent(runs: Iterable[Run], grids: Iterable[Grid]) -> Iterator[str]:
+    """Say which planned algorithms have no run at all on a planned dataset: no table has a row for them."""
+    there = {(run.experiment.dataset, run.experiment.algorithm) for run in runs}
+    datasets = {dataset for dataset, _ in there}
+    for grid in grids:
+        for dataset in datasets.intersection(grid.datasets):
+            absent = [name for name in grid.algorithms if (dataset, name) not in there]
+            if absent:
+                yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
 
 
 def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Run]:
@@ -81,16 +109,21 @@ def _fold(name: str) -> str:
     return name.lower().replace("-", "_").replace(" ", "").replace("+", "_plus")
 
 
-def _plans(runs: Iterable[Run], n_trials: int | None, n_hparams: int | None) -> dict[Experiment, Plan]:
-    """Take as planned what is there, and what the options say on top of it."""
+def _plans(
+    runs: Iterable[Run], grids: Iterable[Grid], n_trials: int | None, n_hparams: int | None
+) -> dict[Experiment, Plan]:
+    """Take as planned what is there, what the sweeps' files say, and what the options say on top of it."""
     plans = infer_plans(runs)
     for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
         if value is not None and value < 1:
             raise UsageError(f"{option} must be at least 1, not {value}")
-    return {
-        setting: Plan(
-            plan.trial_seeds | frozenset(range(n_trials or 0)),
-            plan.hparams_seeds | frozenset(range(n_hparams or 0)),
-        )
-        for setting, plan in plans.items()
-    }
+    planned = {}
+    for setting, plan in plans.items():
+        trials = plan.trial_seeds | frozenset(range(n_trials or 0))
+        configurations = plan.hparams_seeds | frozenset(range(n_hparams or 0))
+        for grid in grids:
+            if setting.dataset in grid.datasets and grid.steps in (None, setting.steps):
+                trials |= frozenset(grid.trial_seeds)
+                configurations |= frozenset(grid.hparams_seeds)
+        planned[setting] = Plan(trials, configurations)
+    return planned

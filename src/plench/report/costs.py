@@ -14,9 +14,9 @@ class Cost:
 
     algorithm: str
     dataset: str
-    ms_per_step: float
+    ms: float
     floor_ms: float | None
-    peak_memory_mb: float | None
+    peak_mb: float | None
 
 
 def read_costs(path: Path) -> list[Cost]:
@@ -33,16 +33,16 @@ def read_costs(path: Path) -> list[Cost]:
     costs = []
     for number, row in enumerate(rows):
         known = isinstance(row, dict) and isinstance(row.get("algorithm"), str)
-        if not known or not is_finite(row.get("ms_per_step")) or row["ms_per_step"] <= 0:
-            raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms_per_step")
-        floor, memory = row.get("floor_ms"), row.get("peak_memory_mb")
+        if not known or not is_finite(row.get("ms")) or row["ms"] <= 0:
+            raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms")
+        floor, memory = row.get("floor_ms"), row.get("peak_mb")
         costs.append(
             Cost(
                 algorithm=row["algorithm"],
                 dataset=str(row.get("dataset", "")),
-                ms_per_step=row["ms_per_step"],
+                ms=row["ms"],
                 floor_ms=floor if is_finite(floor) else None,
-                peak_memory_mb=memory if is_finite(memory) else None,
+                peak_mb=memory if is_finite(memory) else None,
             )
         )
     return costs

@@ -48,15 +48,17 @@ class Grid:
 
 
 @dataclass
-class _Notes:
+class Notes:
     """Letters for notes, the same letter for the same text."""
 
     letters: dict[str, str] = field(default_factory=dict)
 
     def mark(self, text: str) -> str:
+        """Return the letter of a note, a new one for a new text."""
         return self.letters.setdefault(text, _letter(len(self.letters)))
 
     def listed(self) -> tuple[tuple[str, str], ...]:
+        """Return (letter, text) of every note, in the order they came up."""
         return tuple((letter, text) for text, letter in self.letters.items())
 
 
@@ -135,7 +137,7 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
     """Arrange one table whose columns are (setting, criterion) pairs, marking the best cells."""
     one_setting = len({setting for setting, _ in columns}) == 1 and len(columns) == len(board.criteria)
     header = [c.title if one_setting else board.labels[s] for s, c in columns]
-    marks = _Notes()
+    marks = Notes()
     entries: dict[str, list[Entry]] = {a: [] for a in board.algorithms}
     for setting, criterion in columns:
         means = board.means(setting, criterion)
@@ -149,7 +151,7 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
     return Grid(title, ("Algorithm", *header), rows, marks.listed(), LEGEND)
 
 
-def _entry(cell: Cell | None, best: Cell | None, marks: _Notes) -> Entry:
+def _entry(cell: Cell | None, best: Cell | None, marks: Notes) -> Entry:
     if cell is None:
         return Entry()
     gaps = describe_gaps(cell)

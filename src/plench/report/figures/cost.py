@@ -19,14 +19,14 @@ def draw_costs(costs: Sequence[Cost], dataset: str | None = None) -> "Figure":
     chosen = dataset if dataset is not None else names[0]
     if dataset is None and len(names) > 1:
         raise UsageError(f"the measurements are of several datasets ({', '.join(names)}): say which")
-    rows = sorted((cost for cost in costs if cost.dataset == chosen), key=lambda cost: -cost.ms_per_step)
+    rows = sorted((cost for cost in costs if cost.dataset == chosen), key=lambda cost: -cost.ms)
     if not rows:
         raise UsageError(f"no measurement of dataset {chosen!r}: there are {', '.join(names)}")
-    with_memory = [cost for cost in rows if cost.peak_memory_mb is not None]
+    with_memory = [cost for cost in rows if cost.peak_mb is not None]
     figure = new_figure(7.0 if with_memory else 3.8, 0.17 * len(rows) + 1.1)
     panels = figure.subplots(1, 2 if with_memory else 1, sharey=True, squeeze=False)[0]
     dark, light = shades(5)[1], shades(5)[3]
-    times = [cost.ms_per_step for cost in rows]
+    times = [cost.ms for cost in rows]
     _draw_bars(panels[0], times, dark, "time per step (ms)")
     floors = [cost.floor_ms for cost in rows if cost.floor_ms is not None]
     if floors:
@@ -35,7 +35,9 @@ def draw_costs(costs: Sequence[Cost], dataset: str | None = None) -> "Figure":
     panels[0].set_yticks(range(len(rows)), [label(cost.algorithm) for cost in rows])
     panels[0].set_ylim(-0.7, len(rows) - 0.3)
     if with_memory:
-        _draw_bars(panels[1], [cost.peak_memory_mb or 0.0 for cost in rows], light, "peak memory (MB)")
+        _draw_bars(
+            panels[1], [cost.peak_mb or 0.0 for cost in rows], light, "peak memory of the process (MB)"
+        )
     figure.suptitle(f"Cost of a training step on {label(chosen)}", fontsize=9)
     return figure
 

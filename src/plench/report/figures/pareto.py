@@ -33,7 +33,7 @@ def draw_pareto(board: Leaderboard, criterion: Criterion, costs: Sequence[Cost])
 
     by_name: dict[str, list[float]] = {}
     for cost in costs:
-        by_name.setdefault(normalise(cost.algorithm), []).append(cost.ms_per_step)
+        by_name.setdefault(normalise(cost.algorithm), []).append(cost.ms)
     names, times, accuracies = [], [], []
     for algorithm in board.algorithms:
         cells = (board.cell(setting, algorithm, criterion) for setting in board.settings)
