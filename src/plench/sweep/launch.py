@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from plench.errors import BusyError, StorageError
 from plench.results.store import DONE
 from plench.sweep.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
 from plench.sweep.engines.local import LocalEngine
-from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweep.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweep.spec import SweepSpec
 from plench.sweep.state import PENDING, RunState, count_states, read_states
 from plench.training.run import RunOptions
@@ -50,7 +50,7 @@ class SweepOutcome:
 
 
 def launch(
-    spec: SweepSpec,
+    spec: SweepSpec | Sequence[SweepSpec],
     output_dir: str | Path,
     *,
     data_dir: str | Path | None = None,
@@ -60,7 +60,7 @@ def launch(
     listener: SweepListener | None = None,
     retry: bool = False,
 ) -> SweepOutcome:
-    """Carry out what is missing of a sweep; failed runs only with `retry`.
+    """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
     The default engine is the local one with as many workers as there are cores.
     """
@@ -68,15 +68,17 @@ def launch(
     shelf = DataShelf(data_dir)
     folder = Path(output_dir).absolute()
     watch = Watch(listener or SweepSilence())
-    spec = settle(spec, shelf)
-    runs = expand(spec)
-    with hold_folder(folder):
-        if not (folder / spec.file_name).exists():
-            spec.write(folder / spec.file_name)
+    specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
+    runs = expand_all(specs)
+    with hold_folder(folder) if engine.writes else nullcontext():
+        for each in specs if engine.writes else ():
+            if not (folder / each.file_name).exists():
+                each.write(folder / each.file_name)
         states = read_states(runs, folder)
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
-        reopen_damaged(todo, folder)
+        if engine.writes:
+            reopen_damaged(todo, folder)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
             finished=sum(entry.finished for entry in states),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, load_dataset
+from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
 from plench.errors import DataError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
@@ -17,9 +17,10 @@ from plench.training.config import RunConfig, configure_run
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: how to find its algorithm, its configuration, and its folder's name."""
+    """One run of a sweep: how to find its algorithm and data, its configuration, and its folder's name."""
 
     algorithm: str
+    dataset: str
     config: RunConfig
     folder: str
 
@@ -38,7 +39,7 @@ class DataShelf:
         self._loaded: dict[str, Dataset] = {}
 
     def get(self, name: str) -> Dataset:
-        """Return a dataset by its canonical name."""
+        """Return a dataset by its name or path."""
         if name not in self._loaded:
             self._loaded[name] = load_dataset(name, self.data_dir)
         return self._loaded[name]
@@ -60,6 +61,11 @@ def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
                 "other data; take the line out of [fingerprints] to run on the data that are here"
             )
     return SweepSpec(grids, fingerprints)
+
+
+def is_settled(spec: SweepSpec) -> bool:
+    """Say whether a sweep names the fingerprints of all its data, so that nothing has to be loaded."""
+    return all(name in spec.fingerprints for grid in spec.grids for name in grid.datasets)
 
 
 def expand(spec: SweepSpec) -> list[PlannedRun]:
@@ -109,10 +115,12 @@ class ConfigurationDrawer:
 
 
 def _settle_grid(grid: Grid) -> Grid:
-    """Give names their canonical form; an algorithm given by path or module keeps the way it was given."""
-    specs = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
-    datasets = dict.fromkeys(dataset_card(name).name for name in grid.datasets)
-    return replace(grid, algorithms=tuple(specs.values()), datasets=tuple(datasets))
+    """Give names their canonical form; what is given by path or module keeps the way it was given."""
+    entries = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
+    named = set(dataset_names())
+    cards = {dataset_card(name).name: name for name in grid.datasets}
+    datasets = tuple(name if name in named else given for name, given in cards.items())
+    return replace(grid, algorithms=tuple(entries.values()), datasets=datasets)
 
 
 def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) -> Iterator[PlannedRun]:
@@ -136,4 +144,4 @@ def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) ->
                         candidates=candidates,
                         seed=seed_hash(card.name, entry.name, hparams_seed, trial_seed),
                     )
-                    yield PlannedRun(entry.spec, config, config.folder_name(fingerprint))
+                    yield PlannedRun(entry.spec, name, config, config.folder_name(fingerprint))

@@ -124,7 +124,7 @@ class Worker:
             limit = int(order.memory_limit_gb * 2**30)
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
         store = RunStore(order.output_dir / order.run.folder)
-        dataset = self.datasets[order.run.config.dataset]
+        dataset = self.datasets[order.run.dataset]
         until = time.monotonic() + _BUSY_PATIENCE_SECONDS
         while True:
             attempt = self.performer.perform(order.run, dataset, store, order.options, self.reporter)

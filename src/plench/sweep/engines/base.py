@@ -97,6 +97,8 @@ class Engine(Protocol):
     name: ClassVar[str]
     # Whether runs have ended when `carry_out` returns; False for engines that hand them to a queue.
     waits: ClassVar[bool]
+    # Whether anything is written to the output folder; False for an engine that only shows what it would do.
+    writes: ClassVar[bool]
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out the runs of an assignment."""

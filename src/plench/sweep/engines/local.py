@@ -114,7 +114,7 @@ class Pool:
 
     def give(self, worker: WorkerProcess, run: PlannedRun, device: str) -> None:
         """Hand a run to a worker, and its dataset first if the worker does not have it."""
-        name = run.config.dataset
+        name = run.dataset
         options = replace(self.assignment.options, device=device)
         order = Order(run, self.assignment.output_dir, options, self.assignment.limits.memory_limit_gb)
         worker.take(run)
@@ -199,7 +199,7 @@ class Pool:
     def fail(self, run: PlannedRun, kind: str, message: str) -> None:
         """Record in a run's folder why it failed, and go on."""
         store = RunStore(self.assignment.output_dir / run.folder)
-        record_failure(store, run, self.assignment.shelf.get(run.config.dataset), kind, message)
+        record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
         self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
 
     def replace(self, worker: WorkerProcess) -> None:

@@ -1,0 +1,278 @@
+"""`plench sweep`: thousands of runs from one command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plench.cli.sweep_options import (
+    add_folder_options,
+    add_grid_options,
+    add_launch_options,
+    describe_folder,
+    read_engine,
+    read_limits,
+    read_run_options,
+    read_specs,
+)
+from plench.errors import UsageError
+
+if TYPE_CHECKING:
+    from plench.sweep.launch import SweepOutcome
+    from plench.sweep.plan import PlannedRun
+    from plench.sweep.spec import SweepSpec
+    from plench.sweep.state import RunState
+
+_FAILURES_SHOWN = 20
+
+EXAMPLES = """examples:
+  plench sweep plan --suite lite                        how many runs, how long, how much disk
+  plench sweep launch --suite lite --output_dir O       the same command continues it
+  plench sweep status --output_dir O                    how far it is, and what failed
+  plench sweep retry --output_dir O                     run the failed ones again
+  plench sweep launch --file O/sweep-….toml --output_dir P    repeat a published sweep
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `plench sweep`."""
+    parser = subparsers.add_parser(
+        "sweep",
+        help="many runs: plan, launch, status, retry, delete-incomplete",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_commands(parser)
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of a sweep to a parser."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, handler: Any, text: str, **more: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **more)
+        command.set_defaults(handler=handler)
+        add_folder_options(command)
+        add_grid_options(command)
+        return command
+
+    command = add("plan", plan, "say how many runs there are, what is done, and what the rest will take")
+    add_launch_options(command)
+    command.add_argument(
+        "--probe_seconds", type=float, default=30.0, metavar="S", help="time to measure with (0: do not)"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    add_launch_options(add("launch", launch, "carry out what is not finished; failed runs are left alone"))
+    add_launch_options(add("retry", retry, "carry out what failed, and whatever else is not finished"))
+    command = add("status", status, "say how far the runs are, read from their folders")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command = add(
+        "delete-incomplete",
+        delete_incomplete,
+        "delete the folders of runs that are not finished",
+        aliases=["delete_incomplete"],
+    )
+    command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
+
+
+def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
+    """Carry out what is not finished."""
+    specs = read_specs(arguments)
+    engine, options, limits = read_engine(arguments), read_run_options(arguments), read_limits(arguments)
+    from plench.cli.sweep_view import watch_sweep
+    from plench.sweep.launch import launch as launch_sweep
+
+    if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
+        confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
+    with watch_sweep() as listener:
+        outcome = launch_sweep(
+            specs,
+            arguments.output_dir,
+            data_dir=arguments.data_dir,
+            engine=engine,
+            options=options,
+            limits=limits,
+            listener=listener,
+            retry=retry_failed,
+        )
+    if engine.writes:
+        report_outcome(outcome, arguments.output_dir)
+    return outcome.exit_code if engine.writes else 0
+
+
+def retry(arguments: argparse.Namespace) -> int:
+    """Carry out failed runs again, and what else is not finished."""
+    return launch(arguments, retry_failed=True)
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Say what a launch would do and take."""
+    from plench.cli.sweep_view import format_duration
+    from plench.sweep.engines.local import choose_devices, count_slots
+    from plench.sweep.plan import DataShelf, expand_all, settle
+    from plench.sweep.probe import estimate_cost
+    from plench.sweep.state import PENDING, read_states
+
+    shelf = DataShelf(arguments.data_dir)
+    options = read_run_options(arguments)
+    runs = expand_all([settle(spec, shelf) for spec in read_specs(arguments)])
+    states = read_states(runs, arguments.output_dir)
+    todo = [entry.run for entry in states if entry.state in PENDING]
+    slots = count_slots(arguments.workers, choose_devices(options.device), options.threads)
+    estimate = None
+    if todo and arguments.probe_seconds > 0:
+        estimate = estimate_cost(todo, shelf, options, arguments.probe_seconds)
+    content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
+    if estimate is not None:
+        content["hours"] = estimate.seconds / slots / 3600
+        content["gigabytes"] = estimate.bytes / 2**30
+        content["measured_pairs"], content["pairs"] = estimate.pairs_measured, estimate.pairs
+    if arguments.json:
+        print(json.dumps(content, indent=1))
+        return 0
+    print(f"{len(runs)} runs: {describe_axes(runs)}")
+    print_states(states)
+    print(f"to do: {len(todo)}")
+    if estimate is not None:
+        print(
+            f"estimate: {format_duration(estimate.seconds / slots)} ({content['hours']:.2f} hours) on "
+            f"{slots} workers, {content['gigabytes']:.2f} GB of disk; measured on "
+            f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
+            f"in {estimate.probe_seconds:.0f} s"
+        )
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Say how far the runs are."""
+    runs, states = read_planned(arguments)
+    content = summarise(states)
+    queue = read_queue(states, arguments.output_dir)
+    content.update(queue)
+    if arguments.json:
+        content["failures"] = [
+            {"folder": entry.run.folder, "state": entry.state, "message": entry.message}
+            for entry in states
+            if entry.state in ("failed", "foreign", "damaged")
+        ]
+        print(json.dumps(content, indent=1))
+        return 0
+    print(f"{len(runs)} runs: {describe_axes(runs)}")
+    print_states(states)
+    if queue:
+        print("in Slurm's queue: " + ", ".join(f"{name} {count}" for name, count in queue["slurm"].items()))
+    print_failures(states, arguments.output_dir)
+    return 0
+
+
+def delete_incomplete(arguments: argparse.Namespace) -> int:
+    """Delete the folders of runs that are neither finished nor going on."""
+    from plench.sweep.launch import hold_folder
+
+    folder = describe_folder(arguments.output_dir)
+    with hold_folder(folder.absolute()):
+        _, states = read_planned(arguments)
+        doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
+        counts = Counter(entry.state for entry in doomed)
+        print("incomplete: " + (", ".join(f"{n} {state}" for state, n in counts.items()) or "none"))
+        if not doomed:
+            return 0
+        if not arguments.skip_confirmation:
+            if not sys.stdin.isatty():
+                raise UsageError("deleting without being asked needs --skip_confirmation")
+            confirm(f"Delete {len(doomed)} folders in {arguments.output_dir}?")
+        for entry in doomed:
+            shutil.rmtree(folder / entry.run.folder)
+    print(f"deleted {len(doomed)} folders")
+    return 0
+
+
+def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
+    """Return the runs that the options name and their states; data are loaded only if no file tells them."""
+    from plench.sweep.plan import DataShelf, expand_all, is_settled, settle
+    from plench.sweep.state import read_states
+
+    shelf = DataShelf(arguments.data_dir)
+    specs = [spec if is_settled(spec) else settle(spec, shelf) for spec in read_specs(arguments)]
+    runs = expand_all(specs)
+    return runs, read_states(runs, describe_folder(arguments.output_dir))
+
+
+def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
+    """Return what Slurm has queued or running of these runs, if Slurm was ever used here."""
+    if not (Path(output_dir) / ".slurm").is_dir():
+        return {}
+    from plench.sweep.engines.slurm import read_queue as read_slurm_queue
+
+    wanted = {entry.run.folder for entry in states if not entry.finished}
+    queue = {name: state for name, state in read_slurm_queue(Path(output_dir)).items() if name in wanted}
+    return {"slurm": dict(Counter(queue.values()))}
+
+
+def summarise(states: list[RunState]) -> dict[str, Any]:
+    """Return the counts of states as plain data."""
+    from plench.sweep.state import count_states
+
+    return {"runs": len(states), "states": dict(count_states(states))}
+
+
+def count_runs(specs: list[SweepSpec]) -> int:
+    """Return how many runs sweeps have at most (the same run may be in two of them)."""
+    return sum(
+        len(grid.algorithms) * len(grid.datasets) * len(grid.hparams_seeds) * len(grid.trial_seeds)
+        for spec in specs
+        for grid in spec.grids
+    )
+
+
+def describe_axes(runs: list[PlannedRun]) -> str:
+    """Say how many of what a sweep has."""
+    configs = [run.config for run in runs]
+    return (
+        f"{len({config.dataset for config in configs})} datasets, "
+        f"{len({config.algorithm for config in configs})} algorithms, "
+        f"{len({config.hparams_seed for config in configs})} configurations, "
+        f"{len({config.trial_seed for config in configs})} splits"
+    )
+
+
+def print_states(states: list[RunState]) -> None:
+    """Print how many runs are in each state."""
+    counts = summarise(states)["states"]
+    print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())))
+
+
+def print_failures(states: list[RunState], output_dir: str) -> None:
+    """Print the runs that did not go well, with their reasons."""
+    bad = [entry for entry in states if entry.state in ("failed", "foreign", "damaged")]
+    for entry in bad[:_FAILURES_SHOWN]:
+        reason = entry.message.splitlines()[0] if entry.message else ""
+        print(f"{entry.state}: {entry.run.label}: {reason} ({entry.run.folder})")
+    if len(bad) > _FAILURES_SHOWN:
+        print(f"… and {len(bad) - _FAILURES_SHOWN} more")
+
+
+def report_outcome(outcome: SweepOutcome, output_dir: str) -> None:
+    """Print how a launch ended; the last lines say what needs attention."""
+    print_states(outcome.states)
+    print_failures(outcome.states, output_dir)
+    for folder, reason in outcome.refused.items():
+        print(f"not continued: {folder}: {reason}")
+    if outcome.unfinished and outcome.waits:
+        print(f"{len(outcome.unfinished)} runs are not finished: repeat the command to continue")
+    elif outcome.unfinished:
+        print(f"{len(outcome.unfinished)} runs are in the queue: see `plench sweep status`")
+    if outcome.failed:
+        print(f"{len(outcome.failed)} runs failed: `plench sweep retry` carries them out again")
+
+
+def confirm(question: str) -> None:
+    """Ask; anything but yes stops the command."""
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageError("not confirmed, nothing was done")

@@ -1,0 +1,172 @@
+"""How a sweep is shown: a live view on a terminal, a line for each run in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from plench.sweep.engines.base import Attempt, SweepListener
+from plench.sweep.plan import PlannedRun
+
+_RUNS_SHOWN = 16
+_NOTICES_SHOWN = 5
+
+
+@contextmanager
+def watch_sweep() -> Iterator[SweepListener]:
+    """Show a sweep on standard error while the block lasts."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield SweepLog(lambda line: print(line, file=sys.stderr, flush=True))
+        return
+    view = LiveView()
+    with Live(get_renderable=view.render, console=console, refresh_per_second=4):
+        yield view
+
+
+class Tally:
+    """Counts what has ended and what is going on, and works out rate and time left."""
+
+    def __init__(self) -> None:
+        self.todo = 0
+        self.finished_before = 0
+        self.slots = 0
+        self.updates_todo = 0
+        self.updates_done = 0
+        self.ended_runs: Counter[str] = Counter()
+        self.current: dict[str, tuple[PlannedRun, int, int]] = {}
+        self.begun_at = time.monotonic()
+
+    def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
+        """Start counting."""
+        self.todo, self.finished_before, self.slots = len(todo), finished, slots
+        self.updates_todo = sum(run.config.steps for run in todo)
+        self.begun_at = time.monotonic()
+
+    def begun(self, run: PlannedRun, updates: int) -> None:
+        """A run starts after `updates` updates of an earlier attempt."""
+        self.current[run.folder] = (run, updates, updates)
+
+    def advanced(self, run: PlannedRun, updates: int) -> None:
+        """A run got further."""
+        if run.folder in self.current:
+            self.current[run.folder] = (run, self.current[run.folder][1], updates)
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """An attempt ended; one that was interrupted leaves its run to do."""
+        _, first, _ = self.current.pop(run.folder, (run, 0, 0))
+        if attempt.status == "interrupted":
+            return
+        self.ended_runs[attempt.status] += 1
+        self.updates_done += run.config.steps - first
+        self.updates_todo -= first
+
+    @property
+    def n_ended(self) -> int:
+        """How many runs have ended in this launch."""
+        return self.ended_runs.total()
+
+    def rate(self) -> float:
+        """Runs per minute so far."""
+        return 60 * self.n_ended / max(time.monotonic() - self.begun_at, 1e-9)
+
+    def seconds_left(self) -> float | None:
+        """Estimate the time left from the updates made so far; None before there are any."""
+        made = self.updates_done + sum(now - first for _, first, now in self.current.values())
+        if made <= 0:
+            return None
+        elapsed = time.monotonic() - self.begun_at
+        return max(self.updates_todo - made, 0) * elapsed / made
+
+    def summary(self) -> str:
+        """Return all figures in one line."""
+        failed = sum(self.ended_runs[status] for status in ("failed", "refused", "busy"))
+        left = self.seconds_left()
+        remaining = "" if left is None else f", {format_duration(left)} left"
+        return (
+            f"{self.n_ended}/{self.todo} ended, {len(self.current)} running, {failed} failed, "
+            f"{self.rate():.1f} runs/min{remaining}"
+        )
+
+
+class SweepLog:
+    """A line for each run that ends."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.tally = Tally()
+        self.write = write
+        self.begun = self.tally.begun
+        self.advanced = self.tally.advanced
+
+    def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
+        """Say what will be done."""
+        self.tally.planned(todo, finished, slots)
+        at_once = f", {slots} at a time" if slots else ""
+        self.write(f"{len(todo)} runs to do{at_once}; {finished} finished before")
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """Say how a run ended."""
+        self.tally.ended(run, attempt)
+        reason = f": {attempt.message}" if attempt.message and attempt.status != "done" else ""
+        self.write(f"{attempt.status} {run.label} ({attempt.seconds:.1f} s){reason} · {self.tally.summary()}")
+
+    def noticed(self, text: str) -> None:
+        """Pass on a notice."""
+        self.write(f"notice: {text}")
+
+
+class LiveView:
+    """Totals, a bar, the runs going on and the latest notices, drawn anew four times a second."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.notices: list[str] = []
+        self.planned = self.tally.planned
+        self.begun = self.tally.begun
+        self.advanced = self.tally.advanced
+
+    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        """Count a run; what did not go well is shown below."""
+        self.tally.ended(run, attempt)
+        if attempt.status not in ("done", "interrupted"):
+            self.noticed(f"{attempt.status} {run.label}: {attempt.message}")
+
+    def noticed(self, text: str) -> None:
+        """Keep the latest notices."""
+        self.notices = [*self.notices, text.splitlines()[0]][-_NOTICES_SHOWN:]
+
+    def render(self) -> Group:
+        """Draw the view."""
+        tally = self.tally
+        runs = Table.grid(padding=(0, 2))
+        for run, _, updates in list(tally.current.values())[:_RUNS_SHOWN]:
+            bar = ProgressBar(total=run.config.steps, completed=updates, width=24)
+            runs.add_row(run.label, bar, f"{updates:,}/{run.config.steps:,}")
+        if len(tally.current) > _RUNS_SHOWN:
+            runs.add_row(f"… and {len(tally.current) - _RUNS_SHOWN} more")
+        return Group(
+            Text(f"{tally.summary()} (finished before: {tally.finished_before})"),
+            ProgressBar(total=max(tally.todo, 1), completed=tally.n_ended, width=60),
+            runs,
+            *(Text(notice, overflow="ellipsis", no_wrap=True, style="yellow") for notice in self.notices),
+        )
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration for people: 45 s, 12 min, 3.5 h, 2.1 days."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"

@@ -1,0 +1,127 @@
+"""A short measured probe: what the runs of a sweep will take in time and disk."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plench.results.store import RESULTS, RUN, RunStore
+from plench.sweep.engines.base import Attempt
+from plench.sweep.perform import Performer
+from plench.sweep.plan import DataShelf, PlannedRun
+from plench.training.listener import Silence
+from plench.training.run import RunOptions
+
+# A probe makes a few updates and, unless they would take too long, some more.
+FIRST_STEPS = 3
+PROBE_STEPS = 50
+LONGEST_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run of one algorithm on one dataset takes."""
+
+    step_seconds: float
+    record_seconds: float
+    fixed_seconds: float
+    record_bytes: float
+    fixed_bytes: float
+
+    def seconds(self, run: PlannedRun) -> float:
+        """Estimate a run's time."""
+        updates = run.config.steps * self.step_seconds
+        return updates + count_records(run) * self.record_seconds + self.fixed_seconds
+
+    def bytes(self, run: PlannedRun) -> float:
+        """Estimate what a finished run leaves on disk."""
+        return count_records(run) * self.record_bytes + self.fixed_bytes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Time of all runs one after the other, disk, and on how many pairs of algorithm and dataset it rests."""
+
+    seconds: float
+    bytes: float
+    pairs_measured: int
+    pairs: int
+    probe_seconds: float
+
+
+def estimate_cost(
+    runs: Sequence[PlannedRun], shelf: DataShelf, options: RunOptions, budget_seconds: float
+) -> Estimate | None:
+    """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
+
+    Pairs that were not measured count as the mean of those that were. None if there is nothing to measure.
+    """
+    examples: dict[tuple[str, str], PlannedRun] = {}
+    for run in runs:
+        examples.setdefault((run.algorithm, run.dataset), run)
+    costs: dict[tuple[str, str], Cost] = {}
+    begun = time.monotonic()
+    performer = Performer()
+    for pair, run in examples.items():
+        if costs and time.monotonic() - begun > budget_seconds:
+            break
+        cost = measure(run, shelf, options, performer, warm=bool(costs))
+        if cost is not None:
+            costs[pair] = cost
+    if not costs:
+        return None
+    seconds = disk = 0.0
+    for run in runs:
+        known = costs.get((run.algorithm, run.dataset))
+        used = list(costs.values()) if known is None else [known]
+        seconds += sum(cost.seconds(run) for cost in used) / len(used)
+        disk += sum(cost.bytes(run) for cost in used) / len(used)
+    return Estimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
+
+
+def measure(
+    run: PlannedRun, shelf: DataShelf, options: RunOptions, performer: Performer, warm: bool
+) -> Cost | None:
+    """Carry out a few updates in a folder that is thrown away; None if the run fails or diverges."""
+    if not warm:  # the first run of a process also pays for what torch loads late
+        _try_out(run, shelf, options, performer, FIRST_STEPS)
+    cost = _try_out(run, shelf, options, performer, FIRST_STEPS)
+    if cost is None or cost.step_seconds * PROBE_STEPS > LONGEST_SECONDS:
+        return cost
+    return _try_out(run, shelf, options, performer, PROBE_STEPS)
+
+
+def _try_out(
+    run: PlannedRun, shelf: DataShelf, options: RunOptions, performer: Performer, steps: int
+) -> Cost | None:
+    config = replace(run.config, steps=steps, checkpoint_freq=steps)
+    with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
+        store = RunStore(Path(folder) / run.folder)
+        attempt: Attempt = performer.perform(
+            replace(run, config=config), shelf.get(run.dataset), store, options, Silence()
+        )
+        if attempt.status != "done":
+            return None
+        timings = json.loads((store.folder / RUN).read_text(encoding="utf-8"))["timings"]
+        record_bytes = (store.folder / RESULTS).stat().st_size / 2
+        other_bytes = sum(
+            file.stat().st_size for file in store.folder.iterdir() if file.is_file() and file.name != RESULTS
+        )
+    training, evaluation = timings["training_seconds"], timings["evaluation_seconds"]
+    return Cost(
+        step_seconds=training / steps,
+        record_seconds=evaluation / 2,
+        fixed_seconds=max(attempt.seconds - training - evaluation, 0.0),
+        record_bytes=record_bytes,
+        fixed_bytes=other_bytes,
+    )
+
+
+def count_records(run: PlannedRun) -> int:
+    """Return how many records a run writes: at steps 0, f, 2f, … and the last."""
+    last, frequency = run.config.steps - 1, run.config.checkpoint_freq
+    return last // frequency + 1 + (last % frequency > 0)
