@@ -28,7 +28,7 @@ def predict(session: Session, x: Tensor) -> Tensor:
 def test_inputs(session: Session) -> Tensor:
     """Return the network inputs of the test split."""
     data = session.run.data
-    return data.inputs.original(data.test.stored)
+    return data.inputs.original(data.test.stored[:])
 
 
 def train_and_predict(session: Session, updates: int) -> None:

@@ -67,7 +67,7 @@ def leaves_arguments_alone(subject: Subject) -> None:
         algorithm = subject.entry.cls(run.data.input_shape, candidates, hparams).to(run.device).train()
     algorithm.attach_inputs(session.training_set)
     run.algorithm = algorithm
-    stored, sets = session.training_set.stored.clone(), session.training_set.candidates.clone()
+    stored, sets = session.training_set.stored[:].clone(), session.training_set.candidates.clone()
     session.update(subject.count_updates(session))
     if hparams != given[0]:
         raise BreachError(
@@ -77,7 +77,7 @@ def leaves_arguments_alone(subject: Subject) -> None:
         raise BreachError(
             "the array train_givenY was changed; torch.from_numpy shares its memory, so clone before writing"
         )
-    if not (stored.equal(session.training_set.stored) and sets.equal(session.training_set.candidates)):
+    if not (stored.equal(session.training_set.stored[:]) and sets.equal(session.training_set.candidates)):
         raise BreachError("the training data behind the batches was changed")
 
 

@@ -147,6 +147,6 @@ def enlarge_logits(session: Session) -> float:
                 parameter.mul_(HUGE / max(peak, 1e-3))
     reached = float(predict(session, x).abs().max())
     if reached < HUGE / 2:
-        session.training_set.stored.mul_(HUGE / max(reached, 1e-3))
+        session.training_set.stored[:].mul_(HUGE / max(reached, 1e-3))
         reached = float(predict(session, session.training_set.original(0, len(x))).abs().max())
     return reached

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from plench.batch import Batch
 from plench.training.inputs import Inputs
+from plench.training.stored import Stored
 from plench.training.streams import Streams
 
 
@@ -53,7 +54,7 @@ class TrainingSet:
     def __init__(
         self,
         inputs: Inputs,
-        stored: Tensor,
+        stored: Stored,
         candidates: Tensor,
         batch_size: int,
         views: Sequence[str],

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from plench.algorithms import Algorithm
 from plench.criteria import accuracy, measure_all
 from plench.training.inputs import Inputs
 from plench.training.prepare import PreparedData
+from plench.training.stored import Stored
 
 # Examples per forward pass without gradients.
 CHUNK = 1024
 
 
-def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Tensor, chunk: int = CHUNK) -> np.ndarray:
+def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored, chunk: int = CHUNK) -> np.ndarray:
     """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
     was_training = algorithm.training
     algorithm.eval()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from plench.data.views import VIEW_MAKERS
 from plench.errors import UsageError
+from plench.training.stored import EVERY_ROW, Rows, SelectedRows, Stored
 
 # The public benchmark's constants (R, G, B) for every view and split; not the usual ones of CIFAR-10.
 BENCHMARK_MEAN = (0.4922, 0.4832, 0.4486)
@@ -32,38 +33,41 @@ class ImageInputs:
         self.std = tuple(std)
 
     @classmethod
-    def fit(cls, train_features: np.ndarray) -> Self:
+    def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
         """Take the benchmark's constants for colour images, else those of the training split."""
-        channels = train_features.shape[1]
+        channels = features.shape[1]
         if channels == len(BENCHMARK_MEAN):
             return cls(BENCHMARK_MEAN, BENCHMARK_STD)
-        counts = [np.bincount(train_features[:, c].ravel(), minlength=256) for c in range(channels)]
         levels = np.arange(256) / 255
-        means = [float(count @ levels / count.sum()) for count in counts]
-        variances = [
-            float(count @ (levels - mean) ** 2 / count.sum())
-            for count, mean in zip(counts, means, strict=True)
-        ]
-        return cls(means, [variance**0.5 + 1e-6 for variance in variances])
+        means, stds = [], []
+        for channel in range(channels):
+            count = np.bincount(features[rows, channel].ravel(), minlength=256)
+            mean = float(count @ levels / count.sum())
+            means.append(mean)
+            stds.append(float(count @ (levels - mean) ** 2 / count.sum()) ** 0.5 + 1e-6)
+        return cls(means, stds)
 
-    def store(self, features: np.ndarray, device: torch.device) -> Tensor:
-        """Return the images as uint8 (n, C, H, W), without a copy where the device is the CPU."""
+    def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
+        """Return the images as uint8 (n, C, H, W). On the CPU they stay where they are, without a copy."""
         if features.ndim != 4 or features.shape[1] != len(self.mean) or features.dtype != np.uint8:
             raise UsageError(
                 f"images of shape {features.shape} and type {features.dtype} do not fit: "
                 f"expected uint8 of shape (n, {len(self.mean)}, height, width)"
             )
+        if device.type != "cpu":
+            return torch.from_numpy(features[rows]).to(device)
         with warnings.catch_warnings():
             # A dataset's arrays are read-only, and nothing here writes to them.
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            return torch.from_numpy(np.ascontiguousarray(features)).to(device)
+            images = torch.from_numpy(np.ascontiguousarray(features))
+        return images if isinstance(rows, slice) else SelectedRows(images, torch.from_numpy(rows))
 
     def original(self, stored: Tensor) -> Tensor:
         """Return the images as they are, normalised."""
         return self.normalise(stored.float())
 
     def views(
-        self, stored: Tensor, index: Tensor, names: Sequence[str], generator: torch.Generator
+        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the named views of the examples `index`, each image with random numbers of its own."""
         images = stored.index_select(0, index)

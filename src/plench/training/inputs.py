@@ -11,6 +11,7 @@ from torch import Tensor
 
 from plench.errors import UsageError
 from plench.training.image_inputs import ImageInputs
+from plench.training.stored import EVERY_ROW, Rows, Stored
 
 
 class Inputs(Protocol):
@@ -19,17 +20,17 @@ class Inputs(Protocol):
     kind: ClassVar[str]
 
     @classmethod
-    def fit(cls, train_features: np.ndarray) -> Self:
-        """Learn what is needed from the training split only."""
+    def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
+        """Learn what is needed from the rows of the training split only."""
 
-    def store(self, features: np.ndarray, device: torch.device) -> Tensor:
-        """Return what is kept in memory for these examples, on the device."""
+    def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
+        """Return what is kept in memory for these rows, on the device."""
 
     def original(self, stored: Tensor) -> Tensor:
         """Return the network inputs of stored examples, with no randomness."""
 
     def views(
-        self, stored: Tensor, index: Tensor, names: Sequence[str], generator: torch.Generator
+        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the named views of the examples `index`."""
 
@@ -51,17 +52,18 @@ class TabularInputs:
         self.std = std
 
     @classmethod
-    def fit(cls, train_features: np.ndarray) -> Self:
+    def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
         """Take mean and population standard deviation of the training split, in double precision."""
-        return cls(train_features.mean(0, dtype=np.float64), train_features.std(0, dtype=np.float64))
+        train = features[rows]
+        return cls(train.mean(0, dtype=np.float64), train.std(0, dtype=np.float64))
 
-    def store(self, features: np.ndarray, device: torch.device) -> Tensor:
+    def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Tensor:
         """Return the standardised features."""
         if features.ndim != 2 or features.shape[1] != len(self.mean):
             raise UsageError(
                 f"features of shape {features.shape} do not fit: expected (n, {len(self.mean)}) numbers"
             )
-        scaled = (features - self.mean) / (self.std + 1e-6)
+        scaled = (features[rows] - self.mean) / (self.std + 1e-6)
         return torch.from_numpy(scaled.astype(np.float32)).to(device)
 
     def original(self, stored: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ class TabularInputs:
         return stored
 
     def views(
-        self, stored: Tensor, index: Tensor, names: Sequence[str], generator: torch.Generator
+        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return one tensor under every name: tabular data has no augmentation."""
         return dict.fromkeys(names, stored.index_select(0, index))

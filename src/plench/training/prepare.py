@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from plench.data import Dataset, draw_candidates, split_dataset
 from plench.training.config import RunConfig
 from plench.training.inputs import Inputs, inputs_for
+from plench.training.stored import Stored
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
     """Examples to evaluate on: stored inputs on the device, candidates and true labels for the criteria."""
 
-    stored: Tensor
+    stored: Stored
     candidates: np.ndarray | None
     labels: np.ndarray | None
 
@@ -27,7 +27,7 @@ class PreparedData:
     """A dataset as one trial sees it. True labels are in the two evaluation sets only."""
 
     inputs: Inputs
-    train: Tensor
+    train: Stored
     train_candidates: np.ndarray
     validation: EvaluationSet
     test: EvaluationSet
@@ -48,11 +48,11 @@ def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> P
         test_fraction=config.tabular_test_fraction,
         holdout_fraction=config.holdout_fraction,
     )
-    inputs = inputs_for(dataset.card.kind).fit(dataset.features[split.train])
+    inputs = inputs_for(dataset.card.kind).fit(dataset.features, split.train)
 
     def evaluation_set(index: np.ndarray) -> EvaluationSet:
         labels = None if dataset.labels is None else dataset.labels[index]
-        stored = inputs.store(dataset.features[index], device)
+        stored = inputs.store(dataset.features, device, index)
         return EvaluationSet(stored, dataset.candidates[index], labels)
 
     if split.test is None:
@@ -67,7 +67,7 @@ def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> P
         noise_rate = float(1 - train_candidates[np.arange(len(labels)), labels].mean())
     return PreparedData(
         inputs=inputs,
-        train=inputs.store(dataset.features[split.train], device),
+        train=inputs.store(dataset.features, device, split.train),
         train_candidates=train_candidates,
         validation=evaluation_set(split.validation),
         test=test,
