@@ -142,8 +142,8 @@ def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> Grid:
         tuple(rows),
         notes.listed(),
         "Test accuracy in %, [standard error of the mean]. The paper prints the population standard "
-        "deviation over √n; its errors here are turned into ours. A mark on the paper's figure says why it is "
-        "not the method's.",
+        "deviation over √n; its errors here are turned into ours. A mark on the paper's figure says why it "
+        "is not the method's.",
     )
 
 

@@ -55,7 +55,7 @@ class Fault:
 FAULTS = (
     Fault(
         ("MCL_GCE", "MCL_MSE"),
-        "the public code divides by the complementary loss instead of multiplying, which reverses its gradient",
+        "the public code divides by the complementary loss instead of multiplying: the gradient is reversed",
     ),
     Fault(
         ("POP",),
