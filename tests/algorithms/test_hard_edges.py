@@ -1,0 +1,273 @@
+"""Edge cases of the holistic and the noisy algorithms."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from plench.algorithms import Algorithm, dirk, find_algorithm, fredis, pico_plus, valen
+from plench.algorithms.parts.two_headed import TwoHeadedNetwork
+from plench.batch import Batch
+from plench.contract import Subject
+from plench.contract.compare import find_not_finite
+from plench.contract.examples import make_examples
+from plench.contract.subject import Session
+from plench.data import CandidateSpec
+from plench.hparams import DataTraits, draw_hparams
+from plench.training import configure_run, run_training
+from tests.algorithms.sessions import copy_of, start
+
+# Schedules that reach every phase within 12 updates.
+REACH: dict[str, dict[str, Any]] = {
+    "VALEN": {"warm_up": 3},
+    "PiCO": {"prot_start": 3},
+    "ABLE": {},
+    "CRDPLL": {},
+    "DIRK": {"prot_start": 3},
+    "FREDIS": {"update_interval": 1, "theta": 0.2},
+    "ALIM": {"prot_start": 3, "start_epoch": 1},
+    "PiCO_plus": {"prot_start": 3, "knn_start": 5, "pure_ratio": 0.6},
+}
+WITH_QUEUE = ["PiCO", "DIRK", "ALIM", "PiCO_plus"]
+TWO_HEADED = [*WITH_QUEUE, "ABLE"]
+
+
+def run_finite(session: Session, updates: int = 12) -> None:
+    """Make updates and demand finite losses and state."""
+    losses = session.update(updates)
+    assert np.isfinite(losses).all()
+    assert find_not_finite(session.algorithm) is None
+
+
+@pytest.mark.parametrize("name", WITH_QUEUE)
+@pytest.mark.parametrize("length", [1, 7, 16, 37])
+def test_queues_of_any_length(name: str, length: int) -> None:
+    """Batches of 16: a queue shorter than the batch, one that it does not divide, one of its size."""
+    session = start(name, moco_queue=length, **REACH[name])
+    run_finite(session)
+    algorithm: Any = session.algorithm
+    assert algorithm.queue["position"].item() == 12 * 16 % length
+    norms = algorithm.queue["features"].norm(dim=-1)
+    torch.testing.assert_close(norms, torch.ones(length))
+
+
+@pytest.mark.parametrize("name", TWO_HEADED)
+@pytest.mark.parametrize("feat_dim", [64, 128, 256])
+def test_projections_of_any_width(name: str, feat_dim: int) -> None:
+    session = start(name, feat_dim=feat_dim, **REACH[name])
+    run_finite(session, 7)
+    network: Any = session.algorithm.network
+    assert network.project(torch.zeros(2, 6)).shape == (2, feat_dim)
+
+
+@pytest.mark.parametrize("name", REACH)
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 64, 200])
+def test_batches_of_any_size(name: str, batch_size: int) -> None:
+    """Of one or two examples, of a size that does not divide the data, of all the data and beyond."""
+    run_finite(start(name, batch_size=batch_size, **REACH[name]))
+
+
+@pytest.mark.parametrize("pure_ratio", [0.0, 0.01, 1.0])
+def test_reliable_sets_empty_and_full(pure_ratio: float) -> None:
+    session = start("PiCO_plus", prot_start=2, knn_start=5, pure_ratio=pure_ratio)
+    run_finite(session)
+    algorithm: Any = session.algorithm
+    assert algorithm.reliable.sum() == int(64 * pure_ratio)
+
+
+def test_more_neighbours_than_contrasts() -> None:
+    hparams = {**REACH["PiCO_plus"], "chosen_neighbors": 1000, "moco_queue": 5}
+    run_finite(start("PiCO_plus", **hparams))
+
+
+def test_mean_over_nothing_is_zero_with_a_gradient() -> None:
+    values = torch.ones(3, requires_grad=True)
+    mean = pico_plus.mean_over(values, torch.zeros(3, dtype=torch.bool))
+    mean.backward()
+    assert mean.item() == 0
+    assert torch.equal(values.grad, torch.zeros(3))
+
+
+def test_ties_in_distance_go_to_the_lower_index() -> None:
+    chosen = pico_plus.select_reliable(torch.tensor([0.0, -0.5, 0.0, 0.0, 0.3]), 0.6)
+    assert chosen.tolist() == [True, True, True, False, False]
+
+
+def test_plain_dirk_needs_neither_queue_nor_projection() -> None:
+    session = start("DIRK", weight=0.0)
+    algorithm: Any = session.algorithm
+    before = copy_of(algorithm.queue["features"])
+    with patch.object(TwoHeadedNetwork, "project", side_effect=AssertionError("not needed")):
+        run_finite(session)
+    assert torch.equal(algorithm.queue["features"], before)
+
+
+def test_rectified_distributions_keep_candidates_above() -> None:
+    logits = 30 * torch.randn(200, 6)
+    candidates = torch.rand(200, 6) < 0.5
+    candidates[:, 0] |= ~candidates.any(-1)
+    candidates[0] = True
+    rectified, share = dirk.rectify(logits, candidates)
+    torch.testing.assert_close(rectified.sum(-1), torch.ones(200))
+    lowest = rectified.masked_fill(~candidates, 1).amin(-1)
+    highest = rectified.masked_fill(candidates, 0).amax(-1)
+    assert (lowest >= highest * (1 - 1e-5)).all()
+    assert share[0] == 1
+
+
+def test_alim_without_mixup_makes_no_third_pass() -> None:
+    session = start("ALIM", loss_weight_mixup=0.0)
+    with patch.object(TwoHeadedNetwork, "classify", side_effect=AssertionError("not needed")):
+        run_finite(session)
+
+
+def test_alim_with_noise_rate_zero_stays_closed() -> None:
+    session = start("ALIM", start_epoch=1, noise_rate=0.0)
+    session.update(12)
+    assert session.algorithm.importance == 0.0
+
+
+def test_alim_scale_spreads_the_target() -> None:
+    session = start("ALIM", prot_start=0, normalisation="scale")
+    algorithm: Any = session.algorithm
+    algorithm.importance = 0.5
+    run_finite(session, 6)
+    assert ((algorithm.confidence > 0).sum(-1) == 5).any(), "labels outside the set have a share"
+
+
+def test_able_reads_the_confidences_of_its_own_examples() -> None:
+    """The public benchmark reads those of the first rows of the training set, whatever the batch."""
+    losses = []
+    for changed in ("none", "others", "own"):
+        session = start("ABLE")
+        batch = session.training_set.next_batch()
+        confidence: Any = session.algorithm.confidence
+        own = torch.zeros(64, dtype=torch.bool).index_fill_(0, batch.index, True)
+        touched = {"none": torch.zeros(64, dtype=torch.bool), "others": ~own, "own": own}[changed]
+        likeliest = session.training_set.candidates.float().argmax(-1)
+        confidence[touched] = torch.nn.functional.one_hot(likeliest[touched], 5).float()
+        losses.append(float(session.algorithm.update(batch)["loss_cont"]))
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
+
+
+def test_fredis_with_one_view_is_the_weak_one() -> None:
+    session = start("FREDIS", views=1, **REACH["FREDIS"])
+    run_finite(session)
+
+
+def test_fredis_never_empties_a_set_and_keeps_delta_above_zero() -> None:
+    session = start("FREDIS", update_interval=1, theta=0.5, dec=0.1, times=5, change_size=1000)
+    algorithm: Any = session.algorithm
+    for _ in range(20):
+        session.update(1)
+        assert algorithm.candidates.any(-1).all()
+        assert algorithm.delta >= 0
+        torch.testing.assert_close(algorithm.targets.sum(-1), torch.ones(64))
+
+
+def test_fredis_leaves_unvisited_examples_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    posterior = torch.rand(6, 4, generator=generator).softmax(-1)
+    candidates = torch.tensor([[1, 1, 0, 0]] * 6) == 1
+    targets = torch.full((6, 4), 0.25)
+    visited = torch.tensor([1, 1, 1, 0, 0, 0]) == 1
+    rule = fredis.CorrectionRule(inc=0.1, dec=0.1, times=1, change_size=100)
+    correction = fredis.correct_candidates(posterior, candidates, targets, visited, 1.0, 1.0, rule)
+    assert correction.candidates[:3].any()
+    assert torch.equal(correction.candidates[3:], candidates[3:])
+    assert torch.equal(correction.targets[3:], targets[3:])
+    assert correction.added == 6
+
+
+def test_fredis_draws_without_replacement() -> None:
+    drawn = fredis.draw_without_replacement(50, 20)
+    assert len(drawn.unique()) == 20
+    assert drawn.max() < 50
+
+
+def test_fredis_falls_back_to_uniform_where_nothing_is_left() -> None:
+    posterior = torch.tensor([[1.0, 0.0, 0.0]])
+    restricted = fredis.restrict(posterior, torch.tensor([[False, True, True]]))
+    assert restricted.tolist() == [[0.0, 0.5, 0.5]]
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the number of entries of the largest tensor that any operation returns."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, Tensor):
+                self.largest = max(self.largest, value.numel())
+        return result
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 300, 1000])
+def test_graph_equals_the_dense_one(rows: int) -> None:
+    features = torch.randn(rows, 5, generator=torch.Generator().manual_seed(rows))
+    features[rows // 2] = features[0]
+    exact = "donot_use_mm_for_euclid_dist"
+    distances = torch.cdist(features.double(), features.double(), compute_mode=exact)
+    distances.fill_diagonal_(torch.inf)
+    k = min(3, rows - 1)
+    expected = distances.argsort(dim=-1, stable=True)[:, :k]
+    found = valen.find_neighbours(features, 3)
+    assert found.shape == (rows, k)
+    assert torch.equal(found.sort(-1).values, expected.sort(-1).values)
+
+
+def test_graph_never_holds_a_square_matrix() -> None:
+    rows = 2000
+    features = torch.randn(rows, 5)
+    with LargestTensor() as seen:
+        valen.find_neighbours(features, 3)
+    assert seen.largest == valen.DISTANCE_ROWS * rows
+
+
+def test_graph_of_all_others_when_there_are_few() -> None:
+    session = start("VALEN", warm_up=1, knn=20, train_size=9, batch_size=3)
+    run_finite(session, 4)
+    algorithm: Any = session.algorithm
+    assert algorithm.neighbours.shape == (9, 8)
+    block = valen.graph_block(algorithm.neighbours, torch.arange(9))
+    torch.testing.assert_close(block, torch.full((9, 9), 1 / 9))
+
+
+def test_valen_says_what_it_lacks() -> None:
+    entry = find_algorithm("VALEN")
+    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"warm_up": 0})
+    algorithm: Algorithm = entry.cls((4, 2), np.ones((4, 3)), {**hparams, "max_steps": 10})
+    batch = Batch(torch.arange(2), torch.ones(2, 3, dtype=torch.bool), {"weak": torch.zeros(2, 2)})
+    with pytest.raises(RuntimeError, match="attach_inputs"):
+        algorithm.update(batch)
+
+
+@pytest.mark.parametrize("name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus"])
+def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Default schedules are longer than three steps: the run says so and goes on."""
+    entry, dataset = find_algorithm(name), make_examples(64)
+    config = configure_run(
+        entry, dataset.card, hparams={"batch_size": 16}, steps=3, candidates=CandidateSpec("real")
+    )
+    outcome = run_training(config, dataset, entry, tmp_path)
+    assert outcome.status == "done"
+    assert "after the last of this run's 3" in caplog.text
+
+
+@pytest.mark.parametrize("name", REACH)
+def test_image_views_are_the_declared_ones(name: str) -> None:
+    """On images every declared view is another tensor, and all of them are used."""
+    subject = Subject(find_algorithm(name))
+    session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
+    run_finite(session, 8)
+    batch = session.training_set.next_batch()
+    views = [batch.view(view) for view in subject.entry.card.views]
+    assert len({view.data_ptr() for view in views}) == len(views)

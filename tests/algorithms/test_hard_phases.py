@@ -1,0 +1,243 @@
+"""Phases and schedules shown by running across each boundary, also interrupted and resumed around it."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from plench.algorithms import alim, dirk, fredis, pico, pico_plus
+from plench.algorithms.parts.targets import uniform_over
+from plench.contract.compare import find_difference, snapshot
+from plench.contract.subject import Session
+from plench.results.store import RunStore
+from tests.algorithms.sessions import copy_of, resume, save, start
+
+# Short schedules on epochs of four updates, and every update at which something changes.
+SCHEDULES: dict[str, tuple[dict[str, Any], set[int]]] = {
+    "VALEN": ({"warm_up": 5}, {5}),
+    "PiCO": ({"prot_start": 5}, {5}),
+    "ABLE": ({}, {4}),
+    "CRDPLL": ({}, {20}),
+    "DIRK": ({"prot_start": 5}, {5}),
+    "FREDIS": ({"update_interval": 1, "theta": 0.3, "dec": 0.05, "inc": 0.05, "change_size": 7}, {4, 8}),
+    "ALIM": ({"prot_start": 3, "start_epoch": 2}, {3, 8, 12}),
+    "PiCO_plus": ({"prot_start": 2, "knn_start": 7, "pure_ratio": 0.6}, {2, 4, 7, 8}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_resumed_at_and_around_each_boundary(name: str, tmp_path: Path) -> None:
+    """A run cut before, at or after a boundary ends in the same bits as one left alone."""
+    hparams, boundaries = SCHEDULES[name]
+    updates = max(boundaries) + 3
+    cuts = sorted({at + offset for at in boundaries for offset in (-1, 0, 1)})
+    session = start(name, **hparams)
+    losses = []
+    for done in range(updates):
+        if done in cuts:
+            save(session, RunStore(tmp_path / str(done)))
+        losses += session.update(1)
+    final = snapshot(session.algorithm)
+    for cut in cuts:
+        resumed = resume(name, RunStore(tmp_path / str(cut)), **hparams)
+        assert resumed.update(updates - cut) == losses[cut:]
+        assert find_difference(final, snapshot(resumed.algorithm)) is None
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_algorithms_with_a_schedule_declare_its_phases(name: str) -> None:
+    hparams, _ = SCHEDULES[name]
+    begins = start(name, **hparams).algorithm.phases()
+    assert all(first < 20 for first in begins.values())
+    assert all(first >= 0 for first in begins.values())
+    assert bool(begins) == (name not in ("ABLE", "CRDPLL"))
+
+
+def confidence_of(session: Session) -> torch.Tensor:
+    return copy_of(session.algorithm.confidence)
+
+
+@pytest.mark.parametrize("name", ["PiCO", "ALIM", "PiCO_plus"])
+def test_confidence_moves_from_prot_start_on(name: str) -> None:
+    session = start(name, prot_start=3)
+    initial = uniform_over(session.training_set.candidates)
+    session.update(3)
+    assert torch.equal(confidence_of(session), initial)
+    session.update(1)
+    moved = confidence_of(session)
+    changed = (moved != initial).any(-1)
+    # Step 3 of 40 has φ = 0.95 − 0.15 · 2/40; every row of the batch keeps that share of its old confidence.
+    phi = 0.95 - 0.15 * 2 / 40
+    target = (moved[changed] - phi * initial[changed]) / (1 - phi)
+    torch.testing.assert_close(target, torch.nn.functional.one_hot(target.argmax(-1), 5).float())
+    assert 0 < changed.sum() <= 16
+    torch.testing.assert_close(moved.sum(-1), torch.ones(64))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "later"),
+    [
+        (pico, "PiCO", "supervised_contrast"),
+        (dirk, "DIRK", "refined_contrast"),
+        (pico_plus, "PiCO_plus", "compare"),
+    ],
+)
+def test_contrast_changes_at_prot_start(module: Any, name: str, later: str) -> None:
+    session = start(name, prot_start=3)
+    with (
+        patch.object(module, "instance_contrast", wraps=module.instance_contrast) as by_instance,
+        patch.object(module, later, wraps=getattr(module, later)) as by_label,
+    ):
+        seen = []
+        for _ in range(5):
+            session.update(1)
+            seen.append((by_instance.call_count, by_label.call_count))
+    assert seen == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2)]
+
+
+def test_alim_contrasts_by_label_from_the_first_step() -> None:
+    session = start("ALIM", prot_start=3)
+    with patch.object(alim, "supervised_contrast", wraps=alim.supervised_contrast) as by_label:
+        session.update(4)
+    assert by_label.call_count == 4
+
+
+def test_valen_trains_its_encoder_after_the_warm_up() -> None:
+    """The public benchmark's encoder never trains; ours starts as a copy of the network and moves."""
+    session = start("VALEN", warm_up=4)
+    algorithm: Any = session.algorithm
+    before = copy_of(algorithm.encoder[0].hidden.weight)
+    session.update(4)
+    assert torch.equal(algorithm.encoder[0].hidden.weight, before), "untouched in warm-up"
+    assert not algorithm.neighbours.any(), "no graph yet"
+    assert not algorithm.optimizer.state, "Adam has not stepped"
+    end_warm_up = algorithm.end_warm_up
+    copied = []
+
+    def end_and_look() -> None:
+        end_warm_up()
+        copied.append(torch.equal(algorithm.encoder[0].hidden.weight, algorithm.network[0].hidden.weight))
+        copied.append(copy_of(algorithm.encoder[0].hidden.weight))
+
+    with patch.object(algorithm, "end_warm_up", end_and_look):
+        session.update(1)
+    assert copied[0]
+    assert not torch.equal(algorithm.encoder[0].hidden.weight, copied[1]), "trained from the first step on"
+    own = torch.arange(64)[:, None]
+    assert (algorithm.neighbours != own).all()
+    graph = copy_of(algorithm.neighbours)
+    session.update(3)
+    assert torch.equal(algorithm.neighbours, graph), "the graph is built once"
+    assert {int(state["step"]) for state in algorithm.optimizer.state.values()} == {4}
+
+
+def test_valen_without_warm_up_or_without_end() -> None:
+    at_once: Any = start("VALEN", warm_up=0)
+    at_once.update(1)
+    assert at_once.algorithm.optimizer.state
+    never: Any = start("VALEN", warm_up=1000)
+    never.update(3)
+    assert not never.algorithm.optimizer.state
+
+
+def test_alim_chooses_importance_from_the_finished_epoch() -> None:
+    """Epochs of four updates: λ is chosen at updates 8, 12, …, each time from 64 margins."""
+    session = start("ALIM", start_epoch=2, noise_rate=0.3)
+    algorithm: Any = session.algorithm
+    chosen = []
+
+    def choose(margins: torch.Tensor, noise_rate: float) -> float:
+        chosen.append((algorithm.steps_done, len(margins), noise_rate))
+        return 0.25
+
+    with patch.object(alim, "choose_importance", choose):
+        session.update(8)
+        assert algorithm.importance == 0.0
+        assert algorithm.margin_count == 64
+        session.update(6)
+    assert chosen == [(8, 64, 0.3), (12, 64, 0.3)]
+    assert algorithm.importance == 0.25
+    assert algorithm.margin_count == 32
+
+
+def test_alim_importance_opens_the_set() -> None:
+    """With λ = 0 pseudo-labels are candidates; with λ = 1 they are the model's own choice."""
+    for importance, inside in ((0.0, True), (1.0, False)):
+        session = start("ALIM", prot_start=0)
+        algorithm: Any = session.algorithm
+        algorithm.importance = importance
+        session.update(2)
+        labels = algorithm.queue["labels"][:32]
+        rows = session.training_set.order.order[:32]
+        in_set = session.training_set.candidates[rows, labels]
+        assert bool(in_set.all()) == inside
+
+
+def test_pico_plus_selects_by_the_epoch() -> None:
+    """The first selection waits for a whole epoch; from then on each epoch has its reliable examples."""
+    session = start("PiCO_plus", prot_start=1, pure_ratio=0.6)
+    algorithm: Any = session.algorithm
+    at = []
+    select = pico_plus.select_reliable
+
+    def select_and_note(distances: torch.Tensor, pure_ratio: float) -> torch.Tensor:
+        at.append(algorithm.steps_done)
+        return select(distances, pure_ratio)
+
+    with patch.object(pico_plus, "select_reliable", select_and_note):
+        session.update(4)
+        assert algorithm.reliable.all()
+        session.update(9)
+    assert at == [4, 8, 12]
+    assert algorithm.reliable.sum() == int(64 * 0.6)
+
+
+def test_pico_plus_uses_neighbours_from_knn_start_on() -> None:
+    session = start("PiCO_plus", prot_start=1, knn_start=6, pure_ratio=0.5)
+    find = pico_plus.find_nearest_columns
+    with patch.object(pico_plus, "find_nearest_columns", wraps=find) as finding:
+        session.update(6)
+        assert finding.call_count == 0
+        session.update(2)
+        assert finding.call_count == 2
+
+
+def test_fredis_corrects_and_reads_the_corrected_sets() -> None:
+    """The public benchmark computes corrected sets and goes on reading the original ones."""
+    session = start("FREDIS", update_interval=1, theta=0.5, delta=0.6)
+    algorithm: Any = session.algorithm
+    original = copy_of(session.training_set.candidates)
+    session.update(4)
+    assert torch.equal(algorithm.candidates, original), "step 4 is the first with a correction, at its end"
+    session.update(1)
+    corrected = copy_of(algorithm.candidates)
+    assert (corrected & ~original).any(), "labels were added"
+    assert corrected.any(-1).all()
+    seen = []
+
+    def losses_and_note(logits: torch.Tensor, targets: torch.Tensor, candidates: torch.Tensor) -> Any:
+        seen.append(candidates)
+        return losses(logits, targets, candidates)
+
+    losses = fredis.fredis_losses
+    with patch.object(fredis, "fredis_losses", losses_and_note):
+        batch = session.training_set.next_batch()
+        with session.run.streams.ambient("algorithm"):
+            session.update_once(batch)
+    assert torch.equal(seen[0], corrected[batch.index])
+    targets = algorithm.targets[batch.index]
+    assert torch.equal(targets > 0, corrected[batch.index]), "targets live on the corrected sets"
+
+
+def test_crdpll_brings_consistency_in_slowly() -> None:
+    """At step 0 the consistency has no weight, from half of the 40 steps on it has weight 1."""
+    session = start("CRDPLL")
+    weights = []
+    for _ in range(24):
+        with session.run.streams.ambient("algorithm"):
+            logged = session.algorithm.update(session.training_set.next_batch())
+        weights.append(((logged["loss"] - logged["loss_sup"]) / logged["loss_cons"]).item())
+    expected = [min(2 * step / 40, 1.0) for step in range(24)]
+    assert weights == pytest.approx(expected, abs=1e-3)
