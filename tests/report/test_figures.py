@@ -239,7 +239,7 @@ def test_annotator_noise_against_all_orders():
 
     rng = np.random.default_rng(3)
     hits = rng.random((20, 4)) < 0.6
-    noise = measure_annotator_noise(hits, np.ones_like(hits))
+    noise = measure_annotator_noise(np.repeat(np.arange(20), 4), hits.ravel())
     for n in range(1, 5):
         expected = np.mean(
             [[not row[list(some)].any() for some in combinations(range(4), n)] for row in hits]

@@ -66,7 +66,7 @@ class Dataset:
     The constructor accepts any numeric arrays of the right shape and values and raises DataError, naming the
     first offending row, otherwise. Its arrays are read-only views where no conversion is needed, so that a
     large array is held once: do not change the arrays given. A label outside its candidate set is allowed;
-    `noise_rate` counts them.
+    `noise_rate` counts them. `verified` says that the files had the public release's checksums.
     """
 
     features: NDArray[Any]
@@ -75,6 +75,7 @@ class Dataset:
     card: DatasetCard
     test: TestSet | None = None
     notices: tuple[str, ...] = ()
+    verified: bool = False
 
     def __post_init__(self) -> None:
         name = self.card.name

@@ -65,15 +65,14 @@ def measure_flipping(candidates: NDArray[np.bool_], labels: NDArray[np.int64]) -
     return np.divide(sums, counts, out=np.full((k, k), np.nan), where=counts > 0)
 
 
-def measure_annotator_noise(hits: NDArray[np.bool_], given: NDArray[np.bool_]) -> NDArray[np.float64]:
+def measure_annotator_noise(image: NDArray[np.int64], contains: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the expected noise rate of 1, 2, … annotators' sets joined, up to as many as every example has.
 
-    `hits[i, a]` says whether annotator a's set of example i contains its true label, `given[i, a]` whether
-    that annotator labelled it at all. The annotators of an example are taken in random order; of A of them,
-    m without the label, n all miss it with probability C(m, n)/C(A, n), which is averaged exactly.
+    Every set of every annotator is one entry: `image` says of which example, `contains` whether the set
+    holds its true label. The annotators of an example are taken in random order; of A of them, m without the
+    label, n all miss it with probability C(m, n)/C(A, n), which is averaged exactly.
     """
-    total = given.sum(axis=1)
-    misses = (given & ~hits).sum(axis=1)
-    return np.array(
-        [float(np.mean(comb(misses, n) / comb(total, n))) for n in range(1, int(total.min()) + 1)]
-    )
+    total = np.bincount(image)
+    misses = np.bincount(image, weights=~contains)
+    most = int(total.min())
+    return np.array([float(np.mean(comb(misses, n) / comb(total, n))) for n in range(1, most + 1)])

@@ -29,6 +29,7 @@ def describe_run(
         "dataset": {
             **asdict(dataset.card),
             "fingerprint": fingerprint,
+            "verified": dataset.verified,
             "n_train": len(data.train),
             "n_validation": len(data.validation.stored),
             "n_test": len(data.test.stored),

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.integrity import hash_git_blob, hash_md5
 
@@ -27,18 +29,31 @@ class RemoteFile:
         return None if found == known else f"its {what} is {found} instead of {known}"
 
 
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which."""
+
+    image: np.ndarray
+    annotator: np.ndarray
+    sets: np.ndarray
+    n_images: int
+    n_labels: int
+
+
 @dataclass(frozen=True)
 class Source:
     """A dataset that can be loaded by name.
 
     `load` takes the data folder (None where the user named none). `files` are what `download_dataset`
-    fetches; a dataset without any says in `obtain` how the user comes by it.
+    fetches; a dataset without any says in `obtain` how the user comes by it. `annotations`, where an example
+    has several annotators, takes the data folder and the number of examples and returns their single sets.
     """
 
     card: DatasetCard
     load: Callable[[Path | None], Dataset]
     files: tuple[RemoteFile, ...] = ()
     obtain: str = "it is built in, nothing needs to be downloaded"
+    annotations: Callable[[Path | None, int], Annotations] | None = None
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,10 @@ def load_mat(
         arrays = read_mat(content)
     except DataError as error:
         raise DataError(f"{card.name}: {path} cannot be used: {error}") from None
-    dataset = Dataset(arrays.features, arrays.candidates, arrays.labels, card)
+    verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
+    dataset = Dataset(arrays.features, arrays.candidates, arrays.labels, card, verified=verified)
     notices = []
-    if git_sha1 is not None and hash_git_blob(content) != git_sha1:
+    if git_sha1 is not None and not verified:
         notices.append(f"{card.name}: {path.name} is not the public file (its git SHA-1 differs)")
     if arrays.labels is None:
         notices.append(f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured")

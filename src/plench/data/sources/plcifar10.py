@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.files import find_entry, read_file
 from plench.data.integrity import hash_git_blob
-from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
+from plench.data.sources.base import Annotations, RemoteFile, Source, SourceFinder, compare_published
 from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError, UsageError
@@ -32,17 +31,6 @@ RELEASED_SETS = 502_190
 RELEASED_LABELS = 712_109
 N_CLASSES = 10
 OBTAIN = f"get plcifar10.pkl from {RELEASE.url}"
-
-
-@dataclass(frozen=True, eq=False)
-class Annotations:
-    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which."""
-
-    image: np.ndarray
-    annotator: np.ndarray
-    sets: np.ndarray
-    n_images: int
-    n_labels: int
 
 
 def parse_annotations(content: Any, n_images: int, name: str) -> Annotations:
@@ -118,29 +106,47 @@ def make_source(
         protocol_noise_rate=protocol_noise_rate,
     )
     files = (RELEASE, CIFAR10_FILES.archive)
-    return Source(card, partial(load_plcifar10, card, combine), files, f"{OBTAIN} and {CIFAR10_FILES.obtain}")
+    return Source(
+        card,
+        partial(load_plcifar10, card, combine),
+        files,
+        f"{OBTAIN} and {CIFAR10_FILES.obtain}",
+        lambda data_dir, n_images: read_annotations(name, data_dir, n_images)[0],
+    )
 
 
 def load_plcifar10(
     card: DatasetCard, combine: Callable[[Annotations], np.ndarray], data_dir: Path | None
 ) -> Dataset:
     """Load images and annotations; the real release must have its published numbers, others give a notice."""
-    path = find_entry(card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
+    find_entry(
+        card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN
+    )  # before the images, which take longer
     arrays = read_cifar(CIFAR10_FILES, data_dir, card.name)
-    content = read_file(path, card.name)
-    annotations = parse_annotations(
-        read_pickle(content, f"{card.name}: {path.name}"), len(arrays.features), f"{card.name}: {path.name}"
-    )
+    annotations, is_release = read_annotations(card.name, data_dir, len(arrays.features))
     notices = list(arrays.notices)
-    if hash_git_blob(content) != RELEASE.git_sha1:
-        notices.append(f"{card.name}: {path.name} is not the public release (its git SHA-1 differs)")
-    elif (len(annotations.sets), annotations.n_labels) != (RELEASED_SETS, RELEASED_LABELS):
+    if not is_release:
+        file = Path(RELEASE.path).name
+        notices.append(f"{card.name}: {file} is not the public release (its git SHA-1 differs)")
+    verified = is_release and not arrays.notices
+    candidates = combine(annotations)
+    dataset = Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, verified=verified)
+    return dataset.with_notices(notices + compare_published(dataset))
+
+
+def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[Annotations, bool]:
+    """Read every annotator's sets, and whether the file is the release, which must have its numbers."""
+    path = find_entry(name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
+    content = read_file(path, name)
+    where = f"{name}: {path.name}"
+    annotations = parse_annotations(read_pickle(content, where), n_images, where)
+    is_release = hash_git_blob(content) == RELEASE.git_sha1
+    if is_release and (len(annotations.sets), annotations.n_labels) != (RELEASED_SETS, RELEASED_LABELS):
         raise DataError(
-            f"{card.name}: {path.name} is the public release, but {len(annotations.sets):,} sets with "
+            f"{where} is the public release, but {len(annotations.sets):,} sets with "
             f"{annotations.n_labels:,} labels were read instead of {RELEASED_SETS:,} with {RELEASED_LABELS:,}"
         )
-    dataset = Dataset(arrays.features, combine(annotations), arrays.labels, card, arrays.test)
-    return dataset.with_notices(notices + compare_published(dataset))
+    return annotations, is_release
 
 
 AGGREGATE = make_source(
