@@ -64,6 +64,7 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     from plench.algorithms.base import build_adam, build_network, descend
     from plench.results.store import RunStore
     from plench.training.config import configure_run
+    from plench.training.environment import flush_denormals
     from plench.training.listener import Silence
     from plench.training.run import RunOptions, TrainingRun
 
@@ -86,7 +87,7 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     def floor() -> None:
         descend(optimizer, network(features).mean())
 
-    with run.streams.ambient("algorithm"):
+    with run.streams.ambient("algorithm"), flush_denormals():
         later = [first for first in run.algorithm.phases().values() if first <= LONGEST_WARM_UP]
         time_stretch(step, max([WARM_UP, *later]))
         stretch = min(max(50, len(run.training_set) // len(batch)), 800)

@@ -30,6 +30,7 @@ from plench.training.environment import (
     choose_device,
     compute_threads,
     describe_environment,
+    flush_denormals,
     source_commit,
 )
 from plench.training.evaluation import evaluate
@@ -94,7 +95,7 @@ def run_training(
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     if store.finished:
         return leave_finished(store)
-    with store.locked(), compute_threads(options.threads):
+    with store.locked(), compute_threads(options.threads), flush_denormals():
         if store.finished:  # by another process, between the look above and the lock
             return leave_finished(store)
         run = TrainingRun(config, dataset, entry, store, options, listener or Silence(), prepared)
