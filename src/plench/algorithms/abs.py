@@ -22,7 +22,8 @@ BIBTEX = """
 
 def average_over_candidates(class_losses: Tensor, candidates: Tensor) -> Tensor:
     """Return, for each row, the mean of the class losses (…, B, K) over the candidates."""
-    return (class_losses * candidates).sum(-1) / candidates.sum(-1)
+    mask = candidates.to(class_losses.dtype)
+    return (class_losses * mask).sum(-1) / mask.sum(-1)
 
 
 @register("ABS_MAE", family="vanilla PLL", venue="TPAMI 2024", bibtex=BIBTEX)

@@ -21,8 +21,8 @@ def leveraged_loss(logits: Tensor, candidates: Tensor, weights: Tensor, leverage
 def group_weights(logits: Tensor, candidates: Tensor) -> Tensor:
     """Return the probabilities, normalised separately over candidates and over non-candidates."""
     probs = logits.softmax(-1)
-    candidate_mass = (probs * candidates).sum(-1, keepdim=True)
-    other_mass = (probs * ~candidates).sum(-1, keepdim=True)
+    candidate_mass = torch.where(candidates, probs, 0.0).sum(-1, keepdim=True)
+    other_mass = torch.where(candidates, 0.0, probs).sum(-1, keepdim=True)
     return probs / (torch.where(candidates, candidate_mass, other_mass) + logits.shape[-1] * GUARD)
 
 

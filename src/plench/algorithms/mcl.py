@@ -30,7 +30,7 @@ def set_weight(candidates: Tensor, dtype: torch.dtype) -> Tensor:
 
 def exponential_loss(logits: Tensor, candidates: Tensor) -> Tensor:
     """Return, for each row, the weighted exponential loss of the candidates' total probability."""
-    candidate_mass = (logits.softmax(-1) * candidates).sum(-1)
+    candidate_mass = (logits.softmax(-1) * candidates.to(logits.dtype)).sum(-1)
     return set_weight(candidates, logits.dtype) * (-candidate_mass).exp()
 
 

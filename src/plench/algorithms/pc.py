@@ -17,7 +17,7 @@ def pairwise_comparison(logits: Tensor, candidates: Tensor, most_candidates: int
     slots = candidates.byte().topk(most_candidates, -1, sorted=False).indices
     scores, is_candidate = logits.gather(-1, slots), candidates.gather(-1, slots)
     comparisons = (logits[..., None, :] - scores[..., :, None]).sigmoid()
-    counted = is_candidate[..., :, None] & ~candidates[..., None, :]
+    counted = (is_candidate[..., :, None] & ~candidates[..., None, :]).to(logits.dtype)
     total = (comparisons * counted).sum((-3, -2, -1))
     per_row = (~candidates).sum(-1)
     total = total + (per_row * (per_row - 1)).sum(-1) / 2

@@ -64,7 +64,7 @@ def purify(
     unlikely = window / window.amax(-1, keepdim=True) < theta[..., None, None]
     dropped = candidates & unlikely & due_rows
     kept = candidates & ~dropped
-    weights = window * kept
+    weights = torch.where(kept, window, 0.0)
     confidence = torch.where(due_rows, weights / weights.sum(-1, keepdim=True), confidence)
     removed = dropped.sum((-2, -1))
     few = FEW_REMOVED * window.shape[-2] * window.shape[-1]

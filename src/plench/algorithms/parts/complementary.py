@@ -13,5 +13,5 @@ def mean_over_pairs(losses: Tensor, candidates: Tensor) -> Tensor:
 
     Every loss must be finite, those of candidates too: their gradient is multiplied by 0.
     """
-    pairs = ~candidates
+    pairs = (~candidates).to(losses.dtype)
     return (losses * pairs).sum((-2, -1)) / pairs.sum((-2, -1)).clamp(min=1)
