@@ -29,6 +29,11 @@ RESUMED = ("PRODEN", "LWS", LISTING)
 MEASURED = ("step_time", "mem_gb")
 
 
+def short_name(spec: str) -> str:
+    """Return the name of a test's parameter: the algorithm without the path of its file."""
+    return spec.rpartition("/")[2]
+
+
 def load_digits(without_labels: bool = False) -> Dataset:
     """Return the digits; without labels the candidates are drawn first."""
     dataset = load_dataset("Digits_FPS")

@@ -23,6 +23,7 @@ from tests.training.harness import (
     read_description,
     read_records,
     run,
+    short_name,
 )
 
 INTERVAL = 7
@@ -42,7 +43,7 @@ def crash(output: Path, step: int = 40, spec: str = "PRODEN", **others: Any) -> 
     return folder
 
 
-@pytest.mark.parametrize("spec", RESUMED)
+@pytest.mark.parametrize("spec", RESUMED, ids=short_name)
 @pytest.mark.parametrize("step", [0, 20, 59])
 def test_a_crashed_run_continues_from_its_last_checkpoint(spec: str, step: int, tmp_path: Path) -> None:
     expected = run(tmp_path / "a", spec).folder
@@ -152,7 +153,7 @@ def test_a_run_killed_while_it_writes_leaves_no_half_file(undisturbed: Path, tmp
 
 
 def test_other_threads_are_refused_unless_asked_for(tmp_path: Path) -> None:
-    folder = crash(tmp_path)
+    folder = crash(tmp_path, 50)
     records = read_records(folder)
     with pytest.raises(ResumeError, match=r"threads 1 → 2.*--resume_anyway"):
         run(tmp_path, options={"threads": 2})

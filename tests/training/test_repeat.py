@@ -17,10 +17,11 @@ from tests.training.harness import (
     read_model,
     read_records,
     run,
+    short_name,
 )
 
 
-@pytest.mark.parametrize("spec", RESUMED)
+@pytest.mark.parametrize("spec", RESUMED, ids=short_name)
 def test_the_same_command_twice_gives_the_same_records_and_weights(spec: str, tmp_path: Path) -> None:
     first, second = run(tmp_path / "a", spec), run(tmp_path / "b", spec)
     assert first.status == second.status == "done"
@@ -34,7 +35,7 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     assert find_difference(read_model(first.folder), read_model(second.folder)) is not None
 
 
-@pytest.mark.parametrize("spec", RESUMED)
+@pytest.mark.parametrize("spec", RESUMED, ids=short_name)
 def test_evaluating_more_often_does_not_change_training(spec: str, tmp_path: Path) -> None:
     often = run(tmp_path, spec, checkpoint_freq=10)
     seldom = run(tmp_path, spec, checkpoint_freq=1000)
@@ -77,9 +78,9 @@ def test_identity_depends_on_nothing_else(tmp_path: Path) -> None:
     config = describe()
     assert config.run_id("data") == describe("proden").run_id("data")
     assert config.run_id("data") == RunConfig.from_json(config.to_json()).run_id("data")
-    slow = run(tmp_path / "a", options={"threads": 1})
-    fast = run(tmp_path / "elsewhere", options={"threads": 2, "keep_models": False})
-    assert slow.folder.name == fast.folder.name == config.folder_name(load_digits().fingerprint)
+    one = run(tmp_path / "a", options={"threads": 1}, steps=2)
+    two = run(tmp_path / "elsewhere", options={"threads": 2, "keep_models": False}, steps=2)
+    assert one.folder.name == two.folder.name == describe(steps=2).folder_name(load_digits().fingerprint)
 
 
 def test_identity_of_a_third_party_is_its_content_and_not_its_place(tmp_path: Path) -> None:

@@ -1,0 +1,221 @@
+"""What a run leaves behind: records, description, models, and what is said of one that goes wrong."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plench
+from plench.cli import main
+from plench.criteria import measure_all
+from plench.data import draw_candidates, split_dataset
+from plench.errors import DataError, UsageError
+from tests.training.harness import (
+    LISTING,
+    MISBEHAVED,
+    STEPS,
+    load_digits,
+    only_folder,
+    read_description,
+    read_model,
+    read_records,
+    run,
+    short_name,
+)
+
+PUBLIC_KEYS = {
+    "step",
+    "epoch",
+    "loss",
+    "step_time",
+    "mem_gb",
+    "val_accuracy",
+    "val_covering_rate",
+    "val_approximated_acc",
+    "test_acc",
+    "hparams",
+    "args",
+}
+
+
+def test_records_have_the_public_keys(tmp_path: Path) -> None:
+    folder = run(tmp_path, "CC", trial_seed=2, hparams_seed=1).folder
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 10, 20, 30, 40, 50, 59]
+    for line in lines:
+        assert set(line) >= PUBLIC_KEYS
+        expected = {"dataset": "Digits_FPS", "algorithm": "CC", "trial_seed": 2, "hparams_seed": 1, "seed": 0}
+        assert {key: line["args"][key] for key in expected} == expected
+        assert line["args"]["steps"] == STEPS
+        assert line["hparams"]["max_steps"] == STEPS
+        assert line["step_time"] > 0
+        n_train = read_description(folder)["dataset"]["n_train"]
+        assert line["epoch"] == line["step"] * line["hparams"]["batch_size"] / n_train
+    assert (folder / "done").exists()
+
+
+def test_the_loss_of_a_record_is_the_mean_since_the_record_before(tmp_path: Path) -> None:
+    every = read_records(run(tmp_path, checkpoint_freq=1).folder)
+    some = read_records(run(tmp_path, checkpoint_freq=20).folder)
+    losses = [record["loss"] for record in every]
+    assert len(losses) == STEPS
+    for record, window in zip(some, ([0, 1], [1, 21], [21, 41], [41, 60]), strict=True):
+        assert record["loss"] == pytest.approx(np.mean(losses[slice(*window)]), rel=1e-5)
+
+
+def test_description_says_what_was_computed_and_with_what(tmp_path: Path) -> None:
+    description = read_description(run(tmp_path).folder)
+    assert description["status"] == "done"
+    assert description["updates"] == STEPS
+    assert description["error"] is None
+    assert description["threads"] == description["versions"]["threads"] == 1
+    assert description["device"] == "cpu"
+    assert set(description["versions"]) >= {"plench", "python", "torch", "numpy"}
+    assert description["config"]["algorithm"] == "PRODEN"
+    assert description["dataset"]["fingerprint"] == load_digits().fingerprint
+    assert description["algorithm_card"]["venue"] == "ICML 2020"
+    assert description["timings"]["training_seconds"] > 0
+    n_train = description["dataset"]["n_train"]
+    assert description["state"] == [
+        {"name": "confidence", "shape": [n_train, 10], "dtype": "float32", "bytes": n_train * 40}
+    ]
+
+
+def test_state_of_a_third_party_is_listed_too(tmp_path: Path) -> None:
+    description = read_description(run(tmp_path, LISTING).folder)
+    n_train = description["dataset"]["n_train"]
+    (row,) = description["state"]
+    assert row == {
+        "name": "label_confidence",
+        "shape": [n_train, 10],
+        "dtype": "float64",
+        "bytes": n_train * 80,
+    }
+
+
+@pytest.mark.parametrize("spec", ["PRODEN", LISTING], ids=short_name)
+def test_a_loaded_model_predicts_what_the_records_say(spec: str, tmp_path: Path) -> None:
+    folder = run(tmp_path, spec).folder
+    dataset = draw_candidates(load_digits(), load_digits().card.candidates, 0)
+    assert dataset.labels is not None
+    split = split_dataset(dataset, 0)
+    records = [record for record in read_records(folder) if record["step"] > 0]
+    best = {
+        "last": records[-1],
+        "CR": max(records, key=lambda record: record["val_covering_rate"]),
+        "AA": max(records, key=lambda record: record["val_approximated_acc"]),
+    }
+    for criterion, record in best.items():
+        model = plench.load(folder, criterion)
+        assert model.updates == record["step"] + 1
+        on_test = model.predict(dataset.features[split.test]) == dataset.labels[split.test]
+        assert on_test.mean() == record["test_acc"]
+        validation = model.predict(dataset.features[split.validation])
+        assert (validation == dataset.labels[split.validation]).mean() == record["val_accuracy"]
+        logits = model.predict_logits(dataset.features[split.validation])
+        candidates = dataset.candidates[split.validation]
+        figures = measure_all(logits, candidates, dataset.labels[split.validation])
+        assert figures == {key: record[key] for key in figures}
+        assert set(figures) >= {"val_accuracy", "val_covering_rate", "val_approximated_acc"}
+        probs = model.predict_proba(dataset.features[split.test])
+        np.testing.assert_allclose(probs.sum(1), 1)
+
+
+def test_a_model_holds_no_rows_of_examples_and_no_optimiser(tmp_path: Path) -> None:
+    names = set(read_model(run(tmp_path).folder))
+    assert not any("confidence" in name or "optimizer" in name for name in names if "names" not in name)
+
+
+def test_models_are_kept_as_asked_for(tmp_path: Path) -> None:
+    none = run(tmp_path / "none", options={"keep_models": False}).folder
+    assert not list(none.glob("model_*"))
+    with pytest.raises(UsageError, match="it has no model"):
+        plench.load(none)
+    every = run(tmp_path / "every", options={"keep_every_model": True}).folder
+    names = {path.stem for path in every.glob("model_*")}
+    steps = (0, 10, 20, 30, 40, 50, 59)
+    assert names == {"model_last", "model_CR", "model_AA", *(f"model_step{step}" for step in steps)}
+
+
+def test_load_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no readable run\.json"):
+        plench.load(tmp_path)
+    folder = run(tmp_path).folder
+    with pytest.raises(UsageError, match="it has AA, CR, last"):
+        plench.load(folder, "OA")
+    (folder / "model_last.pt").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="cannot be used"):
+        plench.load(folder)
+
+
+def test_without_labels_oracle_figures_are_absent(tmp_path: Path) -> None:
+    outcome = run(tmp_path, dataset=load_digits(without_labels=True))
+    assert outcome.status == "done"
+    for record in read_records(outcome.folder):
+        assert record["val_accuracy"] is None
+        assert record["test_acc"] is None
+        assert 0 <= record["val_approximated_acc"] <= record["val_covering_rate"] <= 1
+    assert read_description(outcome.folder)["dataset"]["train_noise_rate"] is None
+    assert (outcome.folder / "model_CR.pt").exists()
+
+
+def train(spec: str, output: Path, *others: str) -> int:
+    """Call the command `plench train` for a short run."""
+    options = ["-a", spec, "-d", "Digits_FPS", "--output_dir", str(output), "--steps", str(STEPS)]
+    return main(["train", *options, "--checkpoint_freq", "10", "--device", "cpu", *others])
+
+
+def test_a_run_that_turns_nan_is_diverged_and_keeps_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(f"{MISBEHAVED}:Diverging", tmp_path, "--json") == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["status"] == "diverged"
+    folder = only_folder(tmp_path)
+    description = read_description(folder)
+    assert description["status"] == "diverged"
+    assert description["diverged_after_step"] == 20
+    records = read_records(folder)
+    assert [record["step"] for record in records] == [0, 10, 20]
+    assert all(math.isfinite(record["loss"]) for record in records)
+    assert (folder / "done").exists()
+    assert not (folder / "model_last.pt").exists()
+    assert (folder / "model_CR.pt").exists()
+    assert train(f"{MISBEHAVED}:Diverging", tmp_path, "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["status"], again["updates_made"]) == ("diverged", 0)
+
+
+def test_a_run_that_fails_is_recorded_with_its_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(f"{MISBEHAVED}:Failing", tmp_path) == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith("failed (ArithmeticError: the moon is full)")
+    assert "Traceback" not in captured.err
+    folder = only_folder(tmp_path)
+    description = read_description(folder)
+    assert description["status"] == "failed"
+    assert description["error"]["type"] == "ArithmeticError"
+    assert "the moon is full" in description["error"]["traceback"]
+    assert [record["step"] for record in read_records(folder)] == [0, 10, 20]
+    assert not (folder / "done").exists()
+
+
+def test_an_algorithm_that_cannot_be_built_is_a_failed_run(tmp_path: Path) -> None:
+    assert train(f"{MISBEHAVED}:Unbuildable", tmp_path) == 1
+    description = read_description(only_folder(tmp_path))
+    assert (description["status"], description["error"]["type"]) == ("failed", "LookupError")
+
+
+def test_a_number_that_is_not_finite_beside_the_loss_is_null(tmp_path: Path) -> None:
+    outcome = run(tmp_path, f"{MISBEHAVED}:Pathological")
+    assert outcome.status == "done"
+    assert all(record["logged"] == {"odds": None} for record in read_records(outcome.folder))
+
+
+def test_a_phase_that_is_never_reached_is_noticed(tmp_path: Path) -> None:
+    notices = read_description(run(tmp_path, "IDGP").folder)["notices"]
+    assert any("end of warm-up would begin at update" in notice for notice in notices)
