@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from plench.cli.data_stats import add_stats_command, format_histogram
 from plench.cli.options import add_candidate_options, read_candidates
 from plench.cli.views import add_views_command
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
-
-BAR_WIDTH = 40
 
 EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1
   plench data download Lost --data_dir data
   plench data info Lost --data_dir data --pl_type fps --fps_rate 0.5 --json
   plench data views DigitImages -o sheet.png
+  plench data stats Lost --data_dir data --output lost.svg
 """
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the commands `data info`, `data download` and `data views`."""
+    """Register the commands `data info`, `data download`, `data views` and `data stats`."""
     parser = subparsers.add_parser(
         "data",
         help="describe, download or draw a dataset",
@@ -45,6 +45,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     download.set_defaults(handler=run_download)
 
     add_views_command(commands)
+    add_stats_command(commands)
 
 
 def show_info(arguments: argparse.Namespace) -> int:
@@ -106,14 +107,6 @@ def format_info(info: dict[str, Any]) -> str:
     }
     lines = [f"{card['name']} ({card['kind']})"]
     lines += [f"  {key:<14}{value}" for key, value in rows.items()]
-    lines += ["  set sizes", *_format_histogram(info["set_sizes"])]
+    lines += ["  set sizes", *format_histogram(info["set_sizes"])]
     lines += [f"  notice: {notice}" for notice in info["notices"]]
     return "\n".join(lines)
-
-
-def _format_histogram(set_sizes: dict[int, int]) -> list[str]:
-    largest = max(set_sizes.values())
-    return [
-        f"  {size:>6} {count:>8,} {'#' * max(1, round(BAR_WIDTH * count / largest))}"
-        for size, count in set_sizes.items()
-    ]

@@ -92,7 +92,8 @@ def _draw_flipping(figure: "Figure", axes: "Axes", stats: CandidateStats, names:
     _name_classes(axes, names, "x")
     _name_classes(axes, names, "y")
     axes.set_xlabel("candidate j")
-    axes.set_ylabel("true label i")
+    empty = " (white: no examples)" if np.isnan(stats.flipping).any() else ""
+    axes.set_ylabel(f"true label i{empty}")
     axes.spines[:].set_visible(False)
     degree = (
         "" if stats.ambiguity_degree is None else f", largest off the diagonal {stats.ambiguity_degree:.3f}"
