@@ -1,0 +1,120 @@
+"""Launching sweeps as a user does, in processes of their own, and comparing what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ODD = Path(__file__).with_name("odd_algorithms.py")
+TIMINGS = ("step_time", "mem_gb")
+
+
+def odd(name: str) -> str:
+    """Return how to name an algorithm of `odd_algorithms.py`."""
+    return f"{ODD}:{name}"
+
+
+def grid_arguments(
+    algorithms: Sequence[str] = ("PRODEN", "CC", "LWS"),
+    n_hparams: int = 2,
+    n_trials: int = 2,
+    steps: int = 200,
+    checkpoint_freq: int = 50,
+) -> list[str]:
+    """Return the options of a small grid on built-in data."""
+    return [
+        *("--datasets", "Digits_USS", "--algorithms", *algorithms),
+        *("--n_hparams", str(n_hparams), "--n_trials", str(n_trials)),
+        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq)),
+    ]
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start `python -m plench.sweep …` without waiting for it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "plench.sweep", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, str]:
+    """Wait for a command; return its exit code and all it printed."""
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        raise AssertionError(f"the command did not end within {timeout} s:\n{output}") from None
+    return process.returncode, output
+
+
+def sweep(*arguments: str, timeout: float = 300, **environment: str) -> tuple[int, str]:
+    """Carry out a sweep command to its end."""
+    return finish(start(*arguments, **environment), timeout)
+
+
+def read_outcomes(output_dir: Path) -> dict[str, Any]:
+    """Return status and records of every run, by folder, without what depends on the clock."""
+    outcomes = {}
+    for folder in sorted(path for path in output_dir.iterdir() if (path / "run.json").exists()):
+        lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        for record in records:
+            for name in TIMINGS:
+                del record[name]
+        status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
+        outcomes[folder.name] = (status, (folder / "done").exists(), records)
+    return outcomes
+
+
+def read_run_json(output_dir: Path) -> dict[str, dict[str, Any]]:
+    """Return run.json of every run, by the algorithm's bare name."""
+    found = {}
+    for path in output_dir.glob("*/run.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found[content["config"]["algorithm"].split("@")[0]] = content
+    return found
+
+
+def find_workers(driver: int) -> list[int]:
+    """Return the ids of the worker processes of a driver (Linux)."""
+    workers = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == driver and b"plench.sweep.worker" in (entry / "cmdline").read_bytes():
+                workers.append(int(entry.name))
+        except (OSError, IndexError, ValueError):
+            continue
+    return workers
+
+
+def is_alive(process: int) -> bool:
+    """Say whether a process exists and is not a zombie."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(condition: Callable[[], Any], timeout: float = 60, what: str = "") -> Any:
+    """Wait until a condition holds and return its value."""
+    until = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > until:
+            raise AssertionError(f"waited {timeout} s in vain for {what or condition}")
+        time.sleep(0.05)
