@@ -15,7 +15,6 @@ from plench.algorithms.parts.schedule import first_step_of
 from plench.algorithms.parts.targets import (
     masked_softmax,
     read_rows,
-    soft_cross_entropy,
     uniform_over,
     write_rows,
 )
@@ -68,10 +67,11 @@ class Terms(NamedTuple):
 
 def classifier_terms(logits: Tensor, confidence: Tensor, generator_weights: Tensor) -> Terms:
     """Return the terms of the classifier f; confidence and weights are constants."""
-    fit = soft_cross_entropy(logits, confidence)
+    log_probs = logits.log_softmax(-1)
+    fit = -sum_over_batch(confidence * log_probs)
     return Terms(
         fit=fit,
-        given_other=soft_cross_entropy(logits, generator_weights),
+        given_other=-sum_over_batch(generator_weights * log_probs),
         divergence=sum_over_batch(torch.xlogy(confidence, confidence)) + fit,
     )
 
