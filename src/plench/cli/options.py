@@ -49,6 +49,20 @@ def add_split_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_precision_options(parser: argparse.ArgumentParser) -> None:
+    """Add how the networks compute; unlike the other computing options this is part of what a run is."""
+    group = parser.add_argument_group("arithmetic")
+    group.add_argument(
+        "--precision",
+        choices=("float32", "bf16"),
+        default="float32",
+        help="bf16: networks compute in bfloat16 (default: float32)",
+    )
+    group.add_argument(
+        "--compile", action="store_true", help="compile the networks (slow to start, needs a C++ compiler)"
+    )
+
+
 def add_compute_options(parser: argparse.ArgumentParser) -> None:
     """Add how a run is carried out."""
     group = parser.add_argument_group("computing")

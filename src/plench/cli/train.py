@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plench.cli.options import (
     add_candidate_options,
     add_compute_options,
+    add_precision_options,
     add_split_options,
     read_candidates,
     read_hparams,
@@ -73,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_candidate_options(parser)
     add_split_options(parser)
+    add_precision_options(parser)
     add_compute_options(parser)
 
 
@@ -97,6 +99,8 @@ def train(arguments: argparse.Namespace) -> int:
         trial_seed=arguments.trial_seed,
         seed=arguments.seed,
         checkpoint_freq=arguments.checkpoint_freq,
+        precision=arguments.precision,
+        compile=arguments.compile,
         holdout_fraction=arguments.holdout_fraction,
         tabular_test_fraction=arguments.tabular_test_fraction,
     )

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 class Featurizer(nn.Module):
-    """A module from inputs (B, …) to features (B, n_outputs)."""
+    """A module from inputs (B, …) to features (B, n_outputs).
+
+    With `precision` "bf16" its layers compute in bfloat16 where that is safe (autocast). Weights and the
+    features it returns are float32 all the same, so what follows it, the losses above all, is not affected.
+    """
 
     n_outputs: int
+    precision: str = "float32"
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return features (B, n_outputs)."""
+        if self.precision == "float32":
+            return cast(Tensor, super().__call__(x))
+        with torch.autocast(x.device.type, torch.bfloat16):
+            features: Tensor = super().__call__(x)
+        return features.float()
 
 
 def accept_all(shape: tuple[int, ...]) -> str | None:

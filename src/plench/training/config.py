@@ -14,6 +14,7 @@ from plench.data import CandidateSpec, DatasetCard
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
 from plench.networks import find_network
+from plench.training.execution import PRECISIONS
 
 # Raised whenever a change of ours alters the numbers that a configuration gives.
 PROTOCOL_VERSION = 1
@@ -24,7 +25,8 @@ class RunConfig:
     """One run. Paths, device, threads and verbosity are not here: they do not belong to what is computed.
 
     `hparams` also holds `max_steps`, which equals `steps`. `checkpoint_freq` is the number of updates between
-    evaluations; it decides which records exist.
+    evaluations; it decides which records exist. `precision` (float32 or bf16) and `compile` are here because
+    they change the numbers, the latter in their last bits.
     """
 
     algorithm: str
@@ -38,6 +40,8 @@ class RunConfig:
     holdout_fraction: float = 0.1
     tabular_test_fraction: float = 0.1
     candidates: CandidateSpec = CandidateSpec()  # noqa: RUF009 - frozen
+    precision: str = "float32"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -50,6 +54,8 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
 
     def experiment(self, fingerprint: str) -> dict[str, Any]:
         """Return what a cell of a table stands for: runs that differ in any of this are never averaged."""
@@ -61,6 +67,7 @@ class RunConfig:
             "test_fraction": self.tabular_test_fraction,
             "holdout_fraction": self.holdout_fraction,
             "model": self.hparams["model"],
+            "precision": self.precision,
             "steps": self.steps,
             "algorithm": self.algorithm,
         }

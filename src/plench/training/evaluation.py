@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -11,12 +13,22 @@ from plench.training.inputs import Inputs
 from plench.training.prepare import PreparedData
 from plench.training.stored import Stored
 
-# Examples per forward pass without gradients.
+# Examples per forward pass without gradients. On a CPU the numbers that enter a pass are limited as well:
+# the maps of more images leave the cache (benchmarks/image_step.py measures it).
 CHUNK = 1024
+CHUNK_NUMBERS_ON_CPU = 2**18
 
 
-def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored, chunk: int = CHUNK) -> np.ndarray:
+def choose_chunk(stored: Stored) -> int:
+    """Return how many examples go into one pass without gradients."""
+    if stored.device.type != "cpu":
+        return CHUNK
+    return max(1, min(CHUNK, CHUNK_NUMBERS_ON_CPU // math.prod(stored.shape[1:])))
+
+
+def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.ndarray:
     """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
+    chunk = choose_chunk(stored)
     was_training = algorithm.training
     algorithm.eval()
     try:

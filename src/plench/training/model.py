@@ -15,6 +15,7 @@ from plench.results.store import RunStore
 from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
+from plench.training.execution import set_execution
 from plench.training.inputs import Inputs, inputs_for
 from plench.training.state import restore_snapshot
 
@@ -61,6 +62,7 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     data = run["dataset"]
     candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
     algorithm = find_entry(store, run).cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
+    set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
     inputs = inputs_for(data["kind"]).from_state(payload["inputs"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from plench.data import Dataset, draw_candidates, split_dataset
+from plench.data import Dataset, Split, draw_candidates, split_dataset
 from plench.training.config import RunConfig
 from plench.training.inputs import Inputs, inputs_for
 from plench.training.stored import Stored
@@ -48,6 +48,11 @@ def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> P
         test_fraction=config.tabular_test_fraction,
         holdout_fraction=config.holdout_fraction,
     )
+    return prepare_split(dataset, split, device)
+
+
+def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> PreparedData:
+    """Scale on the training part of a split, and put all parts on the device."""
     inputs = inputs_for(dataset.card.kind).fit(dataset.features, split.train)
 
     def evaluation_set(index: np.ndarray) -> EvaluationSet:

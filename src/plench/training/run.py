@@ -34,6 +34,7 @@ from plench.training.environment import (
     source_commit,
 )
 from plench.training.evaluation import evaluate
+from plench.training.execution import set_execution
 from plench.training.interrupt import StopRequest
 from plench.training.listener import Listener, Silence
 from plench.training.prepare import PreparedData, prepare_data
@@ -186,6 +187,7 @@ class TrainingRun:
         """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
         candidates = self.data.train_candidates.astype(np.float32)
         algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
+        set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()
 
     def build_training_set(self) -> TrainingSet:

@@ -70,7 +70,9 @@ class Encoder:
             return {"kind": "plain", "value": value.item()}
         if isinstance(value, STATELESS):
             return {"kind": "stateless"}
-        if id(value) in self.seen:
+        # Equal tuples may or may not be one object, so each is saved where it stands: copies of a layer share
+        # theirs until they are restored.
+        if id(value) in self.seen and not isinstance(value, tuple):
             return {"kind": "seen"}
         self.seen.add(id(value))
         self.keep.append(value)  # an id stays unique only while its object lives

@@ -1,0 +1,196 @@
+"""Training on images: every algorithm with every network, exact resuming, precision and compilation."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import plench
+from plench.algorithms import find_algorithm
+from plench.algorithms.registry import algorithms
+from plench.data import Dataset, DatasetCard, TestSet, load_dataset
+from plench.errors import UsageError
+from plench.training import RunOptions, configure_run, run_training
+from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
+
+NAMES = sorted(algorithms())
+STEPS = 12
+
+
+@cache
+def coloured_patches(n: int = 96) -> Dataset:
+    """Images of 3×32×32 whose colour tells the class, with a test set of their own."""
+    random = np.random.RandomState(0)
+    colours = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200], [180, 180, 40]])
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = random.randint(0, 4, count)
+        images = colours[labels][:, :, None, None] + random.randint(-50, 51, (count, 3, 32, 32))
+        return images.clip(0, 255).astype(np.uint8), labels
+
+    images, labels = draw(n)
+    candidates = random.rand(n, 4) < 0.3
+    candidates[np.arange(n), labels] = True
+    card = DatasetCard("Patches", "image", "none", "made up", "none", "none", default_steps=100)
+    return Dataset(images, candidates, labels, card, TestSet(*draw(n // 3)))
+
+
+def train(folder: Path, name: str, dataset: Dataset, listener: Any = None, **changes: Any) -> Any:
+    entry = find_algorithm(name)
+    hparams = {"batch_size": 8, **changes.pop("hparams", {})}
+    config = configure_run(
+        entry, dataset.card, hparams=hparams, **{"steps": STEPS, "checkpoint_freq": 5, **changes}
+    )
+    options = RunOptions(device="cpu", save_steps=2)
+    return run_training(config, dataset, entry, folder, options, listener)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+def test_every_algorithm_with_every_network(name: str, model: str, tmp_path: Path) -> None:
+    outcome = train(tmp_path, name, coloured_patches(30), steps=2, hparams={"model": model})
+    assert outcome.status == "done", outcome.message
+    records = read_records(outcome.folder)
+    assert [record["step"] for record in records] == [0, 1]
+    assert all(np.isfinite(record["loss"]) for record in records)
+    run = read_description(outcome.folder)
+    assert run["config"]["hparams"]["model"] == model
+    assert (run["config"]["precision"], run["config"]["compile"]) == ("float32", False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
+    dataset = load_dataset("DigitImages")
+    part = Dataset(dataset.features[:200], dataset.candidates[:200], dataset.labels[:200], dataset.card)  # type: ignore[index]
+    hparams = {"model": "CNN", **short_schedule(name)}
+    whole = train(tmp_path / "whole", name, part, hparams=hparams)
+    with pytest.raises(Crash):
+        train(tmp_path / "cut", name, part, listener=CrashAt(5), hparams=hparams)
+    resumed = train(tmp_path / "cut", name, part, hparams=hparams)
+    assert 0 < resumed.updates_made < STEPS
+    assert_same_run(whole.folder, resumed.folder)
+
+
+def short_schedule(name: str) -> dict[str, Any]:
+    """Let later phases of a schedule begin within a few steps."""
+    declared = {parameter.name for parameter in find_algorithm(name).card.hyperparameters}
+    return dict.fromkeys(declared & {"prot_start", "warm_up"}, 2)
+
+
+def test_batch_norm_statistics_are_resumed(tmp_path: Path) -> None:
+    hparams = {"model": "ResNet", "batch_size": 4}
+    whole = train(tmp_path / "whole", "PRODEN", coloured_patches(), hparams=hparams, steps=8)
+    with pytest.raises(Crash):
+        train(tmp_path / "cut", "PRODEN", coloured_patches(), CrashAt(5), hparams=hparams, steps=8)
+    resumed = train(tmp_path / "cut", "PRODEN", coloured_patches(), hparams=hparams, steps=8)
+    assert_same_run(whole.folder, resumed.folder)
+    payload = torch.load(whole.folder / "model_last.pt", weights_only=True)
+    assert "running_mean" in json.dumps(payload, default=str)
+
+
+@pytest.mark.parametrize("model", ["ResNet", "CNN"])
+def test_learns(model: str, tmp_path: Path) -> None:
+    outcome = train(
+        tmp_path, "PRODEN", coloured_patches(), steps=40, hparams={"model": model, "batch_size": 16}
+    )
+    assert read_records(outcome.folder)[-1]["test_acc"] > 0.6
+
+
+def test_bf16_learns_and_is_another_run(tmp_path: Path) -> None:
+    dataset = coloured_patches()
+    hparams = {"model": "CNN", "batch_size": 16}
+    plain = train(tmp_path, "PRODEN", dataset, steps=40, hparams=hparams)
+    half = train(tmp_path, "PRODEN", dataset, steps=40, hparams=hparams, precision="bf16")
+    assert half.folder != plain.folder
+    records, plain_records = read_records(half.folder), read_records(plain.folder)
+    assert records[-1]["test_acc"] > 0.6
+    assert records[-1]["loss"] != plain_records[-1]["loss"]
+    assert records[0]["loss"] == pytest.approx(plain_records[0]["loss"], rel=0.05)
+    run = read_description(half.folder)
+    assert run["config"]["precision"] == run["experiment"]["precision"] == "bf16"
+    model = plench.load(half.folder)
+    again = model.predict(dataset.test.features)  # type: ignore[union-attr]
+    assert np.mean(again == dataset.test.labels) == records[-1]["test_acc"]  # type: ignore[union-attr]
+
+
+def test_bf16_features_are_float32() -> None:
+    from plench.networks import Featurizer
+
+    network = Featurizer((1, 3, 32, 32), {"model": "ResNet"})
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    plain = network(x)
+    network.precision = "bf16"
+    half = network(x)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, plain)
+    assert torch.allclose(half, plain, atol=0.1, rtol=0.1)
+
+
+def test_resuming_in_bf16_is_exact(tmp_path: Path) -> None:
+    settings = {"hparams": {"model": "CNN"}, "precision": "bf16"}
+    whole = train(tmp_path / "whole", "PiCO", coloured_patches(), **settings)
+    with pytest.raises(Crash):
+        train(tmp_path / "cut", "PiCO", coloured_patches(), CrashAt(5), **settings)
+    assert_same_run(whole.folder, train(tmp_path / "cut", "PiCO", coloured_patches(), **settings).folder)
+
+
+def test_unknown_precision() -> None:
+    entry = find_algorithm("PRODEN")
+    with pytest.raises(UsageError, match="precision must be one of float32, bf16, not 'fp8'"):
+        configure_run(entry, coloured_patches().card, precision="fp8")
+
+
+@pytest.mark.real
+def test_compiled_learns_and_resumes(tmp_path: Path) -> None:
+    dataset = coloured_patches()
+    settings = {"hparams": {"model": "CNN", "batch_size": 16}, "compile": True, "steps": 40}
+    whole = train(tmp_path / "whole", "PRODEN", dataset, **settings)
+    assert whole.status == "done", whole.message
+    assert read_records(whole.folder)[-1]["test_acc"] > 0.6
+    assert read_description(whole.folder)["config"]["compile"] is True
+    with pytest.raises(Crash):
+        train(tmp_path / "cut", "PRODEN", dataset, CrashAt(20), **settings)
+    assert_same_run(whole.folder, train(tmp_path / "cut", "PRODEN", dataset, **settings).folder)
+    plain = train(tmp_path, "PRODEN", dataset, **{**settings, "compile": False})
+    assert read_records(plain.folder)[0]["loss"] == pytest.approx(
+        read_records(whole.folder)[0]["loss"], rel=1e-4
+    )
+
+
+def test_images_are_held_once(tmp_path: Path) -> None:
+    from plench.training.prepare import prepare_data
+
+    dataset = coloured_patches()
+    config = configure_run(find_algorithm("PRODEN"), dataset.card)
+    data = prepare_data(dataset, config, torch.device("cpu"))
+    assert dataset.test is not None
+    for stored, array in (
+        (data.train.tensor, dataset.features),  # type: ignore[attr-defined]
+        (data.validation.stored.tensor, dataset.features),  # type: ignore[attr-defined]
+        (data.test.stored, dataset.test.features),
+    ):
+        assert stored.data_ptr() == array.ctypes.data  # type: ignore[attr-defined]
+    assert data.input_shape == (87, 3, 32, 32)
+
+
+def test_a_model_without_our_networks_cannot_be_compiled() -> None:
+    from plench.algorithms import Algorithm
+    from plench.training.execution import set_execution
+
+    class Bare(Algorithm):
+        pass
+
+    bare = Bare((4, 3, 8, 8), np.ones((4, 2), np.float32), {})
+    set_execution(bare, "float32", False)
+    with pytest.raises(UsageError, match=r"Bare has no network made by plench\.networks\.Featurizer"):
+        set_execution(bare, "bf16", False)
+
+
+def test_card_kind_decides_the_default_network() -> None:
+    config = configure_run(find_algorithm("PRODEN"), replace(coloured_patches().card, name="Other"))
+    assert (config.hparams["model"], config.hparams["batch_size"]) == ("ResNet", 256)
