@@ -77,7 +77,10 @@ def write_run(
     folder.mkdir(parents=True)
     hparams = hparams or {"lr": 10 ** (-3 - hparams_seed / 10), "model": "MLP", "max_steps": steps}
     seeds = {"trial_seed": trial_seed, "hparams_seed": hparams_seed, "seed": 7}
-    args = {"dataset": dataset, "algorithm": algorithm, "steps": steps, **seeds}
+    candidates = {"pl_type": "real", "fps_rate": None, "id_rate": None, "drop_true_rate": 0.0}
+    fractions = {"holdout_fraction": 0.1, "tabular_test_fraction": 0.1}
+    names = {"dataset": dataset, "algorithm": algorithm, "steps": steps, "checkpoint_freq": 100}
+    args = {**names, **seeds, **fractions, **candidates}
     lines = [json.dumps({**record, "hparams": hparams, "args": args}) for record in records]
     (folder / "results.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     if not public:

@@ -1,0 +1,108 @@
+"""`plench pilot`: is a clean validation set better used for choosing hyperparameters or for training?"""
+
+import argparse
+import json
+from pathlib import Path
+
+from plench.criteria import criteria, find_criterion
+
+EXAMPLES = """examples:
+  plench pilot --algorithms PRODEN CC --datasets Digits_FPS --n_hparams 3 --n_trials 2 --steps 1000
+  plench pilot --output_dir pilot --plot_only --output pilot.svg
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `pilot` to the main parser."""
+    parser = subparsers.add_parser(
+        "pilot",
+        help="the paper's pilot experiment: clean validation labels, two uses",
+        description="Two arms with the same splits and steps: configurations chosen by the true labels of "
+        "the validation split, and the default configuration trained with those examples added as singletons. "
+        "Repeating the command continues where it stopped.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="algorithms to compare")
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
+    parser.add_argument("--n_hparams", type=int, default=20, metavar="N", help="configurations (default 20)")
+    parser.add_argument("--n_trials", type=int, default=3, metavar="N", help="splits (default 3)")
+    parser.add_argument("--steps", type=int, metavar="N", help="updates a run (default: by the dataset)")
+    parser.add_argument("--checkpoint_freq", type=int, default=1000, metavar="N", help="updates a record")
+    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument("--output_dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time in the first arm")
+    oracles = [name for name, criterion in criteria.items() if criterion.needs_labels]
+    parser.add_argument("--criterion", default=oracles[0], help=f"what chooses: {' or '.join(oracles)}")
+    parser.add_argument("--plot_only", action="store_true", help="run nothing, show what is there")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(handler=pilot)
+
+
+def pilot(args: argparse.Namespace) -> int:
+    """Carry out both arms unless told not to, then print the table and draw the figure."""
+    from plench.errors import UsageError
+    from plench.report.figures.style import check_format
+
+    criterion = find_criterion(args.criterion)
+    if not criterion.needs_labels:
+        raise UsageError(f"the pilot experiment is about clean validation labels; {criterion.name} uses none")
+    output = args.output or Path(args.output_dir) / "pilot.svg"
+    check_format(output)
+    code = 0
+    if not args.plot_only:
+        if not args.algorithms or not args.datasets:
+            raise UsageError("say which --algorithms and --datasets to run (or --plot_only)")
+        code = _run(args)
+        if code == 130:
+            return code
+    _show(args, output)
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
+    from plench.algorithms import find_algorithm
+    from plench.cli.sweep_view import watch_sweep
+    from plench.data import dataset_card
+    from plench.sweep.engines.local import LocalEngine
+    from plench.sweep.pilot import run_pilot
+    from plench.sweep.spec import Grid
+
+    grid = Grid(
+        algorithms=tuple(find_algorithm(name).name for name in args.algorithms),
+        datasets=tuple(dataset_card(name).name for name in args.datasets),
+        n_hparams=args.n_hparams,
+        n_trials=args.n_trials,
+        steps=args.steps,
+        checkpoint_freq=args.checkpoint_freq,
+    )
+    with watch_sweep() as listener:
+        engine = LocalEngine(workers=args.workers)
+        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, listener=listener)
+    for entry in outcome.sweep.failed:
+        print(f"failed: {entry.run.folder}: {entry.message}")
+    for run in outcome.training:
+        if run.status == "failed":
+            print(f"failed: {run.folder.name}: {run.message}")
+    return outcome.exit_code
+
+
+def _show(args: argparse.Namespace, output: Path) -> None:
+    from plench.report.figures.pilot import draw_pilot
+    from plench.report.figures.style import figure_style, save_figure
+    from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
+    from plench.report.tables import render_text
+    from plench.results import read_runs
+    from plench.sweep.pilot import TRAINING_ARM, VALIDATION_ARM
+
+    folder = Path(args.output_dir)
+    arms = [read_runs(folder / name) for name in (VALIDATION_ARM, TRAINING_ARM)]
+    results = gather_pilot(arms[0], arms[1], find_criterion(args.criterion))
+    with figure_style():
+        save_figure(draw_pilot(results), output)
+    if args.json:
+        print(json.dumps(pilot_rows(results), indent=2))
+    else:
+        print(render_text(pilot_grids(results)))
+        print(f"figure: {output}")

@@ -1,0 +1,113 @@
+"""The pilot experiment's results: accuracy with clean validation labels used in one way or the other."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from plench.criteria import Criterion
+from plench.report.grids import Entry, Grid
+from plench.results.records import Run
+from plench.selection import select
+
+SUFFIX = "+validation"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Test accuracies over splits of one use of the validation set."""
+
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean test accuracy."""
+        return fmean(self.accuracies)
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the mean; None for a single split."""
+        n = len(self.accuracies)
+        return stdev(self.accuracies) / math.sqrt(n) if n > 1 else None
+
+
+@dataclass(frozen=True)
+class PilotResult:
+    """One algorithm on one dataset: validation labels used for choosing, and used for training."""
+
+    dataset: str
+    algorithm: str
+    choosing: Arm
+    training: Arm
+
+
+def gather_pilot(
+    choosing_runs: Iterable[Run], training_runs: Iterable[Run], criterion: Criterion
+) -> list[PilotResult]:
+    """Put both arms side by side, on the splits that both have."""
+    trained: dict[tuple[str, str], dict[int, float]] = {}
+    for run in training_runs:
+        record = run.last_record if run.finished else None
+        test = record.get("test_acc") if record is not None else None
+        if test is not None:
+            key = (run.experiment.dataset.removesuffix(SUFFIX), run.experiment.algorithm)
+            trained.setdefault(key, {})[run.trial_seed] = test
+    results = []
+    for cell in select(choosing_runs, criterion):
+        key = (cell.experiment.dataset, cell.experiment.algorithm)
+        chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
+        common = sorted(set(chosen) & set(trained.get(key, {})))
+        if common:
+            arms = [Arm(tuple(values[trial] for trial in common)) for values in (chosen, trained[key])]
+            results.append(PilotResult(*key, *arms))
+    return results
+
+
+def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
+    """Return the results as flat rows; accuracies are fractions."""
+    return [
+        {
+            "dataset": result.dataset,
+            "algorithm": result.algorithm,
+            "n_splits": len(result.choosing.accuracies),
+            "choosing_mean": result.choosing.mean,
+            "choosing_standard_error": result.choosing.stderr,
+            "training_mean": result.training.mean,
+            "training_standard_error": result.training.stderr,
+            "gain_of_training": result.training.mean - result.choosing.mean,
+        }
+        for result in results
+    ]
+
+
+def pilot_grids(results: Iterable[PilotResult]) -> list[Grid]:
+    """Return one table per dataset."""
+    by_dataset: dict[str, list[PilotResult]] = {}
+    for result in results:
+        by_dataset.setdefault(result.dataset, []).append(result)
+    return [
+        Grid(
+            f"{dataset}: clean validation labels used for",
+            ("Algorithm", "choosing", "training", "training − choosing", "splits"),
+            tuple((r.algorithm, _entries(r)) for r in group),
+            legend="Test accuracy in %, [standard error of the mean]; the difference in points.",
+        )
+        for dataset, group in by_dataset.items()
+    ]
+
+
+def _entries(result: PilotResult) -> tuple[Entry, ...]:
+    gain = 100 * (result.training.mean - result.choosing.mean)
+    shown = [
+        _show(result.choosing),
+        _show(result.training),
+        f"{gain:+.2f}",
+        str(len(result.choosing.accuracies)),
+    ]
+    return tuple(Entry(text=text) for text in shown)
+
+
+def _show(arm: Arm) -> str:
+    error = "" if arm.stderr is None else f" [{100 * arm.stderr:.2f}]"
+    return f"{100 * arm.mean:.2f}{error}"

@@ -1,0 +1,139 @@
+"""The paper's pilot experiment: what is a clean validation set better used for, choosing or training?
+
+Two arms with the same splits and the same number of steps. In the first, true labels of the validation split
+choose among configurations, as in the protocol: an ordinary sweep. In the second, the validation examples
+join the training split with their true label as the only candidate, and the default configuration is
+trained, with nothing chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from plench.algorithms import find_algorithm
+from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
+from plench.errors import DataError
+from plench.seeds import seed_hash
+from plench.sweep.engines.base import Engine, SweepListener
+from plench.sweep.launch import SweepOutcome, launch
+from plench.sweep.plan import DataShelf
+from plench.sweep.spec import Grid, SweepSpec
+from plench.training.config import RunConfig, configure_run
+from plench.training.environment import choose_device
+from plench.training.prepare import prepare_split
+from plench.training.run import RunOptions, RunOutcome, run_training
+
+# Folders of the two arms below the pilot's own.
+VALIDATION_ARM = "validation"
+TRAINING_ARM = "training"
+
+
+@dataclass(frozen=True)
+class PilotOutcome:
+    """What became of the two arms: the sweep's outcome, and the outcomes of the second arm's runs."""
+
+    sweep: SweepOutcome
+    training: list[RunOutcome]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is finished; 1: something failed; 130: interrupted."""
+        states = {outcome.status for outcome in self.training}
+        if self.sweep.unfinished or "interrupted" in states:
+            return 130
+        return 1 if "failed" in states else self.sweep.exit_code
+
+
+def run_pilot(
+    grid: Grid,
+    output_dir: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    engine: Engine | None = None,
+    options: RunOptions | None = None,
+    listener: SweepListener | None = None,
+) -> PilotOutcome:
+    """Carry out both arms, or what is missing of them."""
+    folder = Path(output_dir)
+    sweep = launch(
+        SweepSpec((grid,)),
+        folder / VALIDATION_ARM,
+        data_dir=data_dir,
+        engine=engine,
+        options=options,
+        listener=listener,
+    )
+    trained: list[RunOutcome] = []
+    if not sweep.unfinished:
+        for outcome in train_with_validation(grid, data_dir, folder / TRAINING_ARM, options or RunOptions()):
+            trained.append(outcome)
+            if outcome.status == "interrupted":
+                break
+    return PilotOutcome(sweep, trained)
+
+
+def train_with_validation(
+    grid: Grid, data_dir: str | Path | None, folder: Path, options: RunOptions
+) -> Iterator[RunOutcome]:
+    """Carry out the second arm, run by run."""
+    shelf = DataShelf(data_dir)
+    for name in grid.datasets:
+        for trial_seed in grid.trial_seeds:
+            dataset, split = join_validation(shelf.get(name), grid, trial_seed)
+            prepared = prepare_split(dataset, split, choose_device(options.device))
+            for algorithm in grid.algorithms:
+                config = configure_default(algorithm, dataset, grid, trial_seed)
+                entry = find_algorithm(algorithm)
+                yield run_training(config, dataset, entry, folder, options, prepared=prepared)
+
+
+def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Dataset, Split]:
+    """Return the trial's data with validation examples as clean training examples, and the split for it.
+
+    The validation part of the split stays as it is, so that records have their usual figures; they are
+    measured on training examples here and choose nothing. The name says that the data are not the dataset
+    itself.
+    """
+    if dataset.labels is None:
+        raise DataError(
+            f"{dataset.card.name} has no true labels: the pilot experiment needs those of validation"
+        )
+    spec = choose_candidates(
+        dataset.card.candidates,
+        grid.pl_type,  # type: ignore[arg-type]
+        grid.fps_rate,
+        grid.id_rate,
+        grid.drop_true_rate,
+    )
+    drawn = draw_candidates(dataset, spec, trial_seed)
+    split = split_dataset(
+        drawn,
+        trial_seed,
+        test_fraction=grid.tabular_test_fraction,
+        holdout_fraction=grid.holdout_fraction,
+    )
+    candidates = drawn.candidates.copy()
+    candidates[split.validation] = np.eye(drawn.n_classes, dtype=bool)[dataset.labels[split.validation]]
+    card = replace(dataset.card, name=f"{dataset.card.name}+validation", candidates=CandidateSpec())
+    joined = replace(drawn, candidates=candidates, card=card)
+    return joined, replace(split, train=np.concatenate([split.train, split.validation]))
+
+
+def configure_default(algorithm: str, dataset: Dataset, grid: Grid, trial_seed: int) -> RunConfig:
+    """Describe the default configuration's run on joined data, with as many steps as the other arm's."""
+    entry = find_algorithm(algorithm)
+    return configure_run(
+        entry,
+        dataset.card,
+        hparams=grid.hparams,
+        steps=grid.steps,
+        trial_seed=trial_seed,
+        seed=seed_hash(dataset.card.name, entry.name, 0, trial_seed),
+        checkpoint_freq=grid.checkpoint_freq,
+        holdout_fraction=grid.holdout_fraction,
+        tabular_test_fraction=grid.tabular_test_fraction,
+    )

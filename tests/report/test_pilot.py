@@ -1,0 +1,119 @@
+"""The pilot experiment: what its second arm trains on, and how both arms are put side by side."""
+
+import json
+
+import numpy as np
+import pytest
+
+from plench.cli import main
+from plench.criteria import criteria
+from plench.data import draw_candidates, load_dataset, split_dataset
+from plench.errors import UsageError
+from plench.report.pilot import gather_pilot, pilot_rows
+from plench.results import read_runs
+from tests.synthetic_sweep import write_run
+
+OA = criteria["OA"]
+
+
+def record(test, oa=0.5, step=999):
+    return {"step": step, "loss": 1.0, "val_accuracy": oa, "test_acc": test}
+
+
+def write_arms(root):
+    for trial in range(2):
+        for configuration, oa in enumerate((0.4, 0.8)):
+            folder = root / "validation" / f"{trial}{configuration}"
+            write_run(folder, [record(0.5 + 0.1 * configuration, oa)], "Lost", "CC", trial, configuration)
+        write_run(root / "training" / f"{trial}", [record(0.7 + 0.1 * trial)], "Lost+validation", "CC", trial)
+    write_run(root / "training" / "more", [record(0.1)], "Lost+validation", "CC", 7)
+    write_run(root / "training" / "half", [record(0.1, step=5)], "Lost+validation", "LWS", 0, status="failed")
+
+
+def test_arms_side_by_side_on_common_splits(tmp_path):
+    write_arms(tmp_path)
+    arms = [read_runs(tmp_path / name) for name in ("validation", "training")]
+    (result,) = gather_pilot(*arms, OA)
+    assert result.choosing.accuracies == (0.6, 0.6)
+    assert result.training.accuracies == pytest.approx((0.7, 0.8))
+    (row,) = pilot_rows([result])
+    assert row["gain_of_training"] == pytest.approx(0.15)
+    assert row["training_standard_error"] == pytest.approx(0.05)
+
+
+def test_command_shows_what_is_there(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    write_arms(tmp_path)
+    assert main(["pilot", "--output_dir", str(tmp_path), "--plot_only", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["n_splits"] == 2
+    assert (tmp_path / "pilot.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--criterion", "CR"], "CR uses none"),
+        ([], "--algorithms and --datasets"),
+        (["--plot_only", "--output", "x.bmp"], ".svg"),
+    ],
+)
+def test_command_bad_usage(tmp_path, capsys, words, said):
+    assert main(["pilot", "--output_dir", str(tmp_path), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_figure_needs_both_arms():
+    pytest.importorskip("matplotlib")
+    from plench.report.figures.pilot import draw_pilot
+
+    with pytest.raises(UsageError, match="both arms"):
+        draw_pilot([])
+
+
+def test_validation_joins_training_with_its_true_labels_as_singletons():
+    from plench.sweep.pilot import join_validation
+    from plench.sweep.spec import Grid
+
+    dataset = load_dataset("Digits_FPS")
+    grid = Grid(("CC",), ("Digits_FPS",))
+    joined, split = join_validation(dataset, grid, 1)
+    drawn = draw_candidates(dataset, dataset.card.candidates, 1)
+    usual = split_dataset(drawn, 1)
+    assert np.array_equal(joined.candidates[usual.train], drawn.candidates[usual.train])
+    assert np.all(joined.candidates[usual.validation].sum(axis=1) == 1)
+    assert np.array_equal(
+        joined.candidates[usual.validation].argmax(axis=1), dataset.labels[usual.validation]
+    )
+    assert sorted(split.train) == sorted([*usual.train, *usual.validation])
+    assert np.array_equal(split.test, usual.test)
+    assert not set(split.train) & set(split.test)
+    assert joined.fingerprint != dataset.fingerprint
+
+
+def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
+    from plench.sweep.pilot import train_with_validation
+    from plench.sweep.spec import Grid
+    from plench.training.run import RunOptions
+
+    grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)
+    (outcome,) = train_with_validation(grid, None, tmp_path, RunOptions(device="cpu"))
+    assert outcome.status == "done"
+    (run,) = read_runs(tmp_path)
+    assert run.experiment.dataset == "Digits_FPS+validation"
+    assert run.hparams_seed == 0
+    assert run.last_record.step == 3
+    usual = split_dataset(load_dataset("Digits_FPS"), 0)
+    assert run.info["dataset"]["n_train"] == len(usual.train) + len(usual.validation)
+    assert [again.updates_made for again in train_with_validation(grid, None, tmp_path, RunOptions())] == [0]
+
+
+@pytest.mark.real
+def test_the_whole_experiment(tmp_path, capsys):
+    words = ["--algorithms", "CC", "LWS", "--datasets", "Digits_FPS", "--n_hparams", "2", "--n_trials", "2"]
+    words += ["--steps", "60", "--checkpoint_freq", "20", "--output_dir", str(tmp_path)]
+    assert main(["pilot", *words]) == 0
+    out = capsys.readouterr().out
+    assert "training − choosing" in out
+    assert (tmp_path / "pilot.svg").exists()
+    assert len(read_runs(tmp_path / "validation")) == 8
+    assert len(read_runs(tmp_path / "training")) == 4
