@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -254,3 +255,19 @@ def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
     assert "rests on 2 of 3 splits and 4 of 15 planned runs; 11 not started" in captured.out
     assert "Lost: planned, but without any run: PRODEN" in captured.err
     assert "sweep-broken.toml is not a TOML file" in captured.err
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
+def test_names_that_are_no_unicode_can_be_printed(tmp_path, capsys, form):
+    name = "lone \ud800 surrogate"
+    experiment = experiment_of("Lost", name, model=name)
+    write_run(tmp_path / "a", records(), experiment=experiment, hparams={"model": name, name: name})
+    folder = os.fsencode(tmp_path) + b"/bad\xff"
+    os.mkdir(folder)
+    with open(folder + b"/results.jsonl", "w") as file:
+        file.write("{]\n")
+    for more in ([], ["--chosen"]):
+        captured = run_collect(capsys, "--input_dir", tmp_path, "--format", form, *more)
+        captured.out.encode("utf-8")
+        captured.err.encode("utf-8")
+        assert "surrogate" in captured.out

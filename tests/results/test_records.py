@@ -159,3 +159,17 @@ def test_experiments_differ_in_everything_that_counts(tmp_path):
     runs = read_runs(tmp_path)
     assert len({run.experiment for run in runs}) == len(changes)
     assert len({run.experiment.setting for run in runs}) == len(changes)
+
+
+def test_what_only_looks_like_a_file_is_a_notice(tmp_path):
+    import os
+
+    write_run(tmp_path / "good", records())
+    for name in ("pipe", "folder"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe" / "results.jsonl")
+    (tmp_path / "folder" / "results.jsonl").mkdir()
+    runs, notices = read_runs_with_notices(tmp_path)
+    assert [run.path.name for run in runs] == ["good"]
+    assert len(notices) == 2
+    assert all("results.jsonl: cannot be read" in notice for notice in notices)

@@ -37,9 +37,7 @@ def compare(args: argparse.Namespace) -> int:
     board = build_leaderboard(found.runs, found.criteria, found.plans)
     pairs, reasons = pair_with_paper(board, found.runs)
     if args.json:
-        print(
-            json.dumps({"cells": beside_rows(pairs), "not_compared": reasons}, indent=2, ensure_ascii=False)
-        )
+        print(json.dumps({"cells": beside_rows(pairs), "not_compared": reasons}, indent=2))
     else:
         print(render_text(beside_grids(pairs)) if pairs else "nothing here can be compared with the paper")
         for reason in reasons:

@@ -18,8 +18,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "pilot",
         help="the paper's pilot experiment: clean validation labels, two uses",
         description="Two arms with the same splits and steps: configurations chosen by the true labels of "
-        "the validation split, and the default configuration trained with those examples added as singletons. "
-        "Repeating the command continues where it stopped.",
+        "the validation split, and the default configuration trained with those examples added as "
+        "singletons. Repeating the command continues where it stopped.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

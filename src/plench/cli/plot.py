@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plench.cli.results_input import ResultsInput, add_input_options, read_input
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard, build_leaderboard
 from plench.results.records import Experiment
 
@@ -127,7 +128,8 @@ def plot_sensitivity(args: argparse.Namespace, found: ResultsInput) -> "Figure":
 
     algorithms = sorted({run.experiment.algorithm for run in found.runs})
     if len(algorithms) > 1:
-        raise UsageError(f"one algorithm at a time: choose with --algorithms from {', '.join(algorithms)}")
+        known = ", ".join(map(clean, algorithms))
+        raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
     return draw_sensitivity(found.runs, algorithms[0], _one_criterion(found))
 
 
@@ -178,6 +180,6 @@ def _one_criterion(found: ResultsInput) -> Criterion:
 
 def _one_setting(board: Leaderboard) -> Experiment:
     if len(board.settings) != 1:
-        known = ", ".join(board.labels.values()) or "none"
+        known = ", ".join(clean(label) for label in board.labels.values()) or "none"
         raise UsageError(f"this figure shows one dataset: choose with --datasets (there are {known})")
     return board.settings[0]

@@ -47,7 +47,7 @@ def show_statistics(args: argparse.Namespace) -> int:
     judged = judge_criteria(found.runs, found.criteria)
     if args.json:
         content = {"alpha": args.alpha, "by_criterion": comparisons, "criteria": quality_rows(judged)}
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        print(json.dumps(content, indent=2))
     else:
         for criterion in found.criteria:
             grids = comparison_grids(criterion, comparisons[criterion.name], args.alpha, args.pairs)

@@ -51,8 +51,8 @@ def choice_rows(board: Leaderboard) -> list[Row]:
             "step": choice.record.step,
             "criterion_value": choice.score,
             "test_accuracy": choice.test_acc,
-            "hparams": json.dumps(choice.run.hparams, sort_keys=True, ensure_ascii=False),
-            "folder": choice.run.path.name,
+            "hparams": json.dumps(choice.run.hparams, sort_keys=True),
+            "folder": clean(choice.run.path.name, None),
         }
         for cell in _cells(board)
         for choice in cell.choices
@@ -79,7 +79,7 @@ def render_json(board: Leaderboard, notices: Iterable[str]) -> str:
         "choices": choice_rows(board),
         "notices": list(notices),
     }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2) + "\n"
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
@@ -125,6 +125,6 @@ def _identity(cell: Cell) -> Row:
         "origin",
     )
     return {
-        **{key: details.get(key) for key in keys},
+        **{key: clean(v, None) if isinstance(v := details.get(key), str) else v for key in keys},
         "candidates": json.dumps(details.get("candidates"), sort_keys=True),
     }

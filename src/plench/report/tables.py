@@ -41,7 +41,7 @@ def render_latex(grids: Iterable[Grid]) -> str:
 def _legend(grids: list[Grid], marks: str, line_end: str) -> list[str]:
     legends = dict.fromkeys(grid.legend for grid in grids if grid.legend)
     marked = any(entry.best for grid in grids for _, entries in grid.rows for entry in entries)
-    lines = [*legends, *([marks] if marked else [])]
+    lines = [*(clean(legend, None) for legend in legends), *([marks] if marked else [])]
     return [line_end.join(lines)] if lines else []
 
 

@@ -5,11 +5,13 @@ finished. Ours also have `run.json`, which says exactly which experiment the run
 of the public benchmark that is put together from the `args` and `hparams` of the records.
 """
 
+import errno
 import gc
 import json
 import logging
 import math
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,7 +157,9 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
     with _paused_garbage_collector():
         for name in names:
             run, found = _read_folder(str(root / name))
-            notices.extend(f"{name}/{notice}" for notice in found)
+            # A name that is not UTF-8 on disk could not be printed as it is.
+            shown = name.encode("utf-8", "replace").decode("utf-8")
+            notices.extend(f"{shown}/{notice}" for notice in found)
             if run is not None:
                 runs.append(run)
     return runs, notices
@@ -207,8 +211,7 @@ def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
 def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
     """Return run.json as a dictionary; None if there is none or it is broken."""
     try:
-        with open(f"{folder}/run.json", "rb") as file:
-            info = json.loads(file.read())
+        info = json.loads(_read_regular(f"{folder}/run.json"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -225,14 +228,25 @@ def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
 def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
     """Return the lines of results.jsonl, or None if there is none."""
     try:
-        with open(f"{folder}/results.jsonl", "rb") as file:
-            text = file.read().decode("utf-8", errors="replace")
+        text = _read_regular(f"{folder}/results.jsonl").decode("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
         notices.append(f"results.jsonl: cannot be read ({_reason(error)})")
         return None
     return text.split("\n")
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read_regular(path: str) -> bytes:
+    """Read a file, but nothing that only looks like one: a pipe would never end."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read()
 
 
 def _parse_lines(

@@ -1,0 +1,74 @@
+"""Folders of ours are read by the public benchmark's collector, which knows only results.jsonl."""
+
+import json
+
+import pytest
+
+from plench.criteria import criteria
+from plench.results import read_runs
+from plench.selection import select
+
+KEYS = {
+    *("step", "epoch", "loss", "step_time", "mem_gb", "test_acc", "hparams", "args"),
+    *("val_accuracy", "val_covering_rate", "val_approximated_acc"),
+}
+ARGS = {"dataset", "algorithm", "trial_seed", "hparams_seed", "seed", "steps"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Three short real runs: one split, three configurations."""
+    from plench.algorithms import find_algorithm
+    from plench.data import load_dataset
+    from plench.training import RunOptions, configure_run, run_training
+
+    root = tmp_path_factory.mktemp("trained")
+    dataset, entry = load_dataset("Digits_FPS"), find_algorithm("CC")
+    for configuration in range(3):
+        config = configure_run(entry, dataset.card, steps=25, checkpoint_freq=10, hparams_seed=configuration)
+        assert run_training(config, dataset, entry, root, RunOptions(device="cpu")).status == "done"
+    return root
+
+
+def load_as_the_public_collector(root):
+    """Read every line of every folder's results.jsonl, nothing else."""
+    lines = [
+        line for folder in root.iterdir() for line in (folder / "results.jsonl").read_text().splitlines()
+    ]
+    return [json.loads(line) for line in lines]
+
+
+def test_records_have_the_public_keys(trained):
+    records = load_as_the_public_collector(trained)
+    assert len(records) == 3 * 4
+    for record in records:
+        assert set(record) >= KEYS
+        assert set(record["args"]) >= ARGS
+        assert not any("/" in str(value) for value in record["args"].values())
+    assert sorted({record["step"] for record in records}) == [0, 10, 20, 24]
+    assert all((folder / "done").exists() for folder in trained.iterdir())
+
+
+def test_selection_from_public_keys_alone_equals_ours(trained):
+    records = [record for record in load_as_the_public_collector(trained) if record["step"] > 0]
+    for criterion in criteria.values():
+        offered = [r for r in records if criterion.early_stopping or r["step"] == r["args"]["steps"] - 1]
+        best = max(r[criterion.record_key] for r in offered)
+        tied = [r for r in offered if r[criterion.record_key] == best]
+        chosen = min(tied, key=lambda r: (r["args"]["hparams_seed"], r["step"]))
+        (cell,) = select(read_runs(trained), criterion)
+        assert cell.mean == chosen["test_acc"]
+
+
+def test_ours_without_run_json_read_as_public(trained, tmp_path):
+    """The same folders in the public benchmark's format give the same numbers."""
+    for folder in trained.iterdir():
+        target = tmp_path / folder.name
+        target.mkdir()
+        for name in ("results.jsonl", "done"):
+            (target / name).write_bytes((folder / name).read_bytes())
+    for criterion in criteria.values():
+        (ours,), (public,) = (select(read_runs(root), criterion) for root in (trained, tmp_path))
+        assert public.accuracies == ours.accuracies
+        assert public.experiment.origin == "public"
+        assert public.experiment.steps == 25
