@@ -6,6 +6,11 @@ import pytest
 
 from plench.algorithms import algorithms
 from plench.contract import Check, Subject, checks, run_check
+from plench.contract.examples import make_examples
+from plench.contract.isolation import seek_labels
+from plench.contract.odd_data import HUGE, enlarge_logits
+from plench.contract.subject import phase_starts
+from plench.contract.work import count_operators
 
 
 @cache
@@ -28,3 +33,24 @@ def test_checks_reach_every_phase(name: str) -> None:
     session = subject.start()
     starts = session.algorithm.phases()
     assert all(first < subject.count_updates(session) for first in starts.values()), starts
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_no_true_label_of_images_is_within_reach(name: str) -> None:
+    seek_labels(subject_of(name), make_examples(40, sets="ambiguous", images=True))
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_huge_logits_are_really_huge(name: str) -> None:
+    session = subject_of(name).start()
+    session.update(1)
+    assert enlarge_logits(session) >= 0.95 * HUGE
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_operators_are_counted_before_and_after_the_last_phase(name: str) -> None:
+    subject = subject_of(name)
+    counters = count_operators(subject, 16, 4)
+    last = max(phase_starts(subject.start().algorithm), default=0)
+    assert max(counters) > last
+    assert all(counter.calls.total() > 20 for counter in counters.values())

@@ -52,6 +52,7 @@ def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> No
 
 def test_identity_depends_on_all_that_determines_the_numbers() -> None:
     base = describe()
+    # One change at least for every field of the configuration; the data's name goes with its fingerprint.
     others = [
         describe("CC"),
         describe(LISTING),
@@ -64,10 +65,16 @@ def test_identity_depends_on_all_that_determines_the_numbers() -> None:
         describe(hparams={"model": "MLP", "batch_size": 64}),
         describe(holdout_fraction=0.2),
         describe(tabular_test_fraction=0.2),
+        describe(precision="bf16"),
+        describe(compile=True),
         describe(candidates=CandidateSpec("fps", fps_rate=0.5)),
         describe(candidates=CandidateSpec("uss")),
         describe(candidates=CandidateSpec("fps", drop_true_rate=0.1)),
     ]
+    changed = {
+        key for config in others for key, value in config.to_json().items() if value != base.to_json()[key]
+    }
+    assert changed == set(base.to_json()) - {"dataset"}
     identities = [config.run_id("data") for config in (base, *others)] + [base.run_id("other data")]
     assert len(set(identities)) == len(identities)
     folders = {config.folder_name("data") for config in (base, *others)}

@@ -16,14 +16,18 @@ from plench.contract.base import BreachError, required
 from plench.contract.examples import make_examples
 from plench.contract.reach import walk
 from plench.contract.subject import Subject
-from plench.data import split_dataset
+from plench.data import Dataset, split_dataset
 from plench.training.streams import capture_global
 
 
 @required
 def sees_no_true_label(subject: Subject) -> None:
     """Nothing that can be reached from the algorithm or its batches holds true labels of any split."""
-    dataset = make_examples(sets="ambiguous")
+    seek_labels(subject, make_examples(sets="ambiguous"))
+
+
+def seek_labels(subject: Subject, dataset: Dataset) -> None:
+    """Raise a breach if labels of a dataset are within reach before or between updates."""
     assert dataset.labels is not None
     session = subject.start(dataset)
     split = split_dataset(dataset, session.run.config.trial_seed)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from plench.contract.base import BreachError, required
-from plench.contract.basics import predict, test_inputs, train_and_predict
+from plench.contract.basics import predict, train_and_predict
 from plench.contract.examples import make_examples
 from plench.contract.subject import BATCH_SIZE, Session, Subject
 from plench.data import Dataset
@@ -118,7 +118,7 @@ def survives_huge_logits(subject: Subject) -> None:
 
 
 def enlarge_logits(session: Session) -> float:
-    """Scale the last layers so that logits reach ±200; return what predictions reach.
+    """Scale the last layers so that logits reach ±200; return what predictions for training inputs reach.
 
     Every linear layer with K outputs, in whichever network of the algorithm, is scaled by its own outputs in
     an update and in a prediction. If the logits do not come from such a layer, the inputs are scaled.
@@ -136,7 +136,7 @@ def enlarge_logits(session: Session) -> float:
         if isinstance(layer, nn.Linear) and layer.out_features == num_classes
     ]
     hooks = [layer.register_forward_hook(note) for layer in layers]
-    x = test_inputs(session)
+    x = session.training_set.original(0, len(session.training_set))
     session.update(1)
     predict(session, x)
     for hook in hooks:
