@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from plench.criteria import Criterion
-from plench.results.records import Experiment, Record, Run
+from plench.results.lines import Record
+from plench.results.records import Experiment, Run
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def test_command_notices_go_to_stderr_and_the_rest_is_tabulated(tmp_path, capsys
     (tmp_path / "bad\x1b[31m" / "results.jsonl").write_text("{]\n")
     captured = run_collect(capsys, "--input_dir", tmp_path)
     assert "CC" in captured.out
-    assert "line 1 is not JSON" in captured.err
+    assert "1 line skipped, no JSON: 1" in captured.err
     assert "\x1b" not in captured.err
 
 

@@ -73,8 +73,10 @@ def test_broken_lines_are_skipped_with_notices(tmp_path):
     lines[7] = b"[" * 100_000
     path.write_bytes(b"\n".join(lines) + b'{"step": 77, "te')
     run = read_run(folder)
-    assert len(run.notices) == 8
-    assert all(notice.startswith("results.jsonl: line ") for notice in run.notices)
+    assert run.notices == (
+        "results.jsonl: 4 lines skipped, no JSON: 2, 3, 8, 12",
+        "results.jsonl: 4 lines skipped, no usable step: 4, 5, 6, 7",
+    )
     assert [record.step for record in run.records] == [0, 800, 900, 999]
 
 
@@ -84,7 +86,9 @@ def test_repeated_steps_last_counts_with_a_notice(tmp_path):
     run = read_run(write_run(tmp_path / "a", taken + again))
     assert [record.get("test_acc") for record in run.records[:5]] == [0.125] * 5
     assert run.records[5].get("test_acc") == taken[5]["test_acc"]
-    assert "5 repeated steps" in run.notices[0]
+    assert run.notices == (
+        "results.jsonl: 5 steps repeated, the last record of each counts: 0, 100, 200, 300, 400",
+    )
 
 
 def test_nan_and_odd_values_are_absent(tmp_path):
@@ -96,6 +100,11 @@ def test_nan_and_odd_values_are_absent(tmp_path):
         "more": float("inf"),
     }
     run = read_run(write_run(tmp_path / "a", taken))
+    assert run.notices == (
+        "results.jsonl: val_accuracy is NaN or no number in 1 of 11 records",
+        "results.jsonl: val_covering_rate is NaN or no number in 1 of 11 records",
+        "results.jsonl: test_acc is NaN or no number in 1 of 11 records",
+    )
     assert [run.records[2].get(k) for k in ("test_acc", "val_accuracy", "val_covering_rate", "more")] == [
         None
     ] * 4
@@ -173,3 +182,13 @@ def test_what_only_looks_like_a_file_is_a_notice(tmp_path):
     assert [run.path.name for run in runs] == ["good"]
     assert len(notices) == 2
     assert all("results.jsonl: cannot be read" in notice for notice in notices)
+
+
+def test_missing_keys_are_a_notice(tmp_path):
+    taken = [{key: value for key, value in record.items() if key != "test_acc"} for record in records()]
+    del taken[3]["val_accuracy"]
+    run = read_run(write_run(tmp_path / "a", taken))
+    assert set(run.notices) == {
+        "results.jsonl: val_accuracy is missing from 1 of 11 records",
+        "results.jsonl: test_acc is missing from 11 of 11 records",
+    }

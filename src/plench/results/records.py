@@ -12,31 +12,20 @@ import logging
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any
 
 from plench.errors import UsageError
+from plench.results.lines import Record, parse_lines
 
 logger = logging.getLogger("plench")
 
 SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
-
-
-class Record(NamedTuple):
-    """One evaluation: the 0-based step after which it was taken, and what the line says besides."""
-
-    step: int
-    values: Mapping[str, Any]
-
-    def get(self, key: str) -> float | None:
-        """Return a figure, or None where it is missing, null, NaN or no number at all."""
-        value = self.values.get(key)
-        return value if is_finite(value) else None
 
 
 @dataclass(frozen=True)
@@ -123,11 +112,6 @@ class Run:
         return last if steps is None or last.step == steps - 1 else None
 
 
-def is_finite(value: object) -> TypeGuard[float]:
-    """Whether a value read from JSON is a finite number (true and false are none)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
-
-
 def canonical(value: object) -> str:
     """Return JSON text that is equal for equal values."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -193,7 +177,8 @@ def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
     lines = _read_lines(folder, notices)
     if info is None and lines is None:
         return None, notices
-    first, records = _parse_lines(lines or [], notices)
+    records, first, said = parse_lines(lines or [])
+    notices.extend(f"results.jsonl: {notice}" for notice in said)
     try:
         if info is not None:
             run = _run_of_ours(folder, info, records, tuple(notices))
@@ -247,48 +232,6 @@ def _read_regular(path: str) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         return file.read()
-
-
-def _parse_lines(
-    lines: Iterable[str], notices: list[str]
-) -> tuple[dict[str, Any] | None, tuple[Record, ...]]:
-    """Return the first record that carries args, and all records by step.
-
-    Of several records of one step the last counts: a run that was started again appends to the old ones.
-    """
-    by_step: dict[int, Record] = {}
-    first: dict[str, Any] | None = None
-    repeated: list[int] = []
-    known: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        for text in known:
-            line = line.replace(text, "null")
-        try:
-            raw = json.loads(line)
-        except (ValueError, RecursionError):
-            notices.append(f"results.jsonl: line {number} is not JSON, skipped")
-            continue
-        step = raw.get("step") if isinstance(raw, dict) else None
-        if not is_finite(step) or step < 0 or int(step) != step:
-            notices.append(f"results.jsonl: line {number} has no usable step, skipped")
-            continue
-        step = int(step)
-        if step in by_step:
-            repeated.append(step)
-        # Every line repeats args and hparams: parsing and keeping them once saves half the time and memory.
-        args, hparams = raw.pop("args", None), raw.pop("hparams", None)
-        if first is None and isinstance(args, dict):
-            first = {"args": args, "hparams": hparams}
-            known = [json.dumps(value) for value in (args, hparams) if isinstance(value, dict) and value]
-        by_step[step] = Record(step, raw)
-    if repeated:
-        listed = ", ".join(map(str, sorted(set(repeated))[:5]))
-        notices.append(
-            f"results.jsonl: {len(repeated)} repeated steps ({listed}…), the last record of each counts"
-        )
-    return first, tuple(by_step[step] for step in sorted(by_step))
 
 
 def _run_of_ours(

@@ -9,7 +9,8 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.figures.style import DARK, GREY, add_grid, label, new_figure, shades
-from plench.results.records import Run, is_finite
+from plench.results.lines import is_finite
+from plench.results.records import Run
 from plench.selection import choose_checkpoint
 
 if TYPE_CHECKING:

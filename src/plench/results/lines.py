@@ -1,0 +1,108 @@
+"""The lines of results.jsonl, one evaluation each: a bad line costs itself and a notice, no more."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+# The figures that every record has by the protocol (null where they cannot be measured).
+FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
+_MISSING = object()
+
+
+class Record(NamedTuple):
+    """One evaluation: the 0-based step after which it was taken, and what the line says besides."""
+
+    step: int
+    values: Mapping[str, Any]
+
+    def get(self, key: str) -> float | None:
+        """Return a figure, or None where it is missing, null, NaN or no number at all."""
+        value = self.values.get(key)
+        return value if is_finite(value) else None
+
+
+class ParsedLines(NamedTuple):
+    """Records by rising step, the args and hparams of the first line that has args, and what was wrong."""
+
+    records: tuple[Record, ...]
+    first: dict[str, Any] | None
+    notices: list[str]
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether a value read from JSON is a finite number (true and false are none)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def parse_lines(lines: Iterable[str]) -> ParsedLines:
+    """Parse the lines of a results file. Of several records of one step the last counts.
+
+    The last, because a run that was started again appends to the records it had before.
+    """
+    by_step: dict[int, Record] = {}
+    first: dict[str, Any] | None = None
+    broken: list[int] = []
+    stepless: list[int] = []
+    repeated: list[int] = []
+    known: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        for text in known:
+            line = line.replace(text, "null")
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            broken.append(number)
+            continue
+        step = raw.get("step") if isinstance(raw, dict) else None
+        if not is_finite(step) or step < 0 or int(step) != step:
+            stepless.append(number)
+            continue
+        step = int(step)
+        if step in by_step:
+            repeated.append(step)
+        # Every line repeats args and hparams: parsing and keeping them once saves half the time and memory.
+        args, hparams = raw.pop("args", None), raw.pop("hparams", None)
+        if first is None and isinstance(args, dict):
+            first = {"args": args, "hparams": hparams}
+            known = [json.dumps(value) for value in (args, hparams) if isinstance(value, dict) and value]
+        by_step[step] = Record(step, raw)
+    records = tuple(by_step[step] for step in sorted(by_step))
+    notices = []
+    if broken:
+        notices.append(f"{_count(broken, 'line')} skipped, no JSON: {_list(broken)}")
+    if stepless:
+        notices.append(f"{_count(stepless, 'line')} skipped, no usable step: {_list(stepless)}")
+    if repeated:
+        notices.append(
+            f"{_count(repeated, 'step')} repeated, the last record of each counts: {_list(repeated)}"
+        )
+    return ParsedLines(records, first, notices + _check_figures(records))
+
+
+def _check_figures(records: Sequence[Record]) -> list[str]:
+    """Say which of the protocol's figures are missing from records, or there but no finite number."""
+    missing: dict[str, int] = {}
+    odd: dict[str, int] = {}
+    for record in records:
+        values = record.values
+        for key in FIGURES:
+            value = values.get(key, _MISSING)
+            if value is _MISSING:
+                missing[key] = missing.get(key, 0) + 1
+            elif value is not None and not is_finite(value):
+                odd[key] = odd.get(key, 0) + 1
+    notices = [f"{key} is missing from {n} of {len(records)} records" for key, n in missing.items()]
+    return notices + [f"{key} is NaN or no number in {n} of {len(records)} records" for key, n in odd.items()]
+
+
+def _count(found: Sequence[int], what: str) -> str:
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+
+
+def _list(numbers: Sequence[int]) -> str:
+    """Show the first few of a list of numbers."""
+    distinct = sorted(set(numbers))
+    return ", ".join(map(str, distinct[:5])) + (", …" if len(distinct) > 5 else "")
