@@ -1,0 +1,212 @@
+"""What a training step on images costs beside the network: views, the method, evaluation, memory.
+
+    python benchmarks/image_step.py                                made-up images of CIFAR's size and number
+    python benchmarks/image_step.py --data_dir DIR --json out.json PLCIFAR10 from DIR
+
+One process, one thread. What is compared is measured in turns, and medians over the turns are reported. The
+floor is the bare network on one batch of the same memory format: forward, backward, Adam. The share of the
+views is the time to make the batch's views, measured alone, over the time of the whole step.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.algorithms import find_algorithm
+from plench.algorithms.base import build_adam, build_network, descend
+from plench.batch import VIEWS
+from plench.data import Dataset, DatasetCard, TestSet, load_dataset
+from plench.results.store import RunStore
+from plench.training.config import configure_run
+from plench.training.evaluation import choose_chunk
+from plench.training.listener import Silence
+from plench.training.run import RunOptions, TrainingRun
+
+GOALS = {"weak": 40, "strong": 250, "distill": 120}
+CHUNKS = (16, 32, 64, 128, 256, 512, 1024)
+
+
+def peak_mb() -> float:
+    """Return the process's peak memory so far."""
+    scale = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def take_turns(tasks: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+    """Time each task once per turn; return the median seconds of each."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for task in tasks.values():
+        task()
+    for _ in range(turns):
+        for name, task in tasks.items():
+            begun = time.perf_counter()
+            task()
+            times[name].append(time.perf_counter() - begun)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def make_images(count: int = 50_000) -> Dataset:
+    """Make up images of CIFAR-10's size: smooth noise, three candidates each."""
+    random = np.random.default_rng(0)
+    coarse = random.integers(0, 256, (count + 1000, 3, 8, 8), dtype=np.uint8)
+    images = coarse.repeat(4, axis=2).repeat(4, axis=3)
+    labels = random.integers(10, size=len(images))
+    candidates = (np.arange(10) - labels[:count, None]) % 10 <= 2
+    card = DatasetCard("MadeUp", "image", "none", "made up", "none", "none", default_steps=1000)
+    return Dataset(images[:count], candidates, labels[:count], card, TestSet(images[count:], labels[count:]))
+
+
+def build_run(name: str, dataset: Dataset, model: str, batch_size: int) -> TrainingRun:
+    """Build a run as training does, before its first update."""
+    entry = find_algorithm(name)
+    config = configure_run(entry, dataset.card, hparams={"batch_size": batch_size, "model": model})
+    store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
+    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), Silence(), None)
+    run.build()
+    return run
+
+
+def measure_views(dataset: Dataset, batch_size: int, turns: int) -> list[dict[str, Any]]:
+    """Measure each view on random batches, made into network inputs."""
+    run = build_run("PRODEN", dataset, "CNN", batch_size)
+    inputs, stored = run.data.inputs, run.data.train
+    generator = torch.Generator().manual_seed(0)
+
+    def make(view: str) -> Callable[[], object]:
+        def task() -> None:
+            index = torch.randint(len(stored), (batch_size,), generator=generator)
+            inputs.views(stored, index, (view,), generator)
+
+        return task
+
+    times = take_turns({view: make(view) for view in VIEWS}, turns)
+    return [
+        {"view": view, "batch_size": batch_size, "us": seconds / batch_size * 1e6, "goal": GOALS.get(view)}
+        for view, seconds in times.items()
+    ]
+
+
+def measure_steps(
+    algorithms: list[str], dataset: Dataset, model: str, batch_size: int, turns: int
+) -> list[dict[str, Any]]:
+    """Measure steps of algorithms, the making of their views, and the floor, in turns."""
+    runs = {name: build_run(name, dataset, model, batch_size) for name in algorithms}
+    first = next(iter(runs.values()))
+    network = build_network(first.data.input_shape, dataset.n_classes, first.config.hparams)
+    optimizer = build_adam(network.parameters(), first.config.hparams)
+    features = first.training_set.next_batch().weak
+
+    def step(run: TrainingRun) -> Callable[[], object]:
+        return lambda: run.algorithm.update(run.training_set.next_batch())
+
+    def views(run: TrainingRun) -> Callable[[], object]:
+        return run.training_set.next_batch
+
+    tasks: dict[str, Callable[[], object]] = {"floor": lambda: descend(optimizer, network(features).mean())}
+    for name, run in runs.items():
+        tasks[name] = step(run)
+        tasks[f"views of {name}"] = views(run)
+    times = take_turns(tasks, turns)
+    return [
+        {
+            "algorithm": name,
+            "model": model,
+            "batch_size": batch_size,
+            "ms": times[name] * 1000,
+            "floor_ms": times["floor"] * 1000,
+            "ratio": times[name] / times["floor"],
+            "views_ms": times[f"views of {name}"] * 1000,
+            "views_share": times[f"views of {name}"] / times[name],
+        }
+        for name in algorithms
+    ]
+
+
+def measure_evaluation(dataset: Dataset, model: str, turns: int) -> list[dict[str, Any]]:
+    """Measure a forward pass without gradients in chunks of several sizes."""
+    run = build_run("PRODEN", dataset, model, 64)
+    algorithm = run.algorithm.eval()
+    count = min(1024, len(run.data.train))
+    x: Tensor = run.data.inputs.original(run.data.train[:count])
+
+    def predict(chunk: int) -> Callable[[], object]:
+        def task() -> None:
+            with torch.no_grad():
+                for start in range(0, count, chunk):
+                    algorithm.predict(x[start : start + chunk])
+
+        return task
+
+    times = take_turns({str(chunk): predict(chunk) for chunk in CHUNKS}, turns)
+    chosen = choose_chunk(run.data.train)
+    return [
+        {"model": model, "chunk": chunk, "us": times[str(chunk)] / count * 1e6, "ours": chosen}
+        for chunk in CHUNKS
+    ]
+
+
+def print_rows(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}")
+    print("  ".join(f"{key:>11}" for key in rows[0]))
+    for row in rows:
+        cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values())
+        print("  ".join(f"{cell:>11}" for cell in cells), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data_dir", type=Path, help="folder with cifar-10-batches-py and plcifar10.pkl")
+    parser.add_argument("-a", "--algorithms", nargs="+", default=["PRODEN", "PiCO"])
+    parser.add_argument("--model", default="ResNet")
+    parser.add_argument("--batch_sizes", nargs="+", type=int, default=[64, 256])
+    parser.add_argument(
+        "--turns", type=int, default=5, help="turns of whole steps; views take 10 times as many"
+    )
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    before = peak_mb()
+    dataset = load_dataset("PLCIFAR10_Aggregate", options.data_dir) if options.data_dir else make_images()
+    loaded = peak_mb()
+    results: dict[str, Any] = {"benchmark": "image_step", "torch": torch.__version__}
+    results["views"] = [
+        row for size in options.batch_sizes for row in measure_views(dataset, size, 10 * options.turns)
+    ]
+    print_rows("views, µs per image", results["views"])
+    prepared = peak_mb()
+    results["steps"] = [
+        row
+        for size in options.batch_sizes
+        for row in measure_steps(options.algorithms, dataset, options.model, size, options.turns)
+    ]
+    print_rows("steps", results["steps"])
+    results["evaluation"] = measure_evaluation(dataset, options.model, max(2, options.turns // 2))
+    print_rows("evaluation, µs per image", results["evaluation"])
+    results["memory"] = [
+        {
+            "images_mb": (dataset.features.nbytes + (dataset.test.features.nbytes if dataset.test else 0))
+            / 2**20,
+            "start_mb": before,
+            "loaded_mb": loaded,
+            "prepared_mb": prepared,
+            "peak_mb": peak_mb(),
+        }
+    ]
+    print_rows("memory, peak of the process", results["memory"])
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
