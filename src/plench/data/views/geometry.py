@@ -86,7 +86,7 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def identity_maps(images: Tensor) -> Tensor:
     """Return affine maps (B, 2, 3) that leave every pixel where it is, in double precision."""
     maps = torch.eye(2, 3, dtype=wide_float(images.device), device=images.device)
-    return maps.repeat(len(images), 1, 1)
+    return maps.expand(len(images), 2, 3).clone()
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:

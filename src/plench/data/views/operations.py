@@ -161,13 +161,16 @@ def apply_operations(images: Tensor, kinds: Tensor, values: Tensor) -> Tensor:
     The images of one operation are done together. No operation mixes images, so this is the same as one by
     one. The result is a new tensor.
     """
-    result = torch.empty_like(images)
     order = kinds.argsort()
     sizes = torch.bincount(kinds, minlength=len(OPERATIONS)).tolist()
-    for operation, rows in zip(OPERATIONS, order.split(sizes), strict=True):
-        if len(rows):
-            result[rows] = operation.apply(images.index_select(0, rows), values.index_select(0, rows))
-    return result
+    groups = zip(
+        OPERATIONS,
+        images.index_select(0, order).split(sizes),
+        values.index_select(0, order).split(sizes),
+        strict=True,
+    )
+    changed = [operation.apply(part, value) for operation, part, value in groups if len(part)]
+    return torch.cat(changed).index_select(0, order.argsort())
 
 
 def blend(ground: Tensor, images: Tensor, value: Tensor) -> Tensor:
