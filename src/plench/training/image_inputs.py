@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from plench.data.views import VIEW_MAKERS
+from plench.data.views.constants import constant
 from plench.errors import UsageError
 from plench.training.stored import EVERY_ROW, Rows, SelectedRows, Stored
 
@@ -75,7 +76,7 @@ class ImageInputs:
 
     def normalise(self, images: Tensor) -> Tensor:
         """Scale values 0…255 to 0…1 and normalise them; the result is channels-last. Works in place."""
-        mean, std = (images.new_tensor(values).view(1, -1, 1, 1) for values in (self.mean, self.std))
+        mean, std = (constant(values, images.device).view(1, -1, 1, 1) for values in (self.mean, self.std))
         return images.div_(255).sub_(mean).div_(std).contiguous(memory_format=torch.channels_last)
 
     def state(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from plench.data.views.constants import constant
 from plench.data.views.geometry import ATTEMPTS, PADDING, draw_crop, place_crop, place_shift, resample
 from plench.data.views.holes import GRAY, cut_gray, cut_square, draw_gray_box, draw_square_box
 from plench.data.views.operations import OPERATIONS, apply_operations
@@ -19,6 +20,8 @@ from plench.errors import DataError
 __all__ = ["VIEW_MAKERS", "make_distill", "make_original", "make_strong", "make_weak"]
 
 ROUNDS = 3
+LOWEST = tuple(operation.low for operation in OPERATIONS)
+HIGHEST = tuple(operation.high for operation in OPERATIONS)
 CROP_DRAWS = 2 * ATTEMPTS + 2
 
 
@@ -49,10 +52,7 @@ def make_strong(images: Tensor, generator: torch.Generator) -> Tensor:
     draws = draw(CROP_DRAWS + 1 + 2 * ROUNDS + 3, images, generator)
     crop, kinds, amounts, hole = draws.split([CROP_DRAWS + 1, ROUNDS, ROUNDS, 3], dim=1)
     kinds = (kinds * len(OPERATIONS)).long()
-    low, high = (
-        torch.tensor([getattr(operation, end) for operation in OPERATIONS], device=images.device)[kinds]
-        for end in ("low", "high")
-    )
+    low, high = (constant(ends, images.device)[kinds] for ends in (LOWEST, HIGHEST))
     values = low + (high - low) * amounts
     changed = crop_and_flip(images, crop).to(torch.uint8, memory_format=torch.contiguous_format)
     for kind, value in zip(kinds.unbind(1), values.unbind(1), strict=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from plench.data.views.constants import constant
+
 SQUARE = 16
 GRAY_SHARE = 0.5
 GRAY = {3: (125.0, 123.0, 114.0), 1: (123.0,)}  # for one channel: the gray value of the colour
@@ -47,7 +49,7 @@ def cut_square(images: Tensor, box: Tensor) -> Tensor:
 
 def cut_gray(images: Tensor, box: Tensor) -> Tensor:
     """Fill a box of each float image with gray."""
-    gray = images.new_tensor(GRAY[images.shape[1]]).view(1, -1, 1, 1)
+    gray = constant(GRAY[images.shape[1]], images.device).view(1, -1, 1, 1)
     return torch.where(cover(images, box), gray, images)
 
 
