@@ -42,7 +42,7 @@ class Hungry(Plain):
         self.eaten: list[torch.Tensor] = []
 
     def revise(self, logits: torch.Tensor, batch: Batch) -> None:
-        self.eaten.append(torch.ones(25_000_000))
+        self.eaten.append(torch.empty(25_000_000))
 
 
 class Dying(Plain):

@@ -1,5 +1,6 @@
-"""SIGKILL to workers, to the driver and to both: the same command finishes the sweep, with the same records."""
+"""SIGKILL to workers, to the driver and to both: the same command ends the sweep with the same records."""
 
+import contextlib
 import os
 import random
 import signal
@@ -36,10 +37,8 @@ def count_done(output_dir: Path) -> int:
 
 def kill(*processes: int) -> None:
     for process in processes:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def disturb(driver: subprocess.Popen[str], output_dir: Path, rng: random.Random, kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 import traceback
 from collections import OrderedDict
@@ -22,6 +23,8 @@ from plench.training.run import RunOptions, RunOutcome, run_training
 # Runs of one split of one dataset stand together in a sweep; two leave room for the change-over.
 PREPARED_KEPT = 2
 
+BUSY_PATIENCE_SECONDS = 10.0
+
 
 class Performer:
     """Carries out runs one after the other; prepared data and loaded algorithms are kept for the next."""
@@ -32,7 +35,21 @@ class Performer:
     def perform(
         self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
     ) -> Attempt:
-        """Carry out a run or continue it; whatever happens becomes an attempt with its reason."""
+        """Carry out a run or continue it; whatever happens becomes an attempt with its reason.
+
+        A process that has just been killed may hold the run's folder a moment longer, so a busy run is tried
+        again for a while.
+        """
+        until = time.monotonic() + BUSY_PATIENCE_SECONDS
+        while True:
+            attempt = self._try_once(run, dataset, store, options, listener)
+            if attempt.status != "busy" or time.monotonic() > until:
+                return attempt
+            time.sleep(0.1)
+
+    def _try_once(
+        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
+    ) -> Attempt:
         begun = time.perf_counter()
         status: AttemptStatus
         message, updates_made = "", 0
@@ -73,6 +90,13 @@ class Performer:
             self._prepared[key] = prepare_data(dataset, config, choose_device(options.device))
         self._prepared.move_to_end(key)
         return self._prepared[key]
+
+
+def limit_memory(gigabytes: float | None) -> None:
+    """Let this process have no more memory than this; what asks for more gets an error."""
+    if gigabytes is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), hard))
 
 
 def _blame(error: PlenchError) -> AttemptStatus:

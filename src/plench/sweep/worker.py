@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import queue
-import resource
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,13 +19,11 @@ from typing import Any
 
 from plench.results.store import RunStore
 from plench.sweep.engines.base import Attempt
-from plench.sweep.perform import Performer
+from plench.sweep.perform import Performer, limit_memory
 from plench.sweep.plan import PlannedRun
 from plench.sweep.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
 from plench.training.run import RunOptions
-
-_BUSY_PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -119,18 +115,11 @@ class Worker:
                 self.datasets[data.name] = map_dataset(data.layout, descriptor)
 
     def carry_out(self, order: Order) -> Attempt:
-        """Carry out one run. A process that has just been killed may hold its folder a moment longer."""
-        if order.memory_limit_gb is not None:
-            limit = int(order.memory_limit_gb * 2**30)
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        """Carry out one run."""
+        limit_memory(order.memory_limit_gb)
         store = RunStore(order.output_dir / order.run.folder)
         dataset = self.datasets[order.run.dataset]
-        until = time.monotonic() + _BUSY_PATIENCE_SECONDS
-        while True:
-            attempt = self.performer.perform(order.run, dataset, store, order.options, self.reporter)
-            if attempt.status != "busy" or time.monotonic() > until:
-                return attempt
-            time.sleep(0.1)
+        return self.performer.perform(order.run, dataset, store, order.options, self.reporter)
 
 
 def main() -> None:

@@ -36,6 +36,21 @@ class Limits:
     memory_limit_gb: float | None = None
 
 
+class DeathToll:
+    """Counts how often a run's process died without the run getting any further."""
+
+    def __init__(self) -> None:
+        self.updates_at_begin = 0
+        self._deaths = 0
+        self._before = -1
+
+    def count(self) -> int:
+        """Count one more death; start over if the run had got further than at the one before."""
+        self._deaths = self._deaths + 1 if self.updates_at_begin <= self._before else 1
+        self._before = self.updates_at_begin
+        return self._deaths
+
+
 class SweepListener(Protocol):
     """Is told how a sweep goes on: a live view, a log."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import ClassVar
@@ -13,7 +13,7 @@ import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
 from plench.results.store import RunStore
-from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt
+from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
 from plench.sweep.engines.process import WorkerProcess
 from plench.sweep.perform import record_failure
 from plench.sweep.plan import PlannedRun
@@ -85,7 +85,7 @@ class Pool:
         self.devices = devices
         self.workers: list[WorkerProcess | None] = [None] * len(devices)
         self.shared: dict[str, SharedDataset] = {}
-        self.deaths: dict[str, tuple[int, int]] = {}
+        self.tolls = defaultdict[str, DeathToll](DeathToll)
         self.failed_starts = 0
 
     def work(self, stop: StopRequest) -> None:
@@ -118,6 +118,7 @@ class Pool:
         options = replace(self.assignment.options, device=device)
         order = Order(run, self.assignment.output_dir, options, self.assignment.limits.memory_limit_gb)
         worker.take(run)
+        self.tolls[run.folder].updates_at_begin = 0
         try:
             if name not in worker.datasets:
                 if name not in self.shared:
@@ -149,7 +150,7 @@ class Pool:
         """Pass on how far a run is."""
         assert worker.run is not None
         if progress.begun:
-            worker.updates_at_begin = progress.updates
+            self.tolls[worker.run.folder].updates_at_begin = progress.updates
             self.listener.begun(worker.run, progress.updates)
         else:
             self.listener.advanced(worker.run, progress.updates)
@@ -176,9 +177,7 @@ class Pool:
                     raise WorkerStartError(f"worker processes cannot start: {reason}")
             return
         run = worker.give_back()
-        deaths, before = self.deaths.get(run.folder, (0, -1))
-        deaths = deaths + 1 if worker.updates_at_begin <= before else 1
-        self.deaths[run.folder] = deaths, worker.updates_at_begin
+        deaths = self.tolls[run.folder].count()
         if deaths < DEATHS_ALLOWED:
             self.listener.noticed(f"{run.label}: its {reason}; it is started again")
             self.waiting.appendleft(run)

@@ -39,14 +39,12 @@ class WorkerProcess:
         self.ready = False
         self.run: PlannedRun | None = None
         self.taken_at = 0.0
-        self.updates_at_begin = 0
         self.datasets: set[str] = set()
 
     def take(self, run: PlannedRun) -> None:
         """Remember which run the worker has."""
         self.run = run
         self.taken_at = time.monotonic()
-        self.updates_at_begin = 0
         os.ftruncate(self.output.fileno(), 0)
 
     def give_back(self) -> PlannedRun:

@@ -1,0 +1,229 @@
+"""The Ray engine: runs are tasks of a Ray cluster; records and checkpoints come back to one writer.
+
+The writer is an actor on the driver's machine and the only process that touches the output folder, so no
+file system has to be shared. A worker waits until the writer has what it sends, so nothing is left behind in
+a worker that may die. A run that is started again elsewhere gets its checkpoint from the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from plench.errors import StorageError, UsageError
+from plench.results.store import RunStore
+from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
+from plench.sweep.engines.ray_run import carry_out_run, read_source
+from plench.sweep.engines.ray_writer import Writer
+from plench.sweep.perform import record_failure
+from plench.sweep.plan import PlannedRun
+from plench.training.interrupt import StopRequest
+
+GRACE_SECONDS = 30.0
+
+
+def import_ray() -> Any:
+    """Return the module ray; without it, say how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("the Ray engine needs the package ray: install plench[ray]") from error
+    return ray
+
+
+class RayEngine:
+    """Runs on a Ray cluster: one that exists (`address`), or one of its own on this machine."""
+
+    name: ClassVar[str] = "ray"
+    waits: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        address: str | None = None,
+        cpus_per_run: float = 1.0,
+        gpus_per_run: float = 0.0,
+        workers: int | None = None,
+    ) -> None:
+        if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
+            raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
+        if address is not None and workers is not None:
+            raise UsageError("the size of an existing Ray cluster is given; workers is for a Ray of its own")
+        self.address = address
+        self.cpus_per_run = cpus_per_run
+        self.gpus_per_run = gpus_per_run
+        self.workers = workers
+
+    def carry_out(self, assignment: Assignment) -> None:
+        """Carry out all runs as Ray tasks."""
+        if not assignment.todo:
+            return
+        ray = import_ray()
+        joined = ray.is_initialized()
+        if not joined:
+            self._connect(ray)
+        try:
+            with StopRequest() as stop:
+                RayDriver(ray, self, assignment).work(stop)
+        finally:
+            if not joined:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.address is None:
+            cpus = None if self.workers is None else int(self.workers * max(self.cpus_per_run, 1))
+            settings.update(address="local", num_cpus=cpus, include_dashboard=False)
+        else:
+            settings.update(address=self.address)
+        try:
+            ray.init(**settings)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UsageError(f"cannot connect to Ray at {self.address or 'this machine'}: {error}") from error
+
+
+class RayDriver:
+    """Keeps the cluster busy and takes in what comes back."""
+
+    def __init__(self, ray: Any, engine: RayEngine, assignment: Assignment) -> None:
+        self.ray = ray
+        self.engine = engine
+        self.assignment = assignment
+        self.listener = assignment.listener
+        self.waiting = deque(assignment.todo)
+        self.runs = {run.folder: run for run in assignment.todo}
+        self.flying: dict[Any, PlannedRun] = {}
+        self.opened_at: dict[str, float] = {}
+        self.data: dict[str, Any] = {}
+        self.tolls: dict[str, DeathToll] = {}
+        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
+        self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.task = ray.remote(
+            num_cpus=engine.cpus_per_run, num_gpus=engine.gpus_per_run, max_retries=0, max_calls=0
+        )(carry_out_run)
+
+    def work(self, stop: StopRequest) -> None:
+        """Carry out runs until none is left or a stop is asked for."""
+        self.listener.planned(self.assignment.todo, self.assignment.finished, self.count_slots())
+        while self.waiting or self.flying:
+            if stop.asked:
+                self.interrupt()
+                return
+            # Twice as many tasks as there is room for: no slot waits for the driver, and a stop is quick.
+            while self.waiting and len(self.flying) < 2 * max(self.count_slots(), 1):
+                self.submit(self.waiting.popleft())
+            self.take_in(timeout=0.2)
+            self.check_timeouts()
+
+    def count_slots(self) -> int:
+        """Return how many runs the cluster has room for now; nodes come and go."""
+        total = self.ray.cluster_resources()
+        rooms = [
+            int(total.get(kind, 0) / demand)
+            for kind, demand in (("CPU", self.engine.cpus_per_run), ("GPU", self.engine.gpus_per_run))
+            if demand > 0
+        ]
+        return min(rooms)
+
+    def submit(self, run: PlannedRun) -> None:
+        """Hand a run to Ray; its dataset goes into the object store once."""
+        if run.dataset not in self.data:
+            self.data[run.dataset] = self.ray.put(self.assignment.shelf.get(run.dataset))
+        reference = self.task.remote(
+            run,
+            self.data[run.dataset],
+            read_source(run),
+            self.writer,
+            self.assignment.output_dir,
+            self.assignment.options,
+            self.assignment.limits.memory_limit_gb,
+        )
+        self.flying[reference] = run
+
+    def take_in(self, timeout: float) -> None:
+        """Take in the tasks that have ended, and what the others say."""
+        ready, _ = self.ray.wait(list(self.flying), num_returns=1, timeout=timeout)
+        self.pass_on_events()
+        for reference in ready:
+            run = self.flying.pop(reference)
+            self.opened_at.pop(run.folder, None)
+            try:
+                attempt = self.ray.get(reference)
+            except self.ray.exceptions.RayError as error:
+                self.bury(run, error)
+            else:
+                self.end(run, attempt)
+
+    def pass_on_events(self) -> None:
+        """Tell the listener what runs say through the writer."""
+        try:
+            events = self.ray.get(self.writer.take_events.remote())
+        except self.ray.exceptions.RayActorError as error:
+            raise StorageError("the process that writes the results has died") from error
+        for folder, updates, kind in events:
+            if kind == "opened":
+                self.opened_at[folder] = time.monotonic()
+                self.tolls.setdefault(folder, DeathToll()).updates_at_begin = 0
+            elif kind == "begun":
+                self.tolls[folder].updates_at_begin = updates
+                self.listener.begun(self.runs[folder], updates)
+            else:
+                self.listener.advanced(self.runs[folder], updates)
+
+    def end(self, run: PlannedRun, attempt: Attempt) -> None:
+        """Take note that an attempt ended."""
+        self.listener.ended(run, attempt)
+        if attempt.status == "interrupted":
+            self.waiting.appendleft(run)
+        elif attempt.status == "unwritable":
+            raise StorageError(attempt.message)
+
+    def bury(self, run: PlannedRun, error: Exception) -> None:
+        """Take note that a task's process or node died; a run that keeps killing it is recorded as failed."""
+        self.release(run)
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        deaths = self.tolls.setdefault(run.folder, DeathToll()).count()
+        if deaths < DEATHS_ALLOWED:
+            self.listener.noticed(f"{run.label}: its process died ({reason}); it is started again")
+            self.waiting.appendleft(run)
+        else:
+            message = f"its process died {deaths} times without getting any further: {reason}"
+            self.fail(run, "WorkerDied", message)
+
+    def check_timeouts(self) -> None:
+        """Stop runs that take longer than they may."""
+        limit = self.assignment.limits.run_timeout
+        if limit is None:
+            return
+        for reference, run in list(self.flying.items()):
+            if time.monotonic() - self.opened_at.get(run.folder, time.monotonic()) > limit:
+                del self.flying[reference], self.opened_at[run.folder]
+                self.ray.cancel(reference, force=True)
+                self.release(run)
+                self.fail(run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+
+    def release(self, run: PlannedRun) -> None:
+        """Let the writer forget an attempt; what it may still send is refused."""
+        self.ray.get(self.writer.release.remote(run.folder))
+
+    def fail(self, run: PlannedRun, kind: str, message: str) -> None:
+        """Record in a run's folder why it failed, and go on."""
+        store = RunStore(self.assignment.output_dir / run.folder)
+        record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
+        self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+
+    def interrupt(self) -> None:
+        """Let every run write a checkpoint and stop."""
+        self.waiting.clear()
+        for reference in self.flying:
+            with suppress(self.ray.exceptions.RayError):
+                self.ray.cancel(reference, force=False, recursive=False)
+        until = time.monotonic() + GRACE_SECONDS
+        while self.flying and time.monotonic() < until:
+            self.take_in(timeout=0.2)
+            self.waiting.clear()

@@ -1,0 +1,113 @@
+"""The Ray engine on a real cluster of two nodes: nodes and drivers die, nothing is lost or doubled."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweep.driving import (
+    finish,
+    grid_arguments,
+    odd,
+    read_outcomes,
+    read_run_json,
+    start,
+    sweep,
+    wait_for,
+)
+
+pytest.importorskip("ray", reason="ray is not installed (plench[ray])")
+
+pytestmark = pytest.mark.real
+
+GRID = grid_arguments(n_hparams=4, n_trials=2, steps=400, checkpoint_freq=100)
+N_RUNS = 24
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Yield a running cluster with a head of one CPU."""
+    from ray.cluster_utils import Cluster
+
+    running = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    yield running
+    running.shutdown()
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what the local engine leaves behind."""
+    folder = tmp_path_factory.mktemp("calm")
+    code, output = sweep("launch", *GRID, "--output_dir", str(folder), "--workers", "2", "--skip_model_save")
+    assert code == 0, output
+    outcomes = read_outcomes(folder)
+    assert len(outcomes) == N_RUNS
+    return outcomes
+
+
+def ray_command(cluster: Any, folder: Path, *grid: str) -> list[str]:
+    address = ["--command_launcher", "ray", "--ray_address", cluster.address]
+    return ["launch", *(grid or GRID), *address, "--output_dir", str(folder), "--skip_model_save"]
+
+
+def count_done(folder: Path) -> int:
+    return len(list(folder.glob("*/done")))
+
+
+def test_a_node_dies_and_a_new_one_joins(cluster: Any, calm: dict[str, Any], tmp_path: Path) -> None:
+    second = cluster.add_node(**NODE)
+    driver = start(*ray_command(cluster, tmp_path), "--save_steps", "100")
+    wait_for(lambda: count_done(tmp_path) >= 5 or driver.poll() is not None, timeout=120)
+    cluster.remove_node(second, allow_graceful=False)
+    at_death = count_done(tmp_path)
+    wait_for(lambda: count_done(tmp_path) >= at_death + 2 or driver.poll() is not None, timeout=120)
+    cluster.add_node(**NODE)
+    code, output = finish(driver)
+    assert code == 0, output
+    assert at_death < N_RUNS
+    assert read_outcomes(tmp_path) == calm
+    assert f"done {N_RUNS}" in output
+
+
+def test_a_killed_driver_is_started_again(cluster: Any, calm: dict[str, Any], tmp_path: Path) -> None:
+    cluster.add_node(**NODE)
+    command = [*ray_command(cluster, tmp_path), "--save_steps", "100"]
+    driver = start(*command)
+    wait_for(lambda: count_done(tmp_path) >= 5 or driver.poll() is not None, timeout=120)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    assert count_done(tmp_path) < N_RUNS
+    code, output = sweep(*command)
+    assert code == 0, output
+    assert read_outcomes(tmp_path) == calm
+
+
+def test_failures_on_ray_are_recorded_with_their_reason(cluster: Any, tmp_path: Path) -> None:
+    names = ("Raising", "Dying", "Endless", "Plain")
+    grid = grid_arguments([odd(name) for name in names], n_hparams=1, n_trials=1, steps=40)
+    code, output = sweep(*ray_command(cluster, tmp_path, *grid), "--run_timeout", "20")
+    assert code == 1, output
+    assert output.splitlines()[-1] == "3 runs failed: `plench sweep retry` carries them out again"
+    found = read_run_json(tmp_path)
+    reasons = {name: (found[name]["error"] or {}).get("type") for name in names}
+    assert reasons == {
+        "Raising": "ZeroDivisionError",
+        "Dying": "WorkerDied",
+        "Endless": "Timeout",
+        "Plain": None,
+    }
+    assert (next(tmp_path.glob("*Plain*")) / "algorithm.py").exists()
+
+
+def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path) -> None:
+    code, output = sweep(
+        *("launch", *GRID, "--output_dir", str(tmp_path)),
+        *("--command_launcher", "ray", "--ray_address", "auto"),
+        timeout=120,
+    )
+    assert code == 2
+    assert "cannot connect to Ray at auto" in output
+    assert "Traceback" not in output
