@@ -103,11 +103,12 @@ def find_neighbours(features: Tensor, k: int) -> Tensor:
     squares = centred.square().sum(-1)
     rows = len(centred)
     nearest = torch.empty(rows, min(k, rows - 1), dtype=torch.int64, device=features.device)
+    room = centred.new_empty(min(DISTANCE_ROWS, rows), rows)
     for start in range(0, rows, DISTANCE_ROWS):
         chunk = centred[start : start + DISTANCE_ROWS]
         own = torch.arange(len(chunk), device=features.device)
         # The row's own square is the same for all its columns and does not change their order.
-        distances = torch.addmm(squares, chunk, centred.T, alpha=-2)
+        distances = torch.addmm(squares, chunk, centred.T, alpha=-2, out=room[: len(chunk)])
         distances[own, own + start] = torch.inf
         for j in range(nearest.shape[1]):
             closest = distances.argmin(-1)

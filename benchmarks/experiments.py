@@ -1,0 +1,191 @@
+"""What the accuracy benchmarks share: runs carried out by a few processes, and tables from their records."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.conftest import ROOT, real_data_dir
+
+from plench.algorithms import find_algorithm
+from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
+from plench.results.store import RunStore
+from plench.seeds import seed_hash
+from plench.training import RunConfig, RunOptions, configure_run
+from plench.training.environment import compute_threads
+from plench.training.listener import Silence
+from plench.training.run import TrainingRun
+
+RESULTS = ROOT / "docs" / "results"
+INSPECTED = "inspected.json"
+
+# Looks at a finished run's algorithm and data, for figures that records do not hold.
+Inspect = Callable[[TrainingRun], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one cell of a table is about: an algorithm (by name or path) on a dataset in a configuration.
+
+    Runs are seeded as a sweep would seed them, or as it would the algorithm `seeded_as`.
+    """
+
+    label: str
+    algorithm: str
+    dataset: str
+    steps: int | None = None
+    hparams: Mapping[str, Any] = field(default_factory=dict)
+    candidates: CandidateSpec | None = None
+    seeded_as: str | None = None
+
+    def configure(self, trial_seed: int) -> RunConfig:
+        """Describe the run on one split."""
+        entry, card = find_algorithm(self.algorithm), dataset_card(self.dataset)
+        return configure_run(
+            entry,
+            card,
+            hparams=self.hparams,
+            steps=self.steps,
+            candidates=self.candidates,
+            trial_seed=trial_seed,
+            seed=seed_hash(card.name, self.seeded_as or entry.name, 0, trial_seed),
+        )
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a finished run says: test accuracy after the last step in percent, seconds of training, more."""
+
+    accuracy: float
+    seconds: float
+    steps: int
+    logged: Mapping[str, float]
+    inspected: Mapping[str, float]
+
+
+def add_options(parser: argparse.ArgumentParser, name: str, trials: int) -> None:
+    """Add the options that all of these benchmarks take."""
+    parser.add_argument("--output_dir", type=Path, default=Path("runs") / name)
+    parser.add_argument("--data_dir", type=Path, default=real_data_dir())
+    parser.add_argument("--trials", type=int, default=trials, help=f"splits 0 … trials−1 (default {trials})")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, one thread each")
+    parser.add_argument("--report_only", action="store_true", help="run nothing; write the page from records")
+
+
+def carry_out(
+    settings: Sequence[Setting], options: argparse.Namespace, inspect: Inspect | None = None
+) -> list[list[Figures | None]]:
+    """Carry out every setting on every split, and return their figures; None stands for a run not finished.
+
+    A run that is there is not made again, and one that was interrupted is continued: the same command
+    always completes the table.
+    """
+    tasks = [(setting, trial) for trial in range(options.trials) for setting in settings]
+    if not options.report_only:
+        with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+            waiting = [
+                pool.submit(perform, setting, trial, options.output_dir, options.data_dir, inspect)
+                for setting, trial in tasks
+            ]
+            for number, (future, (setting, trial)) in enumerate(zip(waiting, tasks, strict=True), 1):
+                status = future.result()
+                print(f"{number}/{len(tasks)} {setting.label} on {setting.dataset}, split {trial}: {status}")
+    return [
+        [
+            read_figures(setting, trial, options.output_dir, options.data_dir)
+            for trial in range(options.trials)
+        ]
+        for setting in settings
+    ]
+
+
+@cache
+def load(name: str, data_dir: Path | None) -> Dataset:
+    """Load a dataset once per process."""
+    return load_dataset(name, data_dir)
+
+
+def find_store(config: RunConfig, dataset: Dataset, output_dir: Path) -> RunStore:
+    """Return the place of a run."""
+    return RunStore(output_dir / config.folder_name(dataset.fingerprint))
+
+
+def perform(
+    setting: Setting, trial: int, output_dir: Path, data_dir: Path | None, inspect: Inspect | None
+) -> str:
+    """Carry out one run in this process, unless it is finished, and keep what the inspection finds."""
+    config, dataset = setting.configure(trial), load(setting.dataset, data_dir)
+    store = find_store(config, dataset, output_dir)
+    if store.finished:
+        return "already done"
+    entry, options = find_algorithm(setting.algorithm), RunOptions(device="cpu", keep_models=False)
+    with store.locked(), compute_threads(options.threads):
+        run = TrainingRun(config, dataset, entry, store, options, Silence(), None)
+        outcome = run.carry_out()
+        if inspect is not None and outcome.status == "done":
+            store.write_file(INSPECTED, json.dumps(dict(inspect(run))).encode())
+    return outcome.status
+
+
+def read_figures(setting: Setting, trial: int, output_dir: Path, data_dir: Path | None) -> Figures | None:
+    """Read a run's records."""
+    config, dataset = setting.configure(trial), load(setting.dataset, data_dir)
+    store = find_store(config, dataset, output_dir)
+    run = store.read_run()
+    if not store.finished or run is None or run["status"] != "done":
+        return None
+    last = json.loads((store.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    inspected = store.folder / INSPECTED
+    return Figures(
+        accuracy=100 * last["test_acc"],
+        seconds=run["timings"]["training_seconds"],
+        steps=config.steps,
+        logged=last["logged"],
+        inspected=json.loads(inspected.read_text(encoding="utf-8")) if inspected.exists() else {},
+    )
+
+
+def summarise(values: Sequence[float], digits: int = 1) -> str:
+    """Return mean ± sample standard deviation."""
+    if not values:
+        return "–"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def summarise_accuracy(figures: Sequence[Figures | None]) -> str:
+    """Return the mean accuracy ± its standard deviation, and how many splits it lacks, if any."""
+    found = [each.accuracy for each in figures if each is not None]
+    missing = len(figures) - len(found)
+    return summarise(found) + (f" ({len(found)} of {len(figures)} splits)" if missing else "")
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_page(name: str, parts: Sequence[str]) -> None:
+    """Write a page of docs/results: parts separated by empty lines, with the machine at the end."""
+    import torch
+
+    versions = f"Python {platform.python_version()} and torch {torch.__version__} on {platform.machine()}"
+    note = f"Made with {versions}, one thread per run. Seconds depend on what else the machine did."
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.md"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("\n\n".join([*parts, note]) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    print(f"wrote {path}")
