@@ -104,6 +104,7 @@ class Worker:
     def work(self) -> None:
         """Carry out orders."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business between runs
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # so is Slurm's warning, which reaches every process
         threading.Thread(target=self.listen, daemon=True).start()
         self.reporter.tell("ready")
         while True:
