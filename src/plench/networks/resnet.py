@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from plench.networks.base import Featurizer, Network
-from plench.networks.convolutions import need_images, pool_globally, prepare_convolutions
+from plench.networks.convolutions import StridedConv2d, need_images, pool_globally, prepare_convolutions
 
 WIDTHS = (16, 32, 64)
 BLOCKS_PER_STAGE = 5
@@ -16,14 +16,15 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
         super().__init__()
-        self.convolution1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        first = nn.Conv2d if stride == 1 else StridedConv2d
+        self.convolution1 = first(in_channels, channels, 3, stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(channels)
         self.convolution2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or in_channels != channels:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(in_channels, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+                StridedConv2d(in_channels, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
             )
 
     def forward(self, x: Tensor) -> Tensor:
