@@ -297,6 +297,8 @@ def test_command_draws_every_kind(sweep, tmp_path, capsys):
         (["slope", "{sweep}"], "two folders"),
         (["ranks", "{sweep}", "--algorithms", "CC", "LWS"], "3 algorithms and 2 datasets"),
         (["ranks", "{sweep}", "--alpha", "2"], "between 0 and 1"),
+        (["ranks", "{sweep}", "--criteria", "CR", "AA"], "one criterion, not CR, AA"),
+        (["boxes", "{sweep}", "--leave_out", "zzz"], "unknown algorithm 'zzz'"),
         (["cost", "nothing.json"], "nothing.json"),
     ],
 )

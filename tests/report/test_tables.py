@@ -271,3 +271,17 @@ def test_names_that_are_no_unicode_can_be_printed(tmp_path, capsys, form):
         captured.out.encode("utf-8")
         captured.err.encode("utf-8")
         assert "surrogate" in captured.out
+
+
+def test_a_criterion_more_is_a_column_more(tmp_path):
+    """Selection and tables take any criterion whose figure the records have."""
+    from dataclasses import replace
+
+    from plench.criteria import criteria
+
+    taken = [{**record, "val_margin": step / 10} for step, record in enumerate(records())]
+    write_run(tmp_path / "a", taken)
+    margin = replace(criteria["CR"], name="margin", title="Margin", record_key="val_margin")
+    board = build_leaderboard(read_runs(tmp_path), [*criteria.values(), margin])
+    assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
+    assert "Margin" in render_text(build_grids(board))

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from plench.cli.results_input import add_input_options, read_input
+from plench.cli.results_input import add_input_options, add_plan_options, read_input
 from plench.errors import UsageError
 from plench.report.grids import build_chosen_grids, build_grids
 from plench.report.leaderboard import Leaderboard, build_leaderboard
@@ -38,6 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add what `plench collect` and `python -m plench.collect_results` share."""
+    add_plan_options(parser)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--format", choices=FORMATS, default="text", help="form of the tables (default: text)")
     shape.add_argument(

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from plench.cli.results_input import add_input_options, read_input
+from plench.cli.results_input import add_input_options, add_plan_options, read_input
 from plench.report.leaderboard import build_leaderboard
 
 EXAMPLES = """examples:
@@ -24,6 +24,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_input_options(parser)
+    add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=compare)
 

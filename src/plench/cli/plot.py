@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plench.cli.results_input import ResultsInput, add_input_options, read_input
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.names import find_name
 from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard, build_leaderboard
 from plench.results.records import Experiment
@@ -94,8 +95,10 @@ def plot_boxes(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     """Draw the paper's box plots."""
     from plench.report.figures.boxes import LEFT_OUT_BY_THE_PAPER, draw_boxes
 
-    leave_out = LEFT_OUT_BY_THE_PAPER if args.leave_out is None else args.leave_out
-    return draw_boxes(_board(found), leave_out)
+    board = _board(found)
+    if args.leave_out is None:
+        return draw_boxes(board, LEFT_OUT_BY_THE_PAPER)
+    return draw_boxes(board, [find_name(name, board.algorithms, "algorithm") for name in args.leave_out])
 
 
 def plot_ranks(args: argparse.Namespace, found: ResultsInput) -> "Figure":
@@ -104,7 +107,7 @@ def plot_ranks(args: argparse.Namespace, found: ResultsInput) -> "Figure":
 
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
-    return draw_ranks(_board(found), _one_criterion(found), args.post_hoc, args.alpha)
+    return draw_ranks(_board(found), _one_criterion(args, found), args.post_hoc, args.alpha)
 
 
 def plot_curves(args: argparse.Namespace, found: ResultsInput) -> "Figure":
@@ -112,7 +115,7 @@ def plot_curves(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     from plench.report.figures.curves import draw_curves
 
     board = _board(found)
-    return draw_curves(board, _one_setting(board), _one_criterion(found))
+    return draw_curves(board, _one_setting(board), _one_criterion(args, found))
 
 
 def plot_criterion(args: argparse.Namespace, found: ResultsInput) -> "Figure":
@@ -130,7 +133,7 @@ def plot_sensitivity(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     if len(algorithms) > 1:
         known = ", ".join(map(clean, algorithms))
         raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
-    return draw_sensitivity(found.runs, algorithms[0], _one_criterion(found))
+    return draw_sensitivity(found.runs, algorithms[0], _one_criterion(args, found))
 
 
 def plot_pareto(args: argparse.Namespace, found: ResultsInput) -> "Figure":
@@ -138,7 +141,7 @@ def plot_pareto(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     from plench.report.costs import read_costs
     from plench.report.figures.pareto import draw_pareto
 
-    return draw_pareto(_board(found), _one_criterion(found), read_costs(args.costs))
+    return draw_pareto(_board(found), _one_criterion(args, found), read_costs(args.costs))
 
 
 def plot_cost(args: argparse.Namespace) -> int:
@@ -156,7 +159,7 @@ def plot_slope(args: argparse.Namespace, found: ResultsInput) -> "Figure":
 
     if len(args.folders) != 2:
         raise UsageError(f"a slope chart needs two folders of runs, not {len(args.folders)}")
-    criterion = _one_criterion(found)
+    criterion = _one_criterion(args, found)
     sets: list[dict[str, float]] = []
     names = []
     for folder in args.folders:
@@ -173,8 +176,10 @@ def _board(found: ResultsInput) -> Leaderboard:
     return build_leaderboard(found.runs, found.criteria, found.plans)
 
 
-def _one_criterion(found: ResultsInput) -> Criterion:
-    """Return the first criterion asked for; the first of all if none was."""
+def _one_criterion(args: argparse.Namespace, found: ResultsInput) -> Criterion:
+    """Return the criterion asked for; the first of all if none was."""
+    if args.criteria and len(found.criteria) > 1:
+        raise UsageError(f"this figure shows one criterion, not {', '.join(c.name for c in found.criteria)}")
     return found.criteria[0]
 
 

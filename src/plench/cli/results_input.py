@@ -40,6 +40,10 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
     parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add what was planned, for commands that say what cells lack."""
     parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
     parser.add_argument(
         "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"
@@ -61,7 +65,8 @@ def read_input(args: argparse.Namespace) -> ResultsInput:
     chosen = [find_criterion(name) for name in args.criteria or criteria]
     unique = tuple(dict.fromkeys(chosen))
     grids = _read_grids(args.folders, notices)
-    plans = _plans(kept, grids, args.planned_trials, args.planned_hparams)
+    n_trials, n_hparams = (getattr(args, name, None) for name in ("planned_trials", "planned_hparams"))
+    plans = _plans(kept, grids, n_trials, n_hparams)
     if not args.algorithms:
         notices.extend(_name_absent(kept, grids))
     return ResultsInput(kept, unique, plans, notices)

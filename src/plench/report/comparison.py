@@ -163,6 +163,6 @@ def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]
 
 
 def _show_quality(regret: float | None, correlation: float | None) -> str:
-    first = "none" if regret is None else f"{100 * regret:.2f}"
+    first = "none" if regret is None else f"{round(100 * regret, 2) + 0.0:.2f}"  # no minus before a zero
     second = "none" if correlation is None else f"{correlation:+.2f}"
     return f"{first}, ρ {second}"
