@@ -67,8 +67,8 @@ def main() -> None:
             "Each algorithm of this package beside the same one with one defect of the public benchmark's "
             "code put in (`benchmarks/defective.py`), all else equal, seeds too. Percent of the test split "
             f"after the last step, mean ± sample standard deviation over {options.trials} splits; gain: mean "
-            "difference split by split. A defect may also help on some data. Noisy digits: flip rate 0.4, true "
-            "labels dropped at rate 0.29, schedules set so that they are reached; elsewhere default "
+            "difference split by split. A defect may also help on some data. Noisy digits: flip rate 0.4, "
+            "true labels dropped at rate 0.29, schedules set so that they are reached; elsewhere default "
             "hyperparameters.",
             render_table(["algorithm", "defect", *columns], rows),
         ],
