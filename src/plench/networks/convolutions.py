@@ -21,7 +21,7 @@ class StridedConv2d(nn.Conv2d):
         if input.device.type != "cpu":
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
-            return super().forward(input.float())
+            return super().forward(input.to(self.weight.dtype))
 
 
 def prepare_convolutions(module: nn.Module) -> None:
