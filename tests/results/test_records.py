@@ -50,14 +50,25 @@ def test_a_public_run_without_done_is_unfinished(tmp_path):
     assert not read_run(folder).finished
 
 
-def test_public_run_whose_loss_turned_nan_is_diverged(tmp_path):
+def test_public_run_whose_outputs_turned_nan_is_diverged(tmp_path):
     taken = records()
     for record in taken[6:]:
-        record["loss"] = float("nan")
+        record |= {"loss": float("nan"), "val_approximated_acc": float("nan")}
     run = read_run(write_run(tmp_path / "a", taken, public=True))
     assert run.diverged
     assert run.usable_records[-1].step == taken[5]["step"]
     assert run.last_record is None
+
+
+def test_public_run_with_a_nan_loss_alone_is_not_diverged(tmp_path):
+    """Several public losses are NaN on a batch without complementary labels; the weights are unharmed."""
+    taken = records()
+    for record in taken[6:]:
+        record["loss"] = float("nan")
+    run = read_run(write_run(tmp_path / "a", taken, public=True))
+    assert run.status == "done"
+    assert run.last_record.step == 999
+    assert run.notices == ("results.jsonl: loss is NaN or no number in 5 of 11 records",)
 
 
 def test_broken_lines_are_skipped_with_notices(tmp_path):

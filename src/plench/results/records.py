@@ -245,8 +245,7 @@ def _run_of_ours(
     status = info.get("status")
     if status not in STATUSES:
         raise ValueError(f"status {status!r} is none of {', '.join(STATUSES)}")
-    limits = [info.get("diverged_after_step"), _last_step_before_nan(records)]
-    diverged_after = min((limit for limit in limits if isinstance(limit, int)), default=None)
+    diverged_after = info.get("diverged_after_step")
     return Run(
         path=Path(folder),
         experiment=_experiment({**experiment, "origin": "plench"}),
@@ -256,7 +255,7 @@ def _run_of_ours(
         hparams=_mapping(config.get("hparams")),
         status=str(status),
         records=records,
-        diverged_after_step=diverged_after,
+        diverged_after_step=diverged_after if isinstance(diverged_after, int) else None,
         notices=notices,
         info=info,
     )
@@ -302,10 +301,17 @@ def _run_of_public(
 
 
 def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
-    """Return the last step recorded before the loss turned NaN (−1: at once), or None if it never did."""
+    """Return the last step recorded before the outputs turned NaN (−1: at once), or None if they never did.
+
+    AA is computed from the outputs, so it tells. The loss does not: some of the public benchmark's losses
+    are NaN on a batch that has nothing to say, and training goes on unharmed.
+    """
     previous = -1
     for record in records:
-        if "loss" in record.values and record.get("loss") is None:
+        if (
+            isinstance(record.values.get("val_approximated_acc"), float)
+            and record.get("val_approximated_acc") is None
+        ):
             return previous
         previous = record.step
     return None
