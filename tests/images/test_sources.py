@@ -12,8 +12,10 @@ import pytest
 from PIL import Image
 
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
-from plench.data.integrity import hash_git_blob
-from plench.data.sources import plcifar10
+from plench.data.candidates import shrink_images
+from plench.data.integrity import hash_git_blob, hash_md5
+from plench.data.sources import find_source, plcifar10
+from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, UsageError
 from tests.images.layouts import (
     draw_pixels,
@@ -463,3 +465,26 @@ def test_real_images_and_annotations(real_data: Path, tmp_path: Path) -> None:
     assert union.sum(1).mean() == pytest.approx(1.457, abs=0.0005)
     assert 1 - union[np.arange(len(labels)), labels].mean() == pytest.approx(0.0213, abs=0.00005)
     assert np.array_equal(plcifar10.pick_vaguest(annotations).argmax(1), annotators[:, 0])
+
+
+def test_instance_dependent_candidates_of_images(tmp_path: Path) -> None:
+    assert shrink_images(np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)).tolist() == [
+        [[list(map(float, range(4 * row, 4 * row + 4))) for row in range(4)]]
+    ]
+    blocks = shrink_images(np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16))
+    assert blocks.shape == (1, 1, 8, 8)
+    assert blocks[0, 0, 0, 0] == np.mean([0, 1, 16, 17])
+    assert shrink_images(np.zeros((2, 3, 33, 5), np.uint8)).shape == (2, 3, 6, 1)
+    dataset = load_dataset("DigitImages")
+    drawn = draw_candidates(dataset, CandidateSpec("id"), 0)
+    assert drawn.noise_rate == 0
+    assert 2 < drawn.mean_candidates < 6
+
+
+def test_archives_are_known_by_their_md5(data_dir: Path) -> None:
+    source = find_source("PLCIFAR10_Aggregate")
+    annotations, archive = source.files
+    assert annotations.path == "plcifar10/plcifar10.pkl"
+    assert archive.explain_mismatch(b"") == f"its MD5 is {hash_md5(b'')} instead of {archive.md5}"
+    content = b"some archive"
+    assert RemoteFile(archive.url, archive.path, md5=hash_md5(content)).explain_mismatch(content) is None

@@ -198,6 +198,8 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     present = np.unique(labels)
     if len(present) < 2:
         raise DataError("instance-dependent candidates need examples of at least two classes")
+    if features.ndim == 4:
+        features = shrink_images(features)
     flat = features.reshape(len(features), -1).astype(np.float64)
     flat -= flat.mean(axis=0)
     flat /= flat.std(axis=0) + 1e-6
@@ -207,6 +209,17 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     log_probs = np.full((len(labels), n_classes), -np.inf)
     log_probs[:, present] = model.predict_log_proba(flat)
     return log_probs
+
+
+def shrink_images(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Average blocks of pixels until at most 8×8 remain: a linear classifier has no use for more."""
+    n_examples, channels, height, width = images.shape
+    block = -(-max(height, width) // 8)
+    rows, columns = max(1, height // block), max(1, width // block)
+    high, wide = min(block, height), min(block, width)
+    cut = images[:, :, : rows * high, : columns * wide]
+    blocks = cut.reshape(n_examples, channels, rows, high, columns, wide)
+    return blocks.mean(axis=(3, 5), dtype=np.float32)
 
 
 def drop_true(candidates: NDArray[np.bool_], labels: ArrayLike, rate: float, rng: Rng) -> NDArray[np.bool_]:
