@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError
-from plench.results.store import DONE
+from plench.results.store import DONE, RunStore
 from plench.sweep.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
 from plench.sweep.engines.local import LocalEngine
 from plench.sweep.plan import DataShelf, PlannedRun, expand_all, settle
@@ -78,7 +78,7 @@ def launch(
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
-            reopen_damaged(todo, folder)
+            reopen(todo, folder)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
             finished=sum(entry.finished for entry in states),
@@ -99,11 +99,14 @@ def launch(
         return SweepOutcome(read_states(runs, folder), watch.refused, engine.waits)
 
 
-def reopen_damaged(states: Sequence[RunState], output_dir: Path) -> None:
-    """Take the mark of being finished from runs whose files do not bear it out."""
+def reopen(states: Sequence[RunState], output_dir: Path) -> None:
+    """Make runs that are to be done again look so: damaged ones are not finished, failed ones interrupted."""
     for entry in states:
+        store = RunStore(output_dir / entry.run.folder)
         if entry.state == "damaged":
-            (output_dir / entry.run.folder / DONE).unlink(missing_ok=True)
+            (store.folder / DONE).unlink(missing_ok=True)
+        elif entry.state == "failed":
+            store.write_run({**(store.read_run() or {}), "status": "interrupted"})
 
 
 @contextmanager

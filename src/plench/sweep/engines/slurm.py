@@ -31,8 +31,8 @@ from plench.training.run import RunOptions
 FOLDER = ".slurm"
 # States of squeue in which a job still waits for its turn; in all others that it lists the job is at work.
 WAITING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-# Time that a job has left when Slurm warns it: enough for a checkpoint.
-SIGNAL_SECONDS = 90
+# Time that a job has left when Slurm warns it: enough for a checkpoint, at most a third of all it has.
+WARNING_SECONDS = 90
 
 logger = logging.getLogger("plench")
 
@@ -67,15 +67,12 @@ class SlurmEngine:
         runs_per_job: int = 1,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        for name, value, least in (
-            ("minutes", minutes, 1),
-            ("gpus", gpus, 0),
-            ("runs_per_job", runs_per_job, 1),
-        ):
+        bounded = {"minutes": (minutes, 1), "gpus": (gpus, 0), "runs_per_job": (runs_per_job, 1)}
+        if max_jobs is not None:
+            bounded["max_jobs"] = (max_jobs, 1)
+        for name, (value, least) in bounded.items():
             if value < least:
                 raise UsageError(f"{name} must be at least {least}, not {value}")
-        if max_jobs is not None and max_jobs < 1:
-            raise UsageError(f"max_jobs must be at least 1, not {max_jobs}")
         self.partition = partition
         self.minutes = minutes
         self.memory_gb = memory_gb
@@ -91,9 +88,7 @@ class SlurmEngine:
         todo = [run for run in assignment.todo if run.folder not in queue]
         if len(todo) < len(assignment.todo):
             known = len(assignment.todo) - len(todo)
-            assignment.listener.noticed(
-                f"{known} runs are in Slurm's queue already and are not submitted again"
-            )
+            assignment.listener.noticed(f"{known} runs are in Slurm's queue already; they stay there")
         if not todo:
             return
         assignment.listener.planned(todo, assignment.finished, self.max_jobs or 0)
@@ -136,7 +131,7 @@ class SlurmEngine:
             "job_name": name,
             "time": self.minutes,
             "cpus_per_task": threads,
-            "signal_delay_s": SIGNAL_SECONDS,
+            "signal_delay_s": min(WARNING_SECONDS, self.minutes * 60 // 3),
             "stderr_to_stdout": True,
             "additional_parameters": {"requeue": True, **self.more},
         }
