@@ -257,7 +257,8 @@ class PiCOPlus(MomentumContrast):
             otherwise = similarities.keys.diagonal()
         losses = similarities.log_denominator - torch.where(reliable, to_reliable, otherwise)
         if with_neighbours:
-            losses = losses * torch.where(reliable, self.hparams["loss_weight"], self.hparams["ur_weight"])
+            weights = self.hparams["loss_weight"], self.hparams["ur_weight"]
+            losses = torch.where(reliable, weights[0] * losses, weights[1] * losses)
         return losses.mean(), (similarities.log_denominator - to_all).mean()
 
     def main_losses(
