@@ -226,13 +226,23 @@ def test_command_notices_go_to_stderr_and_the_rest_is_tabulated(tmp_path, capsys
     assert "\x1b" not in captured.err
 
 
-def test_real_command_imports_no_torch(sweep):
+def test_reading_commands_import_no_torch(sweep, tmp_path):
+    pytest.importorskip("matplotlib")
+    commands = [
+        ["collect", str(sweep)],
+        ["stats", str(sweep)],
+        ["compare", str(sweep)],
+        ["plot", "ranks", str(sweep), "--output", str(tmp_path / "ranks.svg")],
+        ["data", "stats", "Digits_FPS", "--output", str(tmp_path / "digits.svg")],
+    ]
     code = (
-        "import sys; from plench.collect_results import main; "
-        f"main(['--input_dir', {str(sweep)!r}]); sys.exit('torch' in sys.modules)"
+        "import json, sys; from plench.cli import main; "
+        "codes = [main(words) for words in json.loads(sys.argv[1])]; "
+        "sys.exit(any(codes) or 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode == 0
+    words = [sys.executable, "-c", code, json.dumps(commands)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert "OA w/ ES" in done.stdout
 
 

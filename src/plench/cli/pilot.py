@@ -94,7 +94,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
     from plench.report.tables import render_text
     from plench.results import read_runs
-    from plench.sweep.pilot import TRAINING_ARM, VALIDATION_ARM
+    from plench.results.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
     arms = [read_runs(folder / name) for name in (VALIDATION_ARM, TRAINING_ARM)]

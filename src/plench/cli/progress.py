@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from plench.criteria import criteria
-from plench.training.config import RunConfig
-from plench.training.listener import Listener
+
+if TYPE_CHECKING:  # these import torch, and every command imports this module
+    from plench.training.config import RunConfig
+    from plench.training.listener import Listener
 
 
 @contextmanager

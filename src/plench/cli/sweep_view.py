@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,8 +15,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plench.sweep.engines.base import Attempt, SweepListener
-from plench.sweep.plan import PlannedRun
+if TYPE_CHECKING:  # these import torch, and every command imports this module
+    from plench.sweep.engines.base import Attempt, SweepListener
+    from plench.sweep.plan import PlannedRun
 
 _RUNS_SHOWN = 16
 _NOTICES_SHOWN = 5

@@ -8,10 +8,9 @@ from typing import Any
 
 from plench.criteria import Criterion
 from plench.report.grids import Entry, Grid
+from plench.results.pilot import SUFFIX
 from plench.results.records import Run
 from plench.selection import select
-
-SUFFIX = "+validation"
 
 
 @dataclass(frozen=True)

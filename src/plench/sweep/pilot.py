@@ -17,6 +17,7 @@ import numpy as np
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.errors import DataError
+from plench.results.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
 from plench.sweep.engines.base import Engine, SweepListener
 from plench.sweep.launch import SweepOutcome, launch
@@ -26,10 +27,6 @@ from plench.training.config import RunConfig, configure_run
 from plench.training.environment import choose_device
 from plench.training.prepare import prepare_split
 from plench.training.run import RunOptions, RunOutcome, run_training
-
-# Folders of the two arms below the pilot's own.
-VALIDATION_ARM = "validation"
-TRAINING_ARM = "training"
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
     )
     candidates = drawn.candidates.copy()
     candidates[split.validation] = np.eye(drawn.n_classes, dtype=bool)[dataset.labels[split.validation]]
-    card = replace(dataset.card, name=f"{dataset.card.name}+validation", candidates=CandidateSpec())
+    card = replace(dataset.card, name=dataset.card.name + SUFFIX, candidates=CandidateSpec())
     joined = replace(drawn, candidates=candidates, card=card)
     return joined, replace(split, train=np.concatenate([split.train, split.validation]))
 
