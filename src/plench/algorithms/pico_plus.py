@@ -166,8 +166,8 @@ class PiCOPlus(MomentumContrast):
     others may take any label: they get guessed labels from the prototypes, nearest neighbours as positives,
     and take part in mixup.
 
-    Objective after the warm-up: L_mix + a CE over reliable (c, p) + b CE over unreliable (guess, p) + L_rel +
-    b L_all, with L_rel and L_all supervised contrastive losses with reliable and with all positives.
+    Objective: L_mix + a CE over reliable (c, p) + b CE over unreliable (guess, p) + L_rel + b L_all after a
+    warm-up as in PiCO, with L_rel and L_all supervised contrastive losses with reliable and all positives.
 
     Departures: in the public benchmark the step counter never moves, so that it stays in warm-up; ours
     leaves it. Selection is once an epoch and waits for one whole epoch of distances. The mean over an empty
