@@ -29,15 +29,11 @@ class Leaderboard:
 
         Rank 1 is the highest mean test accuracy; equal means share the average of their ranks.
         """
-        from scipy.stats import rankdata  # slow to import, and most commands need no ranks
-
         ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
         for setting in self.settings:
             means = self.means(setting, criterion)
-            # Rounded, so that means of the same numbers in another order tie.
-            order = rankdata([-round(mean, 12) for mean in means.values()])
-            for algorithm, rank in zip(means, order, strict=True):
-                ranks[algorithm].append(float(rank))
+            for algorithm, rank in zip(means, rank_values(list(means.values())), strict=True):
+                ranks[algorithm].append(rank)
         return {a: (sum(r) / len(r), len(r)) for a, r in ranks.items() if r}
 
     def means(self, setting: Experiment, criterion: Criterion) -> dict[str, float]:
@@ -71,6 +67,16 @@ def build_leaderboard(
         labels=label_settings(settings),
         cards=cards,
     )
+
+
+def rank_values(values: Sequence[float]) -> list[float]:
+    """Rank values, 1 for the highest; equal ones share the average of their ranks.
+
+    Values are compared to 12 digits, so that means of the same numbers in another order are equal.
+    """
+    rounded = [round(value, 12) for value in values]
+    order = sorted(rounded, reverse=True)
+    return [order.index(value) + (order.count(value) + 1) / 2 for value in rounded]
 
 
 def has_card(run: Run) -> bool:

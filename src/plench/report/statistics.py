@@ -14,7 +14,7 @@ from scipy import stats
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.leaderboard import Leaderboard
+from plench.report.leaderboard import Leaderboard, rank_values
 
 Matrix = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
 
 def rank_rows(values: Matrix) -> Matrix:
     """Rank each row, 1 for the highest; equal values share the average of their ranks."""
-    return stats.rankdata(-np.round(values, 12), axis=1)
+    return np.array([rank_values(row) for row in values.tolist()])
 
 
 def friedman(values: Matrix) -> Ranking:
