@@ -1,6 +1,7 @@
 """Every kind of figure with 27 algorithms: it draws, its texts do not overlap, it reads without colour."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -307,3 +308,13 @@ def test_command_bad_usage(sweep, tmp_path, capsys, words, said):
     assert plot(*(word.format(sweep=sweep) for word in words), "--output", target) == 2
     assert said in capsys.readouterr().err
     assert not Path(target).exists()
+
+
+def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert plot("boxes", sweep, "--output", tmp_path / "x.svg") == 2
+    assert "plench[report]" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["collect", str(sweep), "--format", "parquet", "--output", str(tmp_path / "x.parquet")]) == 2
+    assert "plench[report]" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

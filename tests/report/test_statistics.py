@@ -223,7 +223,11 @@ def test_quality_over_a_sweep(runs):
             assert quality.regret == pytest.approx(reference[cell.experiment].mean - cell.mean)
     everything = summarise(judged, "all")["CR", "all"][0]
     assert everything == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
-    assert {row["by"] for row in quality_rows(judged)} == {"all", "dataset", "algorithm"}
+    rows = quality_rows(judged)
+    assert {row["by"] for row in rows} == {"all", "dataset", "algorithm", "experiment"}
+    single = [row for row in rows if row["by"] == "experiment"]
+    assert [row["regret"] for row in single] == [quality.regret for quality in judged]
+    assert single[0]["of"]["dataset"] == judged[0].experiment.dataset
 
 
 def test_correlation_is_absent_where_it_is_not_defined(tmp_path):
@@ -232,3 +236,26 @@ def test_correlation_is_absent_where_it_is_not_defined(tmp_path):
         write_run(tmp_path / str(configuration), [record], hparams_seed=configuration)
     (quality,) = judge_criteria(read_runs(tmp_path), [criteria["CR"]])
     assert (quality.rank_correlation, quality.n_correlation) == (None, 0)
+
+
+def test_command(sweep, capsys):
+    import json
+
+    from plench.cli import main
+
+    assert main(["stats", str(sweep), "--criteria", "CR", "OA_ES", "--pairs"]) == 0
+    out = capsys.readouterr().out
+    for text in (
+        "average rank",
+        "95 % bootstrap interval",
+        "Friedman over 2 datasets",
+        "Wilcoxon–Holm",
+        "Regret",
+    ):
+        assert text in out
+    assert main(["stats", str(sweep), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert set(content["by_criterion"]) == set(criteria)
+    assert len(content["by_criterion"]["CR"]["pairs"]) == 6
+    assert main(["stats", str(sweep), "--alpha", "0"]) == 2
+    assert "--alpha" in capsys.readouterr().err

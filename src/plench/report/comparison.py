@@ -135,12 +135,26 @@ def _pair_entries(pair: Mapping[str, Any]) -> tuple[Entry, ...]:
 
 
 def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
-    """Return regret and rank correlation over everything, by dataset and by algorithm, as flat rows."""
-    return [
+    """Return regret and rank correlation as flat rows: averages over everything, by dataset and by algorithm.
+
+    The last rows, by `experiment`, are the single ones: one dataset (and setting) and one algorithm.
+    """
+    averages = [
         {"criterion": criterion, "by": by, "of": place, "regret": regret, "rank_correlation": correlation}
         for by in ("all", "dataset", "algorithm")
         for (criterion, place), (regret, correlation) in summarise(judged, by).items()
     ]
+    single = [
+        {
+            "criterion": quality.criterion.name,
+            "by": "experiment",
+            "of": quality.experiment.details,
+            "regret": quality.regret,
+            "rank_correlation": quality.rank_correlation,
+        }
+        for quality in judged
+    ]
+    return averages + single
 
 
 def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]) -> list[Grid]:
