@@ -23,7 +23,7 @@ from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
 from plench.results.store import RunStore
 from plench.seeds import seed_hash
 from plench.training import RunConfig, RunOptions, configure_run
-from plench.training.environment import compute_threads
+from plench.training.environment import compute_threads, flush_denormals
 from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
@@ -130,7 +130,7 @@ def perform(
     if store.finished:
         return "already done"
     entry, options = find_algorithm(setting.algorithm), RunOptions(device="cpu", keep_models=False)
-    with store.locked(), compute_threads(options.threads):
+    with store.locked(), compute_threads(options.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, options, Silence(), None)
         outcome = run.carry_out()
         if inspect is not None and outcome.status == "done":
