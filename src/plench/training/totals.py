@@ -14,6 +14,7 @@ class Totals:
 
     def __init__(self) -> None:
         self.count = 0
+        self.counts: dict[str, int] = {}
         self.sums: dict[str, Tensor | float] = {}
 
     def add(self, logged: Mapping[str, Tensor | float]) -> None:
@@ -24,18 +25,24 @@ class Totals:
         for name, value in logged.items():
             if isinstance(value, Tensor):
                 value = value.detach()
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            if name in self.sums:
+                self.sums[name] = self.sums[name] + value
+                self.counts[name] += 1
+            else:  # a copy, because an algorithm may log a buffer that it changes in place later
+                self.sums[name] = value.clone() if isinstance(value, Tensor) else value
+                self.counts[name] = 1
 
     def means(self) -> dict[str, float]:
-        """Return the means; this waits for the device."""
-        return {name: float(value) / max(self.count, 1) for name, value in self.sums.items()}
+        """Return each name's mean over the updates that logged it; this waits for the device."""
+        return {name: float(value) / self.counts[name] for name, value in self.sums.items()}
 
     def state(self) -> dict[str, Any]:
-        """Return count and sums."""
+        """Return counts and sums."""
         sums = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.sums.items()}
-        return {"count": self.count, "sums": sums}
+        return {"count": self.count, "counts": self.counts, "sums": sums}
 
     def load_state(self, state: Mapping[str, Any], device: torch.device) -> None:
         """Continue from `state()`."""
         self.count = state["count"]
+        self.counts = dict(state["counts"])
         self.sums = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state["sums"].items()}
