@@ -1,0 +1,126 @@
+"""The Slurm engine on a real Slurm of one node: cancelled, requeued and timed-out jobs lose nothing."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.sweep.driving import grid_arguments, odd, read_outcomes, sweep, wait_for
+
+pytest.importorskip("submitit", reason="submitit is not installed (plench[slurm])")
+
+pytestmark = pytest.mark.real
+
+GRID = grid_arguments(["PRODEN", "CC"], n_hparams=2, n_trials=2, steps=600, checkpoint_freq=200)
+N_RUNS = 8
+SLURM = ("--command_launcher", "slurm", "--slurm_memory_gb", "2", "--slurm_max_jobs", "2")
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def is_up() -> bool:
+    try:
+        return "idle" in run("sinfo", "--noheader") or "mix" in run("sinfo", "--noheader")
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slurm() -> Iterator[None]:
+    """Start a Slurm of one node, unless there is one."""
+    if not (shutil.which("sbatch") and shutil.which("munged")):
+        pytest.skip("Slurm is not installed (Debian packages slurm-wlm and munge)")
+    if is_up():
+        yield
+        return
+    if os.geteuid() != 0:
+        pytest.skip("starting Slurm needs root")
+    script = str(ROOT / "tests" / "support" / "slurm-up")
+    started = subprocess.run([script], stdout=subprocess.DEVNULL, check=False, timeout=300)
+    if started.returncode != 0 or not is_up():
+        subprocess.run([script, "--down"], check=False)
+        pytest.skip("Slurm cannot be started here")
+    yield
+    subprocess.run([script, "--down"], check=True)
+
+
+def read_jobs() -> dict[str, str]:
+    """Return the states of all jobs in the queue."""
+    lines = run("squeue", "--noheader", "--array", "--me", "--format=%i %T").splitlines()
+    return dict(line.split() for line in lines)
+
+
+def find_running(*others: str) -> str | None:
+    return next((job for job, state in read_jobs().items() if state == "RUNNING" and job not in others), None)
+
+
+def wait_for_queue(timeout: float = 300) -> None:
+    wait_for(lambda: not read_jobs(), timeout, "Slurm's queue to empty")
+
+
+def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
+    calm, folder = tmp_path / "calm", tmp_path / "slurm"
+    assert sweep("launch", *GRID, "--output_dir", str(calm), "--workers", "2")[0] == 0
+
+    command = ["launch", *GRID, *SLURM, "--output_dir", str(folder)]
+    code, output = sweep(*command)
+    assert code == 0, output
+    assert f"submitted {N_RUNS} jobs" in output
+    assert f"{N_RUNS} runs are in the queue" in output.splitlines()[-1]
+
+    cancelled = wait_for(find_running, what="a job to run")
+    run("scancel", cancelled)
+    requeued = wait_for(lambda: find_running(cancelled), what="another job to run")
+    run("scontrol", "requeue", requeued)
+    code, output = sweep("status", "--output_dir", str(folder))
+    assert code == 0
+    assert "in Slurm's queue: " in output
+    assert "queued" in output.splitlines()[-1]
+    # Slurm makes a requeued job wait for two minutes; a test need not.
+    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
+    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+
+    code, output = sweep(*command)
+    assert code == 0
+    assert "runs are in Slurm's queue already" in output
+    wait_for_queue()
+    code, output = sweep(*command)
+    assert code == 0, output
+    wait_for_queue()
+    code, output = sweep("status", "--output_dir", str(folder))
+    assert f"done {N_RUNS}" in output
+    assert read_outcomes(folder) == read_outcomes(calm)
+
+
+def test_a_job_that_runs_out_of_time_continues(tmp_path: Path) -> None:
+    counted = tmp_path / "count"
+    counted.touch()
+    steps = 4000
+    folder = tmp_path / "runs"
+    code, output = sweep(
+        *("launch", *grid_arguments([odd("Counting")], n_hparams=1, n_trials=1, steps=steps)),
+        *(*SLURM, "--slurm_minutes", "1", "--output_dir", str(folder)),
+        PLENCH_TEST_COUNT=str(counted),
+    )
+    assert code == 0, output
+    turns = 0
+
+    def is_done() -> bool:
+        nonlocal turns
+        for job, state in read_jobs().items():
+            waits = run("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip() == "BeginTime"
+            if state == "PENDING" and waits:
+                turns += 1
+                run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        return bool(list(folder.glob("*/done")))
+
+    wait_for(is_done, timeout=400, what="the run to end after several turns")
+    wait_for_queue()
+    assert turns >= 1
+    assert counted.stat().st_size == steps  # every turn went on exactly where the one before it stopped
