@@ -1,21 +1,43 @@
 """What a third party may put on an algorithm object, and that it comes back."""
 
+import logging
 import random
 from collections import deque
+from copy import deepcopy
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from plench.errors import ResumeError
 from plench.training.checkpoint import dump, parse
-from plench.training.state import list_state, restore_snapshot, take_snapshot
+from plench.training.restore import restore_snapshot
+from plench.training.state import list_state, take_snapshot
 
 
 class Helper:
     def __init__(self):
         self.momentum = 0.5
         self.memory = torch.zeros(2)
+
+
+class Phase(Enum):
+    WARM = 1
+    MAIN = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    rate: float
+
+
+class Pair(NamedTuple):
+    mean: torch.Tensor
+    count: int
 
 
 class Everything(nn.Module):
@@ -45,6 +67,14 @@ class Everything(nn.Module):
         self.python_generator = random.Random(0)
         self.function = torch.relu
         self.later = None
+        self.phase = Phase.WARM
+        self.settings = Settings(0.1)
+        self.pair = Pair(torch.zeros(2), 0)
+        self.number = np.float32(0.1)
+        self.drop = nn.Dropout(0.5)
+        self.log = logging.getLogger("anything")
+        self.last = None
+        self.past = []
         self.scratch = torch.zeros(5)
 
     def advance(self):
@@ -70,6 +100,14 @@ class Everything(nn.Module):
         self.helper.momentum *= 0.9
         self.helper.memory = torch.full((3,), float(self.step))
         self.later = torch.ones(2) * self.step
+        self.phase = Phase.MAIN
+        self.settings = Settings(self.settings.rate / 2)
+        self.pair = Pair(self.pair.mean + 1, self.step)
+        self.number = self.number / np.float32(3)
+        self.drop.eval()
+        self.layer.bias.requires_grad_(self.step < 2)
+        self.last = self.later
+        self.past.append(self.later)
         self.scratch += 1
 
 
@@ -93,6 +131,15 @@ def test_everything_comes_back_and_continues_bit_for_bit():
     restore_snapshot(fresh, saved)
     assert describe(fresh) == describe(owner)
     assert fresh.alias is fresh.plain
+    assert fresh.last is fresh.later
+    assert fresh.past[-1] is fresh.later
+    assert fresh.phase is Phase.MAIN
+    assert fresh.settings == owner.settings
+    assert type(fresh.number) is np.float32
+    assert not fresh.drop.training
+    assert not fresh.layer.bias.requires_grad
+    assert torch.equal(fresh.layer.weight.grad, owner.layer.weight.grad)
+    assert (Phase.WARM.value, Phase.MAIN.value) == (1, 2)
     assert fresh.optimizer.param_groups[0]["params"][0] is fresh.layer.weight
     for _ in range(3):
         owner.advance()
@@ -130,7 +177,7 @@ def test_prediction_needs_no_optimiser_and_no_example_rows():
     owner.advance()
     tree = take_snapshot(owner, for_prediction=True).tree
     assert "hidden" not in tree["tensors"]
-    assert tree["attributes"]["optimizer"] == {"kind": "stateless"}
+    assert tree["attributes"]["optimizer"]["kind"] == "stateless"
 
 
 def test_state_is_listed_with_its_memory():
@@ -138,3 +185,36 @@ def test_state_is_listed_with_its_memory():
     assert rows["plain"] == {"name": "plain", "shape": [4], "dtype": "float64", "bytes": 32}
     assert "hidden" in rows
     assert "scratch" not in rows
+
+
+def test_a_part_made_after_init_is_refused_by_its_path():
+    owner = Everything()
+    owner.teacher = None
+    saved = take_snapshot(owner).tree
+    owner.teacher = deepcopy(owner.layer)
+    later = take_snapshot(owner).tree
+    fresh = Everything()
+    fresh.teacher = None
+    with pytest.raises(
+        ResumeError, match=r"Everything\.teacher holds a Linear .* must make all its parts in __init__"
+    ):
+        restore_snapshot(fresh, later)
+    restore_snapshot(fresh, saved)
+
+
+def test_a_cycle_comes_back():
+    owner = Everything()
+    owner.helper.owner = owner
+    owner.history.append(owner.history)
+    fresh = Everything()
+    restore_snapshot(fresh, parse(dump({"tree": take_snapshot(owner).tree}))["tree"])
+    assert fresh.helper.owner is fresh
+    assert fresh.history[-1] is fresh.history
+
+
+def test_entries_under_odd_keys_are_reported():
+    owner = Everything()
+    owner.by_parameter = {owner.layer.weight: 1}
+    assert take_snapshot(owner).unsaved == [
+        "Everything.by_parameter (an entry under a key of type Parameter)"
+    ]

@@ -54,10 +54,16 @@ def test_a_split_is_a_partition_of_the_asked_sizes(n, trial, test_fraction, hold
 
 def test_with_its_own_test_set_only_validation_is_cut_off():
     own = TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int))
-    split = split_dataset(make(1000, own), 3, test_fraction=0.5)
+    split = split_dataset(make(1000, own), 3)
     assert split.test is None
     assert len(split.validation) == 100
     assert sorted(np.concatenate([split.train, split.validation])) == list(range(1000))
+
+
+def test_a_test_fraction_is_refused_where_the_dataset_has_its_own_test_set():
+    own = TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int))
+    with pytest.raises(UsageError, match=r"tabular_test_fraction is 0\.5, but .* has a test set of its own"):
+        split_dataset(make(1000, own), 3, test_fraction=0.5)
 
 
 def test_numpy_integers_are_the_same_seed():

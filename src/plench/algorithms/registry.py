@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import logging
+import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cache
@@ -102,12 +103,15 @@ def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:
     card = vars(cls).get("card")
     if card is None:
         doc = " ".join((vars(cls).get("__doc__") or "").split("\n\n")[0].split())
-        card = AlgorithmCard(name, "third party", views=("original", "weak", "strong"), idea=doc)
+        inherited = getattr(
+            cls, "card", AlgorithmCard(name, "third party", views=("original", "weak", "strong"))
+        )
+        card = replace(inherited, name=name, family="third party", aliases=(), idea=doc)
     source = inspect.getsourcefile(cls)
     if source is None:
         raise UsageError(f"{spec} has no source file, so what it computes cannot be identified")
     digest = hashlib.sha256(Path(source).read_bytes()).hexdigest()[:8]
-    full_name = f"{name}@{digest}"
+    full_name = f"{card.name}@{digest}"
     return AlgorithmEntry(full_name, cls, replace(card, name=full_name), spec, source)
 
 
@@ -139,7 +143,9 @@ def load_file(path: Path) -> ModuleType:
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module by name."""
+    """Import a module by name; the current folder counts, as it does for `python -m`."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
     except Exception as error:

@@ -19,7 +19,8 @@ EXAMPLES = """examples:
   plench train -a PRODEN -d Lost --data_dir DIR  the same on a real dataset (DIR/lost.mat)
   plench collect runs                            tables from a folder of runs
 
-exit codes: 0 good, 1 a run failed, 2 bad usage or bad data
+exit codes: 0 good (a diverged run counts as finished), 1 a run failed, 2 bad usage or bad data,
+            130 interrupted, the same command continues
 """
 
 

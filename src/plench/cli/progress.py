@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from plench.criteria import criteria
 
@@ -18,22 +20,15 @@ if TYPE_CHECKING:  # these import torch, and every command imports this module
 
 
 @contextmanager
-def watch_run(config: RunConfig) -> Iterator[Listener]:
+def watch_run(console: Console | None = None) -> Iterator[Listener]:
     """Show one run on standard error while the block lasts."""
-    console = Console(stderr=True)
+    console = console or Console(stderr=True)
     if not console.is_terminal:
         yield LogLines()
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield ProgressBar(progress)
+    bar = RunView()
+    with Live(bar.view, console=console, refresh_per_second=4):
+        yield bar
 
 
 class LogLines:
@@ -52,39 +47,37 @@ class LogLines:
         write(f"step {record['step']}: loss {record['loss']:.4f}, {summarise(record)}")
 
 
-class ProgressBar:
-    """A bar with rate, time left, loss and the current criteria."""
+class RunView:
+    """A bar with count, rate and time left, and below it the loss and the current criteria."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.figures = ""
+    def __init__(self) -> None:
+        self.progress = Progress(
+            BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+        )
+        self.title = Text()
+        self.figures = Text()
+        self.criteria = ""
+        self.view = Group(self.title, self.progress, self.figures)
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Show the bar at its place."""
-        self.task = self.progress.add_task(
-            f"{config.algorithm} on {config.dataset}",
-            total=config.steps,
-            completed=updates,
-            rate="",
-            figures="",
-        )
+        self.title.append(f"{config.algorithm} on {config.dataset}")
+        self.task = self.progress.add_task("", total=config.steps, completed=updates, rate="")
 
     def advanced(self, updates: int, loss: float) -> None:
         """Move the bar."""
-        speed = self.progress.tasks[0].speed
-        self.progress.update(
-            self.task,
-            completed=updates,
-            rate=f"{speed:.0f}/s" if speed else "",
-            figures=f"loss {loss:.4f} {self.figures}",
-        )
+        self.show(updates, loss)
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Show the record's figures from now on."""
-        self.figures = summarise(record)
-        self.progress.update(
-            self.task, completed=record["step"] + 1, figures=f"loss {record['loss']:.4f} {self.figures}"
-        )
+        self.criteria = f"  step {record['step']}: {summarise(record)}"
+        self.show(record["step"] + 1, record["loss"])
+
+    def show(self, updates: int, loss: float) -> None:
+        """Bring bar and figures up to date."""
+        speed = self.progress.tasks[0].speed
+        self.progress.update(self.task, completed=updates, rate=f"{speed:.0f}/s" if speed else "")
+        self.figures.plain = f"loss {loss:.4f}{self.criteria}"
 
 
 def summarise(record: Mapping[str, Any]) -> str:

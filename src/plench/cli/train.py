@@ -113,7 +113,7 @@ def train(arguments: argparse.Namespace) -> int:
         keep_every_model=arguments.save_model_every_checkpoint,
         resume_anyway=arguments.resume_anyway,
     )
-    with watch_run(config) as listener:
+    with watch_run() as listener:
         outcome = run_training(config, dataset, entry, arguments.output_dir, options, listener)
     return report(outcome, arguments.json)
 

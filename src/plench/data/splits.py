@@ -11,6 +11,8 @@ from plench.data.dataset import Dataset
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
 
+DEFAULT_TEST_FRACTION = 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -22,7 +24,10 @@ class Split:
 
 
 def split_dataset(
-    dataset: Dataset, trial_seed: int, test_fraction: float = 0.1, holdout_fraction: float = 0.1
+    dataset: Dataset,
+    trial_seed: int,
+    test_fraction: float = DEFAULT_TEST_FRACTION,
+    holdout_fraction: float = 0.1,
 ) -> Split:
     """Split by the protocol: shuffle, cut off the test part, shuffle the rest again, cut off validation.
 
@@ -32,6 +37,10 @@ def split_dataset(
     check_fraction(test_fraction, "tabular_test_fraction")
     check_fraction(holdout_fraction, "holdout_fraction")
     n_examples = dataset.n_examples
+    if dataset.test is not None and test_fraction != DEFAULT_TEST_FRACTION:
+        raise UsageError(
+            f"tabular_test_fraction is {test_fraction}, but {dataset.card.name} has a test set of its own"
+        )
     if dataset.test is None:
         order = _shuffle(n_examples, trial_seed)
         n_kept = int(n_examples * (1 - test_fraction))

@@ -245,6 +245,8 @@ def _run_of_ours(
     status = info.get("status")
     if status not in STATUSES:
         raise ValueError(f"status {status!r} is none of {', '.join(STATUSES)}")
+    if status in ("done", "diverged") and not os.path.exists(f"{folder}/done"):
+        status = "interrupted"  # killed between the last words of run.json and the end
     diverged_after = info.get("diverged_after_step")
     return Run(
         path=Path(folder),

@@ -18,6 +18,7 @@ RUN = "run.json"
 DONE = "done"
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS_CHECKPOINT = "checkpoint.previous.pt"
+NEW_CHECKPOINT = "checkpoint.new.pt"
 
 
 class RunStore:
@@ -86,23 +87,37 @@ class RunStore:
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
         """Yield the checkpoints there are, the newest first."""
-        for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
+        for name in (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT):
             path = self.folder / name
             if path.exists():
                 yield name, path.read_bytes()
 
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
+        self.write_file(NEW_CHECKPOINT, content)
         current = self.folder / CHECKPOINT
         if current.exists():
             os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
-        self.write_file(CHECKPOINT, content)
+        os.replace(self.folder / NEW_CHECKPOINT, current)
+
+    def discard(self, name: str) -> None:
+        """Remove a file that is of no use."""
+        (self.folder / name).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Mark the run as ended and remove what only resuming needs."""
         self.write_file(DONE, b"done\n")
-        for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
-            (self.folder / name).unlink(missing_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove from a finished run what only resuming needs."""
+        for name in (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT):
+            self.discard(name)
+
+    def discard_models(self) -> None:
+        """Remove the models of a run that is to keep none."""
+        for path in self.folder.glob("model_*.pt"):
+            self.discard(path.name)
 
 
 def _write_whole(path: Path, mode: str, content: bytes) -> None:

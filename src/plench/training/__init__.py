@@ -1,8 +1,9 @@
 """Training: one run from configuration to records, exact and resumable."""
 
 from plench.training.config import RunConfig, configure_run
+from plench.training.options import RunOptions, RunOutcome
 from plench.training.prepare import PreparedData, prepare_data
-from plench.training.run import RunOptions, RunOutcome, run_training
+from plench.training.run import run_training
 
 __all__ = [
     "PreparedData",

@@ -45,4 +45,5 @@ def read_newest(store: RunStore) -> dict[str, Any] | None:
             return parse(content)
         except ValueError as error:
             logger.warning("%s in %s cannot be used (%s)", name, store.folder, error)
+            store.discard(name)
     return None

@@ -98,8 +98,9 @@ class RunConfig:
     def args(self) -> dict[str, Any]:
         """Return the run's arguments in the form of the public benchmark's records."""
         flat = self.to_json()
-        flat.pop("hparams")
-        return {**flat, **flat.pop("candidates")}
+        del flat["hparams"]
+        candidates = flat.pop("candidates")
+        return {**flat, **candidates}
 
 
 def configure_run(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import torch
 from plench.errors import ResumeError, UsageError
 from plench.version import __version__
 
-# A run may only be continued under the same of these: another value can change the last bits of its numbers.
-MUST_AGREE = ("plench", "python", "torch", "numpy", "device", "threads")
+# A run may only be continued under the same of these: another value can change its numbers.
+MUST_AGREE = ("plench", "source", "python", "torch", "numpy", "scipy", "scikit-learn", "device", "threads")
+# The parts of the package that decide a run's numbers.
+DECISIVE = ("algorithms", "criteria", "data", "networks", "training", "batch.py", "hparams.py", "seeds.py")
 
 
 def choose_device(name: str) -> torch.device:
@@ -67,9 +71,12 @@ def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
     """Return the versions and settings that a run's exact numbers may depend on."""
     return {
         "plench": __version__,
+        "source": source_digest(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # a class of torch's own, which no safe file may hold
         "numpy": np.__version__,
+        "scipy": version("scipy"),
+        "scikit-learn": version("scikit-learn"),
         "platform": platform.platform(),
         "device": device.type,
         "threads": threads,
@@ -87,6 +94,18 @@ def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
             "give the numbers of an undisturbed run; use --resume_anyway to continue all the same, or delete "
             "its folder to start over"
         )
+
+
+@cache
+def source_digest() -> str:
+    """Return a hash of the code that decides a run's numbers: it changes where a version number does not."""
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for part in DECISIVE:
+        place = package / part
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 @cache

@@ -29,7 +29,7 @@ def choose_chunk(stored: Stored) -> int:
 def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.ndarray:
     """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
     chunk = choose_chunk(stored)
-    was_training = algorithm.training
+    modes = {module: module.training for module in algorithm.modules()}
     algorithm.eval()
     try:
         with torch.no_grad():
@@ -37,9 +37,10 @@ def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.n
                 algorithm.predict(inputs.original(stored[start : start + chunk]))
                 for start in range(0, len(stored), chunk)
             ]
-            return torch.cat(parts).double().cpu().numpy()
+            return torch.cat(parts).cpu().double().numpy()
     finally:
-        algorithm.train(was_training)
+        for module, training in modes.items():  # an algorithm may keep parts of itself in evaluation mode
+            module.training = training
 
 
 def evaluate(algorithm: Algorithm, data: PreparedData) -> dict[str, float | None] | None:

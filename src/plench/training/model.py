@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
@@ -17,7 +18,8 @@ from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
 from plench.training.execution import set_execution
 from plench.training.inputs import Inputs, inputs_for
-from plench.training.state import restore_snapshot
+from plench.training.restore import restore_snapshot
+from plench.training.streams import Streams
 
 
 class TrainedModel:
@@ -61,7 +63,11 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
         raise DataError(f"{path} cannot be used: {error}") from error
     data = run["dataset"]
     candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
-    algorithm = find_entry(store, run).cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
+    entry = find_entry(store, run)
+    with Streams(0, torch.device("cpu")).ambient(
+        "init"
+    ):  # weights are replaced; global generators are let be
+        algorithm = entry.cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
@@ -70,7 +76,13 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
 
 
 def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
-    """Return the algorithm of a run; a third party's comes from the copy of its file in the run's folder."""
-    if run["algorithm_spec"] is not None:
-        return find_algorithm(run["algorithm_spec"])
+    """Return the algorithm of a run: a third party's where it was found, if its file is still the same, else
+    from the copy in the run's folder.
+    """
+    try:
+        entry = find_algorithm(run["algorithm_spec"])
+        if entry.name == run["config"]["algorithm"]:
+            return entry
+    except UsageError:
+        pass
     return load_third_party(f"{store.folder / 'algorithm.py'}:{run['algorithm_class']}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ import torch
 from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.criteria import criteria
 from plench.data import Dataset
-from plench.errors import PlenchError
+from plench.errors import PlenchError, ResumeError
 from plench.results.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.checkpoint import dump, read_newest
@@ -37,44 +37,17 @@ from plench.training.evaluation import evaluate
 from plench.training.execution import set_execution
 from plench.training.interrupt import StopRequest
 from plench.training.listener import Listener, Silence
+from plench.training.options import RunOptions, RunOutcome, Status
 from plench.training.prepare import PreparedData, prepare_data
-from plench.training.state import list_state, restore_snapshot, take_snapshot
+from plench.training.restore import restore_snapshot
+from plench.training.state import list_state, take_snapshot
 from plench.training.streams import Streams
 from plench.training.totals import Totals
-
-Status = Literal["done", "diverged", "failed", "interrupted"]
 
 # Criteria whose best checkpoint is kept as a model, beside the last one.
 KEPT_CRITERIA = ("CR", "AA")
 
 logger = logging.getLogger("plench")
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is carried out; nothing here changes what it computes.
-
-    One compute thread is the default everywhere, in single runs and in sweeps. A checkpoint for resuming is
-    written every `save_seconds` and, if set, every `save_steps` updates.
-    """
-
-    device: str = "auto"
-    threads: int = 1
-    save_seconds: float = 60.0
-    save_steps: int | None = None
-    keep_models: bool = True
-    keep_every_model: bool = False
-    resume_anyway: bool = False
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """How a run ended, where its records are, and how many updates this call made."""
-
-    status: Status
-    folder: Path
-    updates_made: int
-    message: str = ""
 
 
 def run_training(
@@ -96,15 +69,17 @@ def run_training(
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     if store.finished:
         return leave_finished(store)
-    with store.locked(), compute_threads(options.threads), flush_denormals():
-        if store.finished:  # by another process, between the look above and the lock
-            return leave_finished(store)
+    with compute_threads(options.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, options, listener or Silence(), prepared)
-        return run.carry_out()
+        with store.locked():
+            if store.finished:  # by another process, between the look above and the lock
+                return leave_finished(store)
+            return run.carry_out()
 
 
 def leave_finished(store: RunStore) -> RunOutcome:
-    """Say how a run that has ended before ended."""
+    """Say how a run that has ended before ended; a kill at its very end may have left a checkpoint."""
+    store.tidy()
     status = (store.read_run() or {}).get("status", "done")
     return RunOutcome(status, store.folder, 0, "already finished")
 
@@ -149,8 +124,8 @@ class TrainingRun:
     def carry_out(self) -> RunOutcome:
         """Build or restore, train to the end, and say how it ended."""
         checkpoint = read_newest(self.store)
-        if checkpoint is not None and not self.options.resume_anyway:
-            check_environment(checkpoint["environment"], self.environment)
+        if checkpoint is not None:
+            self.check_conditions(checkpoint)
         try:
             self.build()
             with self.streams.ambient("algorithm"), StopRequest() as stop:
@@ -158,7 +133,10 @@ class TrainingRun:
                 status = self.train(stop)
         except PlenchError:
             raise
-        except Exception as error:  # whatever an algorithm raises is recorded, and ends this run only
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever an algorithm raises is recorded, and ends this run only
             return self.fail(error)
         if status == "interrupted":
             self.write_checkpoint()
@@ -166,7 +144,9 @@ class TrainingRun:
             return RunOutcome(
                 "interrupted", self.store.folder, self.updates_made, "the same command continues it"
             )
-        if status == "done" and self.options.keep_models:
+        if not self.options.keep_models:
+            self.store.discard_models()
+        elif status == "done":
             self.write_model("last")
         message = ""
         if status == "diverged":
@@ -174,6 +154,20 @@ class TrainingRun:
         self.describe(status)
         self.store.finish()
         return RunOutcome(status, self.store.folder, self.updates_made, message)
+
+    def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
+        """Refuse to continue on other data, or, unless asked to, under other versions or settings."""
+        if checkpoint["candidates"] != self.candidates_digest():
+            raise ResumeError(
+                f"{self.store.folder} was begun on other candidate sets of the same description, perhaps by "
+                "another version of a library; delete the folder to start over"
+            )
+        if not self.options.resume_anyway:
+            check_environment(checkpoint["environment"], self.environment)
+
+    def candidates_digest(self) -> str:
+        """Return a hash of the training split's candidates."""
+        return hashlib.sha256(np.packbits(self.data.train_candidates).tobytes()).hexdigest()
 
     def build(self) -> None:
         """Build the algorithm and its batches, as they are before the first update."""
@@ -210,18 +204,24 @@ class TrainingRun:
                     f"{name} would begin at update {first}, after the last of this run's {self.config.steps}"
                 )
         if checkpoint is None:
-            for path in take_snapshot(self.algorithm).unsaved:
-                self.notice(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
+            self.notice_unsaved(take_snapshot(self.algorithm).unsaved)
         else:
             self.restore(checkpoint)
+        self.describe("running")
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
             self.store.write_file("algorithm.py", Path(self.entry.source).read_bytes())
-        self.describe("running")
         self.listener.started(self.config, self.updates)
 
+    def notice_unsaved(self, paths: Sequence[str]) -> None:
+        """Tell which parts of the algorithm a checkpoint lacks."""
+        for path in paths:
+            self.notice(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
+
     def notice(self, text: str) -> None:
-        """Tell the user and keep the notice in run.json."""
+        """Tell the user, once, and keep the notice in run.json."""
+        if text in self.notices:
+            return
         self.notices.append(text)
         logger.warning("%s on %s: %s", self.config.algorithm, self.config.dataset, text)
 
@@ -302,12 +302,16 @@ class TrainingRun:
 
     def write_checkpoint(self) -> None:
         """Save everything needed to continue exactly from here."""
+        snapshot = take_snapshot(self.algorithm)
+        self.notice_unsaved(snapshot.unsaved)
         payload = {
             "environment": self.environment,
+            "candidates": self.candidates_digest(),
+            "keep_models": self.options.keep_models,
             "updates": self.updates,
             "records": self.records,
             "best": self.best,
-            "algorithm": take_snapshot(self.algorithm).tree,
+            "algorithm": snapshot.tree,
             "data": self.training_set.state(),
             "streams": self.streams.state(),
             "totals": self.totals.state(),
@@ -328,8 +332,12 @@ class TrainingRun:
             setattr(self, name, checkpoint[name])
         self.records = list(checkpoint["records"])
         self.notices = list(checkpoint["notices"])
+        if self.options.keep_models and not checkpoint["keep_models"]:
+            self.notice(
+                f"models of the first {self.updates} updates were not kept, the best may be among them"
+            )
 
-    def fail(self, error: Exception) -> RunOutcome:
+    def fail(self, error: BaseException) -> RunOutcome:
         """Record that the run stopped with an error of the algorithm's; its records stay."""
         description = {
             "type": type(error).__name__,

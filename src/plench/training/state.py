@@ -1,25 +1,32 @@
-"""Saves and restores whatever an algorithm object holds, ours or a third party's.
+"""Finds and copies whatever an algorithm object holds, ours or a third party's; `restore.py` puts it back.
 
-Found and saved: parameters and buffers of every module, optimisers and other objects with a `state_dict`,
-tensors, numpy arrays, numbers, strings, random generators, and lists, tuples, sets, dicts and plain objects
-of those. Names in a class's `transient` are left out. What cannot be saved is reported by its path.
+Found and saved: parameters (with pending gradients), buffers and mode of every module, optimisers and other
+objects with a `state_dict`, tensors, numpy arrays and numbers, plain values, enum members, random
+generators, and lists, tuples, sets, dicts and plain objects of those. An object held in two places is saved
+once. Names in a class's `transient` are left out. What cannot be saved is reported by its path.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import logging
 import random
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
+from plench.training.streams import encode_numpy, encode_python
 
 MODULE_INTERNALS = frozenset(vars(nn.Module()))
+# By exact type: a subclass (an enum, a number of numpy) is something else and would not be read back.
+PLAIN = (type(None), bool, int, float, str, bytes)
 # Parts of an object that hold no state of the run: code, types and settings of torch.
 STATELESS = (
     types.FunctionType,
@@ -29,6 +36,7 @@ STATELESS = (
     type,
     torch.device,
     torch.dtype,
+    logging.Logger,
 )
 CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "deque": deque}
 
@@ -48,34 +56,37 @@ def take_snapshot(owner: nn.Module, for_prediction: bool = False) -> Snapshot:
     return Snapshot(tree, encoder.unsaved)
 
 
-def restore_snapshot(owner: nn.Module, tree: Mapping[str, Any]) -> None:
-    """Put saved state back into an object built the same way."""
-    restore(owner, tree)
-
-
 class Encoder:
-    """Walks an object once, each part at its first place."""
+    """Walks an object once; a part met again refers to its first place by number."""
 
     def __init__(self, for_prediction: bool = False) -> None:
         self.for_prediction = for_prediction
-        self.seen: set[int] = set()
+        self.numbers: dict[int, int] = {}
         self.keep: list[object] = []
         self.unsaved: list[str] = []
 
     def encode(self, value: Any, path: str) -> dict[str, Any]:
         """Return the saved form of a value."""
-        if value is None or isinstance(value, bool | int | float | str | bytes):
+        if type(value) in PLAIN:
             return {"kind": "plain", "value": value}
-        if isinstance(value, np.generic):
-            return {"kind": "plain", "value": value.item()}
+        if isinstance(value, np.generic) and value.dtype.kind in "biufcSU":
+            return {"kind": "number", "dtype": value.dtype.str, "value": value.item()}
+        if isinstance(value, Enum):
+            return {"kind": "enum", "type": type(value).__qualname__, "value": value.name}
         if isinstance(value, STATELESS):
             return {"kind": "stateless"}
         # Equal tuples may or may not be one object, so each is saved where it stands: copies of a layer share
         # theirs until they are restored.
-        if id(value) in self.seen and not isinstance(value, tuple):
-            return {"kind": "seen"}
-        self.seen.add(id(value))
+        if isinstance(value, tuple):
+            return self.encode_content(value, path)
+        if id(value) in self.numbers:
+            return {"kind": "seen", "number": self.numbers[id(value)]}
+        number = self.numbers[id(value)] = len(self.numbers)
         self.keep.append(value)  # an id stays unique only while its object lives
+        return {"number": number, **self.encode_content(value, path)}
+
+    def encode_content(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the saved form of a value that is met for the first time."""
         if isinstance(value, Tensor):
             return {"kind": "tensor", "value": value.detach().cpu().clone()}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
@@ -88,12 +99,14 @@ class Encoder:
         if generator is not None:
             return generator
         if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
-            state = Encoder().encode(value.state_dict(), path)
-            return {"kind": "state_dict", "value": state}
+            inner = Encoder()
+            state = inner.encode(value.state_dict(), path)
+            self.unsaved += inner.unsaved
+            return {"kind": "state_dict", "type": type(value).__qualname__, "value": state}
         return self.encode_container(value, path)
 
     def encode_module(self, module: nn.Module, path: str) -> dict[str, Any]:
-        """Save parameters, buffers (persistent or not), submodules and plain attributes."""
+        """Save parameters, buffers (persistent or not), submodules, mode and plain attributes."""
         left_out = getattr(module, "per_example_names", ()) if self.for_prediction else ()
         tensors = {**module._parameters, **module._buffers}
         saved = {
@@ -105,7 +118,10 @@ class Encoder:
         names = [name for name in vars(module) if name not in MODULE_INTERNALS]
         return {
             "kind": "module",
+            "type": type(module).__qualname__,
+            "training": module.training,
             "tensors": saved,
+            "gradients": {} if self.for_prediction else encode_gradients(module),
             "modules": modules,
             "attributes": self.encode_attributes(module, names, path),
         }
@@ -123,16 +139,51 @@ class Encoder:
                 items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
                 limit = value.maxlen if isinstance(value, deque) else None
                 return {"kind": kind, "items": items, "limit": limit}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            return {"kind": "named tuple", "type": type(value).__qualname__, "items": items}
         if isinstance(value, dict):
-            pairs = [
-                [self.encode(key, path), self.encode(item, f"{path}[{key!r}]")] for key, item in value.items()
-            ]
-            return {"kind": "dict", "pairs": pairs}
-        if hasattr(value, "__dict__") and not isinstance(value, Iterator):
-            names = list(vars(value))
-            return {"kind": "object", "attributes": self.encode_attributes(value, names, path)}
+            return self.encode_dict(value, path)
+        if has_plain_attributes(value):
+            return {
+                "kind": "frozen object" if is_frozen(value) else "object",
+                "type": type(value).__qualname__,
+                "attributes": self.encode_attributes(value, list(vars(value)), path),
+            }
         self.unsaved.append(f"{path} ({type(value).__name__})")
         return {"kind": "stateless"}
+
+    def encode_dict(self, value: dict[Any, Any], path: str) -> dict[str, Any]:
+        """Save a dict whose keys are plain values; report entries under other keys."""
+        pairs = []
+        for key, item in value.items():
+            if type(key) in PLAIN:
+                pairs.append([{"kind": "plain", "value": key}, self.encode(item, f"{path}[{key!r}]")])
+            else:
+                self.unsaved.append(f"{path} (an entry under a key of type {type(key).__name__})")
+        return {"kind": "dict", "type": type(value).__qualname__, "pairs": pairs}
+
+
+def has_plain_attributes(value: Any) -> bool:
+    """Say whether an object's state is its attributes; that of iterators and bound functions is not."""
+    return hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial)
+
+
+def is_frozen(value: Any) -> bool:
+    """Say whether an object is of a frozen dataclass, whose attributes cannot be set."""
+    return dataclasses.is_dataclass(value) and bool(vars(type(value))["__dataclass_params__"].frozen)
+
+
+def encode_gradients(module: nn.Module) -> dict[str, Any]:
+    """Save which parameters learn, and gradients that wait for a step, by name."""
+    return {
+        name: {
+            "learns": parameter.requires_grad,
+            "gradient": None if parameter.grad is None else parameter.grad.detach().cpu().clone(),
+        }
+        for name, parameter in module._parameters.items()
+        if parameter is not None
+    }
 
 
 def encode_generator(value: Any) -> dict[str, Any] | None:
@@ -148,112 +199,6 @@ def encode_generator(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def restore(current: Any, saved: Mapping[str, Any]) -> Any:
-    """Bring `current` to the saved state, in place where it can be; return what is to stand in its place."""
-    kind = saved["kind"]
-    if kind in ("stateless", "seen"):
-        return current
-    if kind == "plain":
-        return saved["value"]
-    if kind == "tensor":
-        return restore_tensor(current, saved["value"])
-    if kind == "array":
-        return saved["value"].numpy().copy()
-    if kind == "module":
-        return restore_module(current, saved)
-    if kind == "state_dict":
-        current.load_state_dict(restore(None, saved["value"]))
-        return current
-    if kind == "object":
-        return restore_attributes(current, saved["attributes"])
-    if kind == "dict":
-        return restore_dict(current, saved)
-    if kind in CONTAINERS:
-        return restore_container(current, saved)
-    return restore_generator(current, saved)
-
-
-def restore_tensor(current: Any, value: Tensor) -> Tensor:
-    """Copy into the tensor that is there if it fits, else return the saved one."""
-    if isinstance(current, Tensor):
-        if current.shape == value.shape and current.dtype == value.dtype:
-            with torch.no_grad():
-                current.copy_(value)
-            return current
-        return value.to(current.device)
-    return value.clone()
-
-
-def restore_module(module: nn.Module, saved: Mapping[str, Any]) -> nn.Module:
-    """Restore a module and what it holds."""
-    for name, value in saved["tensors"].items():
-        current = getattr(module, name)
-        replaced = restore(current, value)
-        if replaced is not current:
-            setattr(module, name, replaced)
-    for name, value in saved["modules"].items():
-        restore(getattr(module, name), value)
-    restore_attributes(module, saved["attributes"])
-    return module
-
-
-def restore_attributes(owner: Any, attributes: Mapping[str, Any]) -> Any:
-    """Restore plain attributes by name."""
-    for name, value in attributes.items():
-        current = vars(owner).get(name)
-        replaced = restore(current, value)
-        if replaced is not current or name not in vars(owner):
-            setattr(owner, name, replaced)
-    return owner
-
-
-def restore_dict(current: Any, saved: Mapping[str, Any]) -> dict[Any, Any]:
-    """Restore a dict, keeping the object that is there."""
-    present = current if isinstance(current, dict) else {}
-    values = {}
-    for key_saved, value in saved["pairs"]:
-        key = restore(None, key_saved)
-        values[key] = restore(present.get(key), value)
-    present.clear()
-    present.update(values)
-    return present
-
-
-def restore_container(current: Any, saved: Mapping[str, Any]) -> Any:
-    """Restore a list, tuple, set or deque element by element."""
-    cls = CONTAINERS[saved["kind"]]
-    present = list(current) if type(current) is cls and len(current) == len(saved["items"]) else None
-    items = [restore(present[i] if present else None, item) for i, item in enumerate(saved["items"])]
-    if cls is list and isinstance(current, list):
-        current[:] = items
-        return current
-    return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
-
-
-def restore_generator(current: Any, saved: Mapping[str, Any]) -> Any:
-    """Restore a random generator, making one if there is none."""
-    kind = saved["kind"]
-    if kind == "torch generator":
-        generator = current if isinstance(current, torch.Generator) else torch.Generator(saved["device"])
-        generator.set_state(saved["value"])
-        return generator
-    if kind == "numpy state":
-        state = current if isinstance(current, np.random.RandomState) else np.random.RandomState()
-        state.set_state(decode_numpy(saved["value"]))
-        return state
-    if kind == "numpy generator":
-        value = restore(None, saved["value"])
-        if not isinstance(current, np.random.Generator):
-            current = np.random.Generator(getattr(np.random, value["bit_generator"])())
-        current.bit_generator.state = value
-        return current
-    if kind == "python generator":
-        python = current if isinstance(current, random.Random) else random.Random()
-        python.setstate(decode_python(saved["value"]))
-        return python
-    raise ValueError(f"unknown kind of saved state {kind!r}")
-
-
 def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield the values of a saved tree with their paths, those of optimisers only if wanted."""
     kind = node["kind"]
@@ -261,11 +206,11 @@ def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) ->
     if kind == "module":
         named = {**node["tensors"], **node["modules"], **node["attributes"]}
         parts = {f"{path}.{name}": part for name, part in named.items()}
-    elif kind == "object":
+    elif "attributes" in node:
         parts = {f"{path}.{name}": part for name, part in node["attributes"].items()}
     elif kind == "dict":
         parts = {f"{path}[{key.get('value')!r}]": part for key, part in node["pairs"]}
-    elif kind in CONTAINERS:
+    elif "items" in node:
         parts = {f"{path}[{i}]": part for i, part in enumerate(node["items"])}
     elif kind == "state_dict":
         parts = {path: node["value"]} if optimisers else {}

@@ -65,14 +65,20 @@ class Streams:
         if self._active:
             ambient[self._active[-1]] = capture_global(self.device)
         return {
-            "generators": {name: made.get_state() for name, made in self._generators.items()},
+            "generators": {
+                name: (made.device.type, made.get_state()) for name, made in self._generators.items()
+            },
             "ambient": ambient,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue every stream from `state()`; the active ambient stream continues at once."""
-        for name, position in state["generators"].items():
-            self.generator(name).set_state(position)
+        for name, (device, position) in state["generators"].items():
+            generator = self.generator(name)
+            if (
+                generator.device.type == device
+            ):  # on another device the stream starts anew, which was asked for
+                generator.set_state(position)
         self._ambient = dict(state["ambient"])
         if self._active and self._active[-1] in self._ambient:
             apply_global(self._ambient[self._active[-1]], self.device)
@@ -97,6 +103,8 @@ def apply_global(state: dict[str, Any], device: torch.device) -> None:
     torch.set_rng_state(state["torch"])
     np.random.set_state(decode_numpy(state["numpy"]))  # noqa: NPY002 - the global one is meant
     random.setstate(decode_python(state["python"]))
+    if "device" not in state:  # captured on the CPU
+        return
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["device"], device)
     elif device.type == "mps":

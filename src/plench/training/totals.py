@@ -23,8 +23,7 @@ class Totals:
             raise TypeError(f"update must return a mapping with the key 'loss', not {logged!r}")
         self.count += 1
         for name, value in logged.items():
-            if isinstance(value, Tensor):
-                value = value.detach()
+            value = value.detach() if isinstance(value, Tensor) else float(value)
             if name in self.sums:
                 self.sums[name] = self.sums[name] + value
                 self.counts[name] += 1

@@ -38,6 +38,10 @@ class Writer:
         store = RunStore(folder)
         return store.finished, store.read_run()
 
+    def tidy(self, folder: Path) -> None:
+        """Remove from a finished run what only resuming needs."""
+        RunStore(folder).tidy()
+
     def open(self, folder: Path) -> tuple[int, list[tuple[str, bytes]]]:
         """Give a run to a new attempt: a token to write with, and the checkpoints there are, newest first.
 
@@ -127,6 +131,18 @@ class RemoteStore(RunStore):
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file."""
         self._write("write_file", name, content)
+
+    def discard(self, name: str) -> None:
+        """Remove a file that is of no use."""
+        self._write("discard", name)
+
+    def discard_models(self) -> None:
+        """Remove the models of a run that is to keep none."""
+        self._write("discard_models")
+
+    def tidy(self) -> None:
+        """Remove from a finished run what only resuming needs."""
+        self._ask("tidy", self.folder)
 
     def append_record(self, line: str) -> None:
         """Add one record."""

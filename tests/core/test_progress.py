@@ -1,0 +1,49 @@
+"""How a run is shown: everything fits into 80 columns."""
+
+import io
+import time
+
+from rich.console import Console
+
+from plench.algorithms import find_algorithm
+from plench.cli.progress import watch_run
+from plench.data import dataset_card
+from plench.training import configure_run
+
+RECORD = {
+    "step": 4000,
+    "loss": 0.12345,
+    "val_covering_rate": 0.9,
+    "val_approximated_acc": 0.8,
+    "val_accuracy": 0.7,
+    "test_acc": 0.65,
+}
+
+
+def show(console):
+    config = configure_run(find_algorithm("PRODEN"), dataset_card("Digits_FPS"), steps=10_000)
+    with watch_run(console) as listener:
+        listener.started(config, 2000)
+        listener.advanced(3000, 0.5)
+        time.sleep(0.05)
+        listener.advanced(3500, 0.4)
+        listener.evaluated(RECORD)
+
+
+def test_a_terminal_shows_count_rate_time_left_loss_and_criteria():
+    text = io.StringIO()
+    show(Console(file=text, force_terminal=True, width=80, color_system=None))
+    last = text.getvalue().split("PRODEN on Digits_FPS")[-1]
+    assert "4001/10000" in last
+    assert "/s" in last
+    assert ":" in last.splitlines()[1]
+    assert "loss 0.1235  step 4000: CR 0.900 AA 0.800 OA 0.700 test 0.650" in last
+    assert "…" not in last
+
+
+def test_a_log_has_a_line_for_each_record(capsys):
+    show(Console(file=io.StringIO()))
+    assert capsys.readouterr().err.splitlines() == [
+        "PRODEN on Digits_FPS continues at update 2000, 10000 updates in all",
+        "step 4000: loss 0.1235, CR 0.900 AA 0.800 OA 0.700 test 0.650",
+    ]
