@@ -262,8 +262,8 @@ def report_outcome(outcome: SweepOutcome, output_dir: str) -> None:
     """Print how a launch ended; the last lines say what needs attention."""
     print_states(outcome.states)
     print_failures(outcome.states, output_dir)
-    for folder, reason in outcome.refused.items():
-        print(f"not continued: {folder}: {reason}")
+    for reason in outcome.busy.values():
+        print(f"left alone: {reason}")
     if outcome.unfinished and outcome.waits:
         print(f"{len(outcome.unfinished)} runs are not finished: repeat the command to continue")
     elif outcome.unfinished:

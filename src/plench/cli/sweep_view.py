@@ -91,7 +91,7 @@ class Tally:
 
     def summary(self) -> str:
         """Return all figures in one line."""
-        failed = sum(self.ended_runs[status] for status in ("failed", "refused", "busy"))
+        failed = sum(self.ended_runs[status] for status in ("failed", "busy"))
         left = self.seconds_left()
         remaining = "" if left is None else f", {format_duration(left)} left"
         return (

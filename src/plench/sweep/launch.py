@@ -25,10 +25,10 @@ _LOCK_PATIENCE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """The state of every planned run after a launch, and the runs that were refused, with the reason."""
+    """The state of every planned run after a launch, and the runs that another process had."""
 
     states: list[RunState]
-    refused: dict[str, str]
+    busy: dict[str, str]
     waits: bool
 
     @property
@@ -44,7 +44,7 @@ class SweepOutcome:
     @property
     def exit_code(self) -> int:
         """0: all is finished (or handed to a queue); 1: something failed; 130: interrupted."""
-        if self.failed or self.refused:
+        if self.failed or self.busy:
             return 1
         return 130 if self.unfinished and self.waits else 0
 
@@ -96,7 +96,7 @@ def launch(
                 f"{error}; the sweep has stopped, {finished} of {len(runs)} runs are done and kept: make "
                 "room or make the folder writable, then repeat the command"
             ) from error
-        return SweepOutcome(read_states(runs, folder), watch.refused, engine.waits)
+        return SweepOutcome(read_states(runs, folder), watch.busy, engine.waits)
 
 
 def reopen(states: Sequence[RunState], output_dir: Path) -> None:
@@ -129,18 +129,18 @@ def hold_folder(output_dir: Path) -> Iterator[None]:
 
 
 class Watch:
-    """Passes everything on to a listener and remembers which runs were refused."""
+    """Passes everything on to a listener and remembers which runs another process had."""
 
     def __init__(self, listener: SweepListener) -> None:
         self._listener = listener
-        self.refused: dict[str, str] = {}
+        self.busy: dict[str, str] = {}
         self.planned = listener.planned
         self.begun = listener.begun
         self.advanced = listener.advanced
         self.noticed = listener.noticed
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:
-        """Remember a refusal."""
-        if attempt.status in ("refused", "busy"):
-            self.refused[run.folder] = attempt.message
+        """Remember a run that was busy."""
+        if attempt.status == "busy":
+            self.busy[run.folder] = attempt.message
         self._listener.ended(run, attempt)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from plench.algorithms import find_algorithm
 from plench.data import Dataset
-from plench.errors import BusyError, PlenchError, StorageError
+from plench.errors import BusyError, StorageError
 from plench.results.store import RunStore
 from plench.sweep.engines.base import Attempt, AttemptStatus
 from plench.sweep.plan import PlannedRun
@@ -57,13 +57,13 @@ class Performer:
             try:
                 outcome = self._train(run, dataset, store, options, listener)
                 status, message, updates_made = outcome.status, outcome.message, outcome.updates_made
-            except PlenchError:
+            except (BusyError, StorageError):
                 raise
             except (Exception, SystemExit) as error:  # the run is to blame, and the sweep goes on
                 status, message = "failed", f"{type(error).__name__}: {error}"
                 record_failure(store, run, dataset, type(error).__name__, str(error), traceback.format_exc())
-        except PlenchError as error:
-            status, message = _blame(error), str(error)
+        except (BusyError, StorageError) as error:
+            status, message = "busy" if isinstance(error, BusyError) else "unwritable", str(error)
         return Attempt(status, message, updates_made, time.perf_counter() - begun)
 
     def _train(
@@ -97,13 +97,6 @@ def limit_memory(gigabytes: float | None) -> None:
     if gigabytes is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), hard))
-
-
-def _blame(error: PlenchError) -> AttemptStatus:
-    """Say whose fault an error is: another process that has the run, the disk, or what was asked."""
-    if isinstance(error, BusyError):
-        return "busy"
-    return "unwritable" if isinstance(error, StorageError) else "refused"
 
 
 def record_failure(

@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, Protocol
 from plench.sweep.plan import DataShelf, PlannedRun
 from plench.training.run import RunOptions
 
-# How an attempt at a run ended. Beside the statuses of a run itself: `refused` (may not be continued as
-# asked), `busy` (another process has it), `unwritable` (the output folder is full or read-only).
-AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "refused", "busy", "unwritable"]
+# How an attempt at a run ended. Beside the statuses of a run itself: `busy` (another process has it) and
+# `unwritable` (the output folder is full or read-only).
+AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "busy", "unwritable"]
 
 # A run whose process died this often without getting any further is recorded as failed.
 DEATHS_ALLOWED = 3
