@@ -94,10 +94,11 @@ def test_batch_norm_statistics_are_resumed(tmp_path: Path) -> None:
     assert "running_mean" in json.dumps(payload, default=str)
 
 
-@pytest.mark.parametrize("model", ["ResNet", "CNN"])
-def test_learns(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "steps"), [("ResNet", 20), ("CNN", 40)])
+def test_learns(model: str, steps: int, tmp_path: Path) -> None:
+    hparams = {"model": model, "batch_size": 16}
     outcome = train(
-        tmp_path, "PRODEN", coloured_patches(), steps=40, hparams={"model": model, "batch_size": 16}
+        tmp_path, "PRODEN", coloured_patches(), steps=steps, checkpoint_freq=steps, hparams=hparams
     )
     assert read_records(outcome.folder)[-1]["test_acc"] > 0.6
 

@@ -1,10 +1,8 @@
 """The image views: the published vectors, Pillow on real or made images, distributions and batching."""
 
-import json
 import math
-from typing import Any
+import re
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,10 +12,9 @@ from plench.data.views.geometry import draw_crop, place_crop, place_shift, resam
 from plench.data.views.holes import GRAY, cut_gray, draw_gray_box, square_box
 from plench.data.views.operations import OPERATIONS, apply_operations
 from plench.errors import DataError
-from tests.conformance.harness import VECTORS
+from tests.conformance.harness import Case, Kind, list_cases, run_adapter
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
-CASES = json.loads((VECTORS / "VIEWS.json").read_text(encoding="utf-8"))["cases"]
 
 
 def formula_image(size: int) -> Tensor:
@@ -26,72 +23,93 @@ def formula_image(size: int) -> Tensor:
     return values.to(torch.uint8)[None]
 
 
-def find_case(name: str) -> dict[str, Any]:
-    (found,) = [case for case in CASES if case["name"] == name]
-    return found
+def read_number(case: Case, pattern: str, otherwise: int) -> int:
+    """Return a number that stands only in the case's words, or the usual one if they leave it out."""
+    found = re.search(pattern, case.text)
+    return int(found[1]) if found else otherwise
 
 
-def check(case: dict[str, Any], key: str, got: Tensor) -> None:
-    expected = np.asarray(case["expected"][key], dtype=np.float64)
-    np.testing.assert_allclose(got.double().numpy(), expected, rtol=case["rtol"], atol=0)
+def side_of(case: Case) -> int:
+    """Return the side of the case's square image."""
+    return case.inputs.get("size") or read_number(case, r"(\d+)x\d+", 32)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "op" in c["inputs"]], ids=lambda c: c["name"])
-def test_operation_vectors(case: dict[str, Any]) -> None:
-    image = formula_image(case["inputs"]["size"])
-    got = BY_NAME[case["inputs"]["op"]].apply(image, torch.tensor([case["inputs"]["value"]]))
+def check_operation(case: Case) -> None:
+    image = formula_image(case.inputs["size"])
+    got = BY_NAME[case.inputs["op"]].apply(image, torch.tensor([case.inputs["value"]]))
     assert got.dtype == torch.uint8
-    check(case, "image", got[0])
+    case.check(image=got[0])
 
 
-def test_equalize_vectors() -> None:
-    case = find_case("Equalize_32")
-    image = formula_image(32)
+def check_equalized_values(case: Case) -> None:
+    image = formula_image(case.inputs["size"])
     got = BY_NAME["Equalize"].apply(image, torch.zeros(1))
-    for channel in range(3):
-        values = image[0, channel].unique()
-        assert values.tolist() == case["inputs"]["values_present"][channel]
-        mapped = [got[0, channel][image[0, channel] == value].unique().tolist() for value in values]
-        assert mapped == [[value] for value in case["expected"]["mapped"][channel]]
-    assert find_case("Equalize_8_identity")["expected"]["unchanged"] is True
-    small = formula_image(8)
-    assert torch.equal(BY_NAME["Equalize"].apply(small, torch.zeros(1)), small)
+    for before, after, present, expected in zip(
+        image[0], got[0], case.inputs["values_present"], case.expected["mapped"], strict=True
+    ):
+        values = before.unique()
+        assert values.tolist() == present
+        assert [after[before == value].unique().tolist() for value in values] == [[new] for new in expected]
+    case.checked.add("mapped")
 
 
-def test_constant_channel_vector() -> None:
-    image = formula_image(8)
-    image[:, 1] = 77
+def check_equalize_changes(case: Case) -> None:
+    image = formula_image(case.inputs["size"])
+    case.check(unchanged=torch.equal(BY_NAME["Equalize"].apply(image, torch.zeros(1)), image))
+
+
+def check_constant_channel(case: Case) -> None:
+    """Which channel is constant, and which row of it is listed, only the words tell."""
+    channel = read_number(case, r"channel (\d+) set to", 1)
+    image = formula_image(case.inputs["size"])
+    image[:, channel] = read_number(case, r"set to (\d+)", 77)
     got = BY_NAME["AutoContrast"].apply(image, torch.zeros(1))
-    check(find_case("AutoContrast_constant_channel"), "row", got[0, 1, 0])
+    case.check(row=got[0, channel, read_number(case, r"row (\d+)", 0)])
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "resized" in c["name"]], ids=lambda c: c["name"])
-def test_crop_vectors(case: dict[str, Any]) -> None:
-    inputs = case["inputs"]
-    box = torch.tensor([[inputs[key] for key in ("top", "left", "height", "width")]])
-    size = inputs["size"]
-    got = resample(formula_image(size), *place_crop(box, torch.tensor([False]), size, size))
-    check(case, "image", got[0])
+def check_crop(case: Case) -> None:
+    box = torch.tensor([[case.inputs[key] for key in ("top", "left", "height", "width")]])
+    size = case.inputs["size"]
+    case.check(image=resample(formula_image(size), *place_crop(box, torch.tensor([False]), size, size))[0])
 
 
-def test_hole_vectors() -> None:
-    case = find_case("strong_cutout_box")
-    draws = torch.tensor([case["inputs"][key] for key in ("u", "ux", "uy")]).T
-    check(case, "box", draw_gray_box(draws, 32, 32) - torch.tensor([0, 1, 0, 1]))
-    case = find_case("distill_cutout_box")
-    y, x = torch.tensor(case["inputs"]["centre"], dtype=torch.float32).T
-    check(case, "box", square_box(y, x, 32, 32))
+def check_gray_box(case: Case) -> None:
+    draws = torch.tensor([case.inputs[key] for key in ("u", "ux", "uy")]).T
+    side = side_of(case)
+    case.check(box=draw_gray_box(draws, side, side) - torch.tensor([0, 1, 0, 1]))  # the last ones inclusive
 
 
-def test_weak_vector() -> None:
-    case = find_case("weak_view")
-    inputs = case["inputs"]
+def check_square_box(case: Case) -> None:
+    y, x = torch.tensor(case.inputs["centre"], dtype=torch.float32).T
+    side = side_of(case)
+    case.check(box=square_box(y, x, side, side))
+
+
+def check_weak(case: Case) -> None:
+    inputs = case.inputs
     corner = inputs["corner"]
     image = formula_image(inputs["size"])[..., :corner, :corner]
     top, left = torch.tensor([float(inputs["top"])]), torch.tensor([float(inputs["left"])])
     got = resample(image, *place_shift(top, left, torch.tensor([inputs["flip"]]), corner, corner))
-    mean, std = (torch.tensor(inputs[key], dtype=torch.float64).view(3, 1, 1) for key in ("mean", "std"))
-    check(case, "image", (got[0].double() / 255 - mean) / std)
+    mean, std = (case[key].view(3, 1, 1) for key in ("mean", "std"))
+    case.check(image=(got[0].double() / 255 - mean) / std)
+
+
+KINDS = [
+    Kind(check_operation, "size op value", "image"),
+    Kind(check_equalized_values, "size values_present", "mapped"),
+    Kind(check_equalize_changes, "size", "unchanged"),
+    Kind(check_constant_channel, "size", "row"),
+    Kind(check_crop, "size top left height width", "image"),
+    Kind(check_gray_box, "u ux uy", "box"),
+    Kind(check_square_box, "centre", "box"),
+    Kind(check_weak, "size corner flip top left mean std", "image"),
+]
+
+
+@pytest.mark.parametrize("case", list_cases(["VIEWS"]))
+def test_vector(case: Case) -> None:
+    run_adapter(KINDS, case)
 
 
 def uniform(rows: int, columns: int, seed: int = 0) -> Tensor:
