@@ -87,6 +87,16 @@ def distinct_views(case: Case, rows: int) -> dict[str, Tensor]:
     return {name: torch.zeros(rows, 2, dtype=case.dtype) for name in ("weak", "strong", "distill")}
 
 
+def precedes(case: Case, phase: str) -> bool | None:
+    """Say whether the case's words put its step before a phase such as `prot_start`; None if they are silent.
+
+    Steps before and after it have the same inputs, so only the words tell them apart.
+    """
+    if phase not in case.text:
+        return None
+    return f"step < {phase}" in case.text
+
+
 def unit(values: Tensor) -> Tensor:
     """Normalise raw projections, as the network does."""
     return normalise_rows(values)

@@ -1,6 +1,7 @@
 """The eight complementary-label algorithms against their vectors, through the code that training uses."""
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from plench.algorithms.op_w import order_preserving_losses
 from plench.algorithms.pc import pairwise_comparison
 from plench.algorithms.scl import exponential_losses, negative_learning_losses
 from tests.conformance.harness import (
-    Adapter,
     Case,
+    Kind,
     build_on_logits,
-    cases,
     linear,
+    list_cases,
     logits_batch,
+    present_cases,
     replace_network,
     run_adapter,
     with_gradient,
@@ -58,8 +60,7 @@ def check_pair_loss(case: Case) -> None:
     if candidates.all():
         assert loss == 0
         assert not logits.grad.any()
-    if "per_label_loss" in case.expected:
-        case.check(per_label_loss=PAIR_LOSSES[case.algorithm](case["logits"]))
+    case.check(per_label_loss=PAIR_LOSSES[case.algorithm](case["logits"]))
 
 
 def check_nn(case: Case) -> None:
@@ -97,8 +98,15 @@ def check_ga_steps(case: Case) -> None:
     assert isinstance(algorithm, GA)
     algorithm.prior.copy_(case["prior"])
     replace_network(algorithm, linear(case["W"]))
+    # The batches X1, X2, … come in turn, for as many steps as results are listed.
+    batches = sorted(
+        (key for key in case.inputs if fnmatchcase(key, "X[0-9]*")), key=lambda key: int(key[1:])
+    )
+    listed = [int(key.removeprefix("W_after_step_")) for key in case.expected if key != "ascent"]
+    last = max(listed, default=len(case.expected.get("ascent", ())))
     ascents = []
-    for step, features in enumerate(("X1", "X2", "X1"), start=1):
+    for step in range(1, last + 1):
+        features = batches[(step - 1) % len(batches)]
         logs = algorithm.update(logits_batch(case[features], candidates))
         ascents.append(logs["ascent"])
         case.check(**{f"W_after_step_{step}": algorithm.network.weight})
@@ -110,31 +118,42 @@ def check_prior(case: Case) -> None:
     case.check(prior=algorithm.prior)
 
 
-ADAPTERS: dict[str, dict[str, Adapter]] = {
-    **{name: {"*": check_pair_loss} for name in PAIR_LOSSES},
-    "NN": {"class_prior*": check_prior, "*": check_nn},
-    "GA": {"class_prior*": check_prior, "*_adam_steps": check_ga_steps, "*": check_ga},
+RISKS = "class_risks pair_counts"
+PRIOR = Kind(check_prior, "candidates_train", "prior")
+KINDS: dict[str, list[Kind]] = {
+    **{
+        name: [Kind(check_pair_loss, "logits candidates", "loss grad_logits num_pairs per_label_loss")]
+        for name in PAIR_LOSSES
+    },
+    "NN": [Kind(check_nn, "logits candidates prior beta", f"{RISKS} loss grad_logits"), PRIOR],
+    "GA": [
+        Kind(
+            check_ga,
+            "logits candidates prior",
+            f"{RISKS} risk ascent minimised_objective grad_logits_given_to_optimiser",
+        ),
+        Kind(check_ga_steps, "W X1 candidates prior lr weight_decay", "ascent W_after_step_*"),
+        PRIOR,
+    ],
 }
 
-CASES = [case for name in ADAPTERS for case in cases(name)]
 
-
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", list_cases(KINDS))
 def test_vector(case: Case) -> None:
-    run_adapter(ADAPTERS[case.algorithm], case)
+    run_adapter(KINDS[case.algorithm], case)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name == "saturated_logits"], ids=repr)
+@pytest.mark.parametrize("case", [case for case in present_cases(KINDS) if case.is_extreme()], ids=repr)
 def test_saturated_vector_in_float32(case: Case) -> None:
-    run_adapter(ADAPTERS[case.algorithm], case.in_float32())
+    run_adapter(KINDS[case.algorithm], case.in_float32())
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_nn_has_no_loss_without_pairs(beta: float) -> None:
-    case = next(case for case in cases("NN") if case.name == "all_labels_are_candidates")
-    candidates = case.mask("candidates")
+    candidates = torch.ones(3, 4, dtype=torch.bool)
+    logits = with_gradient(torch.linspace(-2, 3, 12, dtype=torch.float64).reshape(3, 4))
+    case = Case("NN", {"name": "without pairs", "inputs": {}, "expected": {}})
     algorithm = build_on_logits("NN", case, candidates, beta=beta)
-    logits = with_gradient(case["logits"])
     loss = algorithm.loss(logits, logits_batch(logits, candidates))
     loss.backward()
     assert loss == 0

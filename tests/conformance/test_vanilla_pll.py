@@ -2,26 +2,31 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from plench.algorithms import find_algorithm, idgp, mcl, pop
+from plench.algorithms import idgp, mcl, pop
 from plench.algorithms.abs import average_over_candidates
 from plench.algorithms.base import build_adam
 from plench.algorithms.cavl import activation_value
 from plench.algorithms.cc import candidate_nll
 from plench.algorithms.parts.class_losses import gce_of_classes, mae_of_classes, mse_of_classes
+from tests.conformance.given_outputs import own_hparams
 from tests.conformance.harness import (
+    OUR_VECTORS,
     Adapter,
     Case,
+    Kind,
     batch_of,
     build_linear_algorithm,
     build_on_logits,
-    cases,
     linear,
+    list_cases,
     logits_batch,
+    present_cases,
     run_adapter,
     with_gradient,
 )
@@ -37,8 +42,7 @@ def candidates_of(case: Case) -> Tensor:
 def check_loss(case: Case, **extra: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check the loss and its gradient, and further quantities of logits and candidates."""
     candidates = candidates_of(case)
-    own = {key: case.inputs[key] for key in ("q", "lw_weight") if key in case.inputs}
-    algorithm = build_on_logits(case.algorithm, case, candidates, **own)
+    algorithm = build_on_logits(case.algorithm, case, candidates, **own_hparams(case))
     if case.algorithm in STATE:
         name, key = STATE[case.algorithm]
         if key in case.inputs:
@@ -47,7 +51,7 @@ def check_loss(case: Case, **extra: Callable[[Tensor, Tensor], Tensor]) -> None:
     loss = algorithm.loss(logits, logits_batch(logits, candidates))
     loss.backward()
     case.check(loss=loss, grad_z=logits.grad)
-    case.check(**{key: f(case["z"], candidates) for key, f in extra.items() if key in case.expected})
+    case.check(**{key: f(case["z"], candidates) for key, f in extra.items()})
 
 
 def check_revision(case: Case) -> None:
@@ -67,13 +71,17 @@ def check_initial_state(case: Case) -> None:
     case.check(**{key: getattr(build_on_logits(case.algorithm, case, candidates), name)})
 
 
+def updates_hparams(case: Case) -> dict[str, Any]:
+    """Return the hyperparameters of a sequence of updates; the longest batch is the size if none is given."""
+    longest = max(len(rows) for rows in case.inputs["batches"])
+    optimiser = {key: case.inputs[key] for key in ("lr", "weight_decay") if key in case.inputs}
+    return {"batch_size": case.inputs.get("batch_size", longest), **optimiser, **own_hparams(case)}
+
+
 def check_updates(case: Case) -> None:
     """Check a sequence of updates of a linear model: losses, parameters and state."""
-    card = find_algorithm(case.algorithm).card
-    own = {p.name for p in card.hyperparameters} | {"lr", "weight_decay"}
-    hparams = {key: value for key, value in case.inputs.items() if key in own}
     batches = case.inputs["batches"]
-    algorithm = build_linear_algorithm(case.algorithm, case, {**hparams, "batch_size": len(batches[0])})
+    algorithm = build_linear_algorithm(case.algorithm, case, updates_hparams(case))
     losses = [algorithm.update(batch_of(case["X"], case.mask("S"), rows))["loss"] for rows in batches]
     case.check(losses=losses, W=algorithm.network.weight, b=algorithm.network.bias)
     if case.algorithm in STATE:
@@ -86,7 +94,7 @@ def check_mae(case: Case) -> None:
 
 
 def check_gce(case: Case) -> None:
-    q = case.inputs["q"]
+    q = build_on_logits(case.algorithm, case, candidates_of(case), **own_hparams(case)).hparams["q"]
     check_loss(case, per_example=lambda z, s: average_over_candidates(gce_of_classes(z, q), s))
 
 
@@ -138,21 +146,20 @@ def check_pop_revision(case: Case) -> None:
 def check_purification(case: Case) -> None:
     """Feed the epochs of the window to a POP whose schedule purifies at the last of them."""
     window, candidates = case["window"], case.mask("C")
-    length = len(window)
+    period = case.inputs.get("W", len(window))
     algorithm = build_on_logits(
         "POP",
         case,
         candidates,
         batch_size=len(candidates),
-        rollWindow=case.inputs.get("W", length),
+        rollWindow=period,
         warm_up=0,
         theta=case.inputs["theta"],
         inc=case.inputs["inc"],
     )
     assert isinstance(algorithm, pop.POP)
-    # The window's last epoch is number 0, or the next multiple of the period.
-    last = 0 if length == 1 else length
-    for epoch, confidence in zip(range(last - length + 1, last + 1), window, strict=True):
+    # The window's last epoch is the first multiple of the period after 0.
+    for epoch, confidence in enumerate(window, start=period - len(window) + 1):
         algorithm.confidence.copy_(confidence)
         algorithm.close_epoch(epoch)
     case.check(C=algorithm.purified, c=algorithm.confidence, removed=algorithm.removed, theta=algorithm.theta)
@@ -180,10 +187,8 @@ def check_pop_schedule(case: Case) -> None:
 
 
 def check_pop_updates(case: Case) -> None:
-    own = ("rollWindow", "warm_up", "theta", "inc", "lr", "weight_decay")
-    hparams = {key: case.inputs[key] for key in own}
     batches = case.inputs["batches"]
-    algorithm = build_linear_algorithm("POP", case, {**hparams, "batch_size": len(batches[0])})
+    algorithm = build_linear_algorithm("POP", case, updates_hparams(case))
     assert isinstance(algorithm, pop.POP)
     logs = [algorithm.update(batch_of(case["X"], case.mask("S"), rows)) for rows in batches]
     purifications = purifications_until(
@@ -237,9 +242,8 @@ def check_idgp_revision(case: Case) -> None:
 
 def check_idgp_weights(case: Case) -> None:
     weights = idgp.weigh_by_generator(case["z_g"], case["d"], case.mask("S"))
-    case.check(weights=weights)
-    if "pseudo_label" in case.expected:
-        case.check(pseudo_label=idgp.believed_label(case["d"], case.mask("S")).squeeze(-1))
+    labels = idgp.believed_label(case["d"], case.mask("S"))
+    case.check(weights=weights, pseudo_label=labels.squeeze(-1))
 
 
 def idgp_terms(case: Case, f: Tensor, g: Tensor, addition: Tensor) -> tuple[idgp.Terms, idgp.Terms]:
@@ -254,14 +258,13 @@ def check_idgp_main(case: Case) -> None:
     loss_f, loss_g = of_f.total(1.0, weight), of_g.total(1.0, weight)
     (loss_f + loss_g).backward()  # each sees the other's outputs as constants, so the gradients are its own
     case.check(L_F=loss_f, grad_z_f=f.grad, L_G=loss_g, grad_z_g=g.grad)
-    if "L_f" in case.expected:
-        case.check(L_f=of_f.fit, L_f_given_g=of_f.given_other, KL_f=of_f.divergence)
-        case.check(L_g=of_g.fit, L_g_given_f=of_g.given_other, KL_g=of_g.divergence)
-        candidates = case.mask("S")
-        case.check(
-            weights_f=idgp.weigh_by_generator(case["z_g"], case["d"], candidates),
-            weights_g=idgp.masked_softmax(case["z_f"], candidates),
-        )
+    case.check(L_f=of_f.fit, L_f_given_g=of_f.given_other, KL_f=of_f.divergence)
+    case.check(L_g=of_g.fit, L_g_given_f=of_g.given_other, KL_g=of_g.divergence)
+    candidates = case.mask("S")
+    case.check(
+        weights_f=idgp.weigh_by_generator(case["z_g"], case["d"], candidates),
+        weights_g=idgp.masked_softmax(case["z_f"], candidates),
+    )
 
 
 def check_idgp_extreme(case: Case) -> None:
@@ -283,8 +286,7 @@ def check_idgp_schedule(case: Case) -> None:
 
 
 def check_idgp_updates(case: Case) -> None:
-    keys = ("lr", "weight_decay", "batch_size", "warm_up_epoch")
-    hparams = {key: case.inputs[key] for key in keys}
+    hparams = updates_hparams(case)
     algorithm = build_linear_algorithm("IDGP", case, hparams, case.inputs["max_steps"], "W_f", "b_f")
     assert isinstance(algorithm, idgp.IDGP)
     algorithm.generator = linear(case["W_g"], case["b_g"])
@@ -302,70 +304,84 @@ def check_idgp_updates(case: Case) -> None:
     )
 
 
-ADAPTERS: dict[str, dict[str, Adapter]] = {
-    "PRODEN": {
-        "initial_*": check_initial_state,
-        "*_updates*": check_updates,
-        "revision*": check_revision,
-        "loss_*": check_loss,
-    },
-    "CAVL": {
-        "initial_*": check_initial_state,
-        "class_activation_value*": check_activation_value,
-        "*_updates*": check_updates,
-        "selection*": check_revision,
-        "loss_*": check_loss,
-    },
-    "POP": {
-        "loss_*": check_pop_loss,
-        "revision_*": check_pop_revision,
-        "schedule_*": check_pop_schedule,
-        "*_updates*": check_pop_updates,
-        "purification_*": check_purification,
-    },
-    "ABS_MAE": {"*_updates*": check_updates, "*": check_mae},
-    "ABS_GCE": {"*_updates*": check_updates, "*": check_gce},
-    "EXP": {"*_updates*": check_updates, "*": check_exp},
-    "MCL_GCE": {
-        "*_updates*": check_updates,
-        "*": check_mcl(lambda z: gce_of_classes(z, mcl.GCE_EXPONENT)),
-    },
-    "MCL_MSE": {"*_updates*": check_updates, "*": check_mcl(mse_of_classes)},
-    "CC": {"*_updates*": check_updates, "*": check_cc},
-    "LWS": {
-        "initial_*": check_initial_state,
-        "*_updates*": check_updates,
-        "weight_revision*": check_revision,
-        "*": check_loss,
-    },
-    "IDGP": {
-        "initial_*": check_idgp_initial,
-        "warm_up_loss_f*": check_idgp_classifier_warm_up,
-        "warm_up_loss_g*": check_idgp_generator_warm_up,
-        "state_revision*": check_idgp_revision,
-        "label_weights_*": check_idgp_weights,
-        "product_underflow_*": check_idgp_weights,
-        "main_losses_*": check_idgp_main,
-        "extreme_*": check_idgp_extreme,
-        "schedule_*": check_idgp_schedule,
-        "*_updates*": check_idgp_updates,
-    },
+LINEAR_UPDATES = "X S W b batches"
+LOSS = "loss grad_z"
+
+
+def stateless_kinds(check: Adapter, further: str) -> list[Kind]:
+    """Return the kinds of an algorithm that keeps no state: its loss, and updates."""
+    return [
+        Kind(check_updates, LINEAR_UPDATES, "losses W b"),
+        Kind(check, "z S", f"{LOSS} {further}"),
+    ]
+
+
+def stateful_kinds(state: str, start: str) -> list[Kind]:
+    """Return the kinds of an algorithm with state: its start, loss and revision, and updates."""
+    return [
+        Kind(check_initial_state, start, state),
+        Kind(check_updates, LINEAR_UPDATES, f"losses W b {state}"),
+        Kind(check_revision, "z S", state),
+        Kind(check_loss, "z", LOSS),
+    ]
+
+
+KINDS: dict[str, list[Kind]] = {
+    "PRODEN": stateful_kinds("c", "S"),
+    "CAVL": [*stateful_kinds("c", "S"), Kind(check_activation_value, "z", "v")],
+    "POP": [
+        Kind(check_pop_loss, "z c", LOSS),
+        Kind(check_pop_revision, "z C", "c"),
+        Kind(check_pop_schedule, "n batch_size rollWindow warm_up updates", "records purifications"),
+        Kind(check_pop_updates, LINEAR_UPDATES, "losses W b c C theta removed"),
+        Kind(check_purification, "window C theta inc", "C c removed theta"),
+    ],
+    "ABS_MAE": stateless_kinds(check_mae, "per_example"),
+    "ABS_GCE": stateless_kinds(check_gce, "per_example"),
+    "EXP": stateless_kinds(check_exp, "per_example weights"),
+    "MCL_GCE": stateless_kinds(
+        check_mcl(lambda z: gce_of_classes(z, mcl.GCE_EXPONENT)), "per_example weights class_losses"
+    ),
+    "MCL_MSE": stateless_kinds(check_mcl(mse_of_classes), "per_example weights class_losses"),
+    "CC": stateless_kinds(check_cc, "per_example"),
+    "LWS": stateful_kinds("w", "n K"),
+    "IDGP": [
+        Kind(check_idgp_initial, "S", "d b"),
+        Kind(check_idgp_classifier_warm_up, "z_f d", "loss grad_z_f"),
+        Kind(check_idgp_generator_warm_up, "z_g b", "loss grad_z_g"),
+        Kind(check_idgp_revision, "z_f z_g S", "d b"),
+        Kind(check_idgp_weights, "z_g d S", "pseudo_label weights"),
+        Kind(
+            check_idgp_extreme,
+            "z_f z_g d S",
+            "pseudo_label weights L_f_given_g L_g_given_f grad_z_f grad_z_g",
+        ),
+        Kind(
+            check_idgp_main,
+            "z_f z_g d b S lambda",
+            "L_F L_G grad_z_f grad_z_g L_f L_g L_f_given_g L_g_given_f KL_f KL_g weights_f weights_g",
+        ),
+        Kind(check_idgp_schedule, "n batch_size warm_up_epoch max_steps", "warm_up_updates ramp rows"),
+        Kind(
+            check_idgp_updates,
+            "X S W_f b_f W_g b_g batches max_steps",
+            "losses_F losses_G W_f b_f W_g b_g d b",
+        ),
+    ],
 }
 
-CASES = [case for name in ADAPTERS for case in cases(name)]
-EXTREME = [case for case in CASES if "extreme" in case.name]
 
-
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", list_cases(KINDS))
 def test_vector(case: Case) -> None:
-    run_adapter(ADAPTERS[case.algorithm], case)
+    run_adapter(KINDS[case.algorithm], case)
 
 
-@pytest.mark.parametrize("case", EXTREME, ids=repr)
+@pytest.mark.parametrize("case", [case for case in present_cases(KINDS) if case.is_extreme()], ids=repr)
 def test_extreme_vector_in_float32(case: Case) -> None:
-    run_adapter(ADAPTERS[case.algorithm], case.in_float32())
+    run_adapter(KINDS[case.algorithm], case.in_float32())
 
 
 def test_vectors_in_float32_are_there() -> None:
     """CAVL and POP have no extreme cases of their own: their parts are those of PRODEN."""
-    assert {case.algorithm for case in EXTREME} == set(ADAPTERS) - {"CAVL", "POP"}
+    extreme = {case.algorithm for case in present_cases(KINDS, OUR_VECTORS) if case.is_extreme()}
+    assert extreme == set(KINDS) - {"CAVL", "POP"}
