@@ -35,6 +35,11 @@ class AlgorithmEntry:
     spec: str
     source: str | None = None
 
+    @property
+    def by_path(self) -> bool:
+        """Whether the class was asked for by the path of its file."""
+        return is_path(self.spec.rpartition(":")[0])
+
 
 @cache
 def algorithms() -> dict[str, AlgorithmEntry]:
@@ -85,7 +90,7 @@ def load_third_party(spec: str) -> AlgorithmEntry:
     location, _, class_name = spec.rpartition(":")
     if not location or not class_name:
         raise UsageError(f"algorithm {spec!r}: expected path/to/file.py:ClassName or module:ClassName")
-    module = load_file(Path(location)) if location.endswith(".py") else import_module(location)
+    module = load_file(Path(location)) if is_path(location) else import_module(location)
     cls = getattr(module, class_name, None)
     if cls is None:
         classes = [name for name, value in vars(module).items() if is_algorithm(value)]
@@ -93,6 +98,11 @@ def load_third_party(spec: str) -> AlgorithmEntry:
             f"{location} has no class {class_name!r}; its algorithms are {', '.join(classes) or 'none'}"
         )
     return third_party_entry(class_name, cls, spec)
+
+
+def is_path(location: str) -> bool:
+    """Say whether the part before the class's name is a file, not a module."""
+    return location.endswith(".py")
 
 
 def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:

@@ -25,7 +25,7 @@ def describe_run(
         "config": config.to_json(),
         "algorithm_card": describe_card(entry.card, dataset.card),
         "algorithm_class": entry.cls.__name__,
-        "algorithm_spec": entry.spec,
+        "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {
             **asdict(dataset.card),
             "fingerprint": fingerprint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,13 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
 
 
 def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
-    """Return the algorithm of a run: a third party's where it was found, if its file is still the same, else
-    from the copy in the run's folder.
+    """Return the algorithm of a run.
+
+    A third party's comes from its module if that is still the same, else from the copy in the run's folder.
     """
-    try:
-        entry = find_algorithm(run["algorithm_spec"])
-        if entry.name == run["config"]["algorithm"]:
-            return entry
-    except UsageError:
-        pass
+    if run["algorithm_spec"] is not None:
+        with suppress(UsageError):
+            entry = find_algorithm(run["algorithm_spec"])
+            if entry.name == run["config"]["algorithm"]:
+                return entry
     return load_third_party(f"{store.folder / 'algorithm.py'}:{run['algorithm_class']}")
