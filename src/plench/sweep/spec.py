@@ -188,7 +188,7 @@ def _toml_lines(table: Mapping[str, Any]) -> list[str]:
 
 def _toml_key(key: str) -> str:
     plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return key if plain else json.dumps(key)
+    return key if plain else json.dumps(key, ensure_ascii=False)
 
 
 def _toml_value(value: object) -> str:

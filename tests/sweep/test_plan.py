@@ -1,0 +1,130 @@
+"""From grids to runs: names, seeds, folders, suites."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plench.algorithms import algorithms, find_algorithm
+from plench.data import dataset_card
+from plench.errors import DataError, UsageError
+from plench.seeds import seed_hash
+from plench.sweep.plan import DataShelf, expand, expand_all, settle
+from plench.sweep.spec import Grid, SweepSpec
+from plench.sweep.suites import make_grids, make_suite
+from plench.training.config import configure_run
+from tests.sweep.driving import odd
+
+GRID = Grid(("rc", "cc", "PRODEN"), ("digits uss", "Digits_FPS"), n_hparams=3, n_trials=2, steps=50)
+
+
+@pytest.fixture(scope="module")
+def settled() -> SweepSpec:
+    return settle(SweepSpec((GRID,)), DataShelf(None))
+
+
+def test_names_become_canonical_and_unique(settled: SweepSpec) -> None:
+    (grid,) = settled.grids
+    assert grid.algorithms == ("PRODEN", "CC")
+    assert grid.datasets == ("Digits_USS", "Digits_FPS")
+    assert set(settled.fingerprints) == {"Digits_USS", "Digits_FPS"}
+
+
+def test_every_run_is_there_once_with_its_own_seed(settled: SweepSpec) -> None:
+    runs = expand(settled)
+    assert len(runs) == 2 * 2 * 3 * 2
+    assert len({run.folder for run in runs}) == len(runs)
+    for run in runs:
+        config = run.config
+        assert config.seed == seed_hash(
+            config.dataset, config.algorithm, config.hparams_seed, config.trial_seed
+        )
+        assert config.steps == config.hparams["max_steps"] == 50
+
+
+def test_an_expanded_run_is_the_run_that_training_configures(settled: SweepSpec) -> None:
+    for run in expand(settled):
+        entry, card = find_algorithm(run.algorithm), dataset_card(run.dataset)
+        alone = configure_run(
+            entry,
+            card,
+            steps=50,
+            hparams_seed=run.config.hparams_seed,
+            trial_seed=run.config.trial_seed,
+            seed=run.config.seed,
+        )
+        assert run.config == alone
+        assert run.folder == alone.folder_name(settled.fingerprints[run.dataset])
+
+
+def test_runs_of_overlapping_grids_are_not_doubled(settled: SweepSpec) -> None:
+    wider = replace(settled, grids=(*settled.grids, replace(settled.grids[0], n_hparams=4)))
+    assert len(expand(wider)) == 2 * 2 * 4 * 2
+    assert len(expand_all([settled, wider])) == 2 * 2 * 4 * 2
+
+
+def test_options_of_a_grid_reach_the_runs() -> None:
+    grid = Grid(
+        ("CC",),
+        ("Digits_USS",),
+        n_hparams=2,
+        n_trials=1,
+        steps=40,
+        checkpoint_freq=7,
+        holdout_fraction=0.2,
+        tabular_test_fraction=0.3,
+        pl_type="fps",
+        fps_rate=0.25,
+        drop_true_rate=0.5,
+        hparams={"lr": 0.5},
+    )
+    for run in expand(settle(SweepSpec((grid,)), DataShelf(None))):
+        config = run.config
+        assert (config.checkpoint_freq, config.holdout_fraction) == (7, 0.2)
+        assert config.tabular_test_fraction == 0.3
+        assert (config.candidates.pl_type, config.candidates.fps_rate) == ("fps", 0.25)
+        assert config.candidates.drop_true_rate == 0.5
+        assert config.hparams["lr"] == 0.5
+
+
+def test_a_third_partys_algorithm_keeps_its_path_and_gets_a_name_of_its_content() -> None:
+    grid = Grid((odd("Plain"),), ("Digits_USS",), n_hparams=1, n_trials=1, steps=5)
+    settled = settle(SweepSpec((grid,)), DataShelf(None))
+    assert settled.grids[0].algorithms == (odd("Plain"),)
+    (run,) = expand(settled)
+    assert run.config.algorithm.startswith("Plain@")
+
+
+def test_other_data_than_the_sweep_files_are_refused() -> None:
+    spec = SweepSpec((Grid(("CC",), ("Digits_USS",)),), {"Digits_USS": "0" * 64})
+    with pytest.raises(DataError, match="other data"):
+        settle(spec, DataShelf(None))
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(UsageError, match="unknown algorithm 'PRODIN': the nearest are PRODEN"):
+        settle(SweepSpec((Grid(("PRODIN",), ("Digits_USS",)),)), DataShelf(None))
+    with pytest.raises(UsageError, match="unknown suite"):
+        make_suite("enormous")
+
+
+def test_suites_follow_the_protocol() -> None:
+    own = {name for name, entry in algorithms().items() if entry.source is None}
+    (tabular,) = make_suite("Tabular")
+    assert set(tabular.algorithms) == own
+    assert {"Lost", "MSRCv2", "Mirflickr", "Birdsong", "Malagasy"} <= set(tabular.datasets)
+    assert {"SoccerPlayer", "Italian", "YahooNews", "English"} <= set(tabular.datasets)
+    assert len(tabular.datasets) == 9
+    assert (tabular.n_hparams, tabular.n_trials, tabular.steps) == (20, 5, None)
+    (image,) = make_suite("image")
+    assert set(image.datasets) == {"PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"}
+    assert (image.n_hparams, image.n_trials, image.steps) == (20, 3, None)
+    assert make_suite("full") == (tabular, image)
+    (lite,) = make_suite("lite")
+    assert all(name.startswith("Digits") for name in lite.datasets)
+    assert make_grids(["CC"], ["Lost", "PLCIFAR10_Vaguest"])[1].n_trials == 3
+
+
+def test_a_dataset_is_loaded_once(tmp_path: Path) -> None:
+    shelf = DataShelf(None)
+    assert shelf.get("Digits_USS") is shelf.get("Digits_USS")

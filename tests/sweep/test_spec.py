@@ -1,0 +1,97 @@
+"""Sweep files: what was asked comes back exactly; what is not understood is an error that says so."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plench.errors import UsageError
+from plench.sweep.spec import Grid, SweepSpec, read_sweep, read_sweeps
+
+NAMES = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=20
+)  # any printable text, quotes and backslashes included
+HPARAMS = st.dictionaries(
+    NAMES,
+    st.one_of(st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), NAMES),
+)
+
+
+@given(
+    algorithms=st.lists(NAMES, min_size=1, max_size=3),
+    datasets=st.lists(NAMES, min_size=1, max_size=3),
+    first=st.integers(0, 5),
+    count=st.integers(1, 5),
+    steps=st.none() | st.integers(1, 10**6),
+    rate=st.none() | st.floats(0, 1),
+    hparams=HPARAMS,
+    fingerprints=st.dictionaries(NAMES, NAMES, max_size=2),
+)
+@settings(max_examples=60, deadline=None)
+def test_toml_gives_back_what_was_written(
+    tmp_path_factory, algorithms, datasets, first, count, steps, rate, hparams, fingerprints
+) -> None:
+    grid = Grid(
+        tuple(algorithms),
+        tuple(datasets),
+        n_hparams_from=first,
+        n_hparams=first + count,
+        steps=steps,
+        drop_true_rate=rate,
+        hparams=hparams,
+    )
+    spec = SweepSpec((grid, Grid(("CC",), ("Lost",))), fingerprints)
+    path = tmp_path_factory.getbasetemp() / "round_trip.toml"
+    spec.write(path)
+    assert read_sweep(path) == spec
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["schema"] == 1
+
+
+def test_ranges_are_ends_not_counts() -> None:
+    grid = Grid(("CC",), ("Lost",), n_hparams_from=3, n_hparams=5, n_trials_from=1, n_trials=2)
+    assert list(grid.hparams_seeds) == [3, 4]
+    assert list(grid.trial_seeds) == [1]
+
+
+def test_sweeps_of_a_folder_have_files_of_their_own(tmp_path: Path) -> None:
+    one = SweepSpec((Grid(("CC",), ("Lost",)),))
+    two = SweepSpec((Grid(("CC",), ("Lost",), steps=5),))
+    for spec in (one, two, one):
+        spec.write(tmp_path / spec.file_name)
+    assert one.file_name != two.file_name
+    assert {spec.identity for spec in read_sweeps(tmp_path)} == {one.identity, two.identity}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("grid = 3", "grids are written as"),
+        ("schema = 7", "schema 7, this version"),
+        ("[[grid]]\nalgorithms = ['CC']\n", "has no datasets"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nspeed = 3\n", "unknown key 'speed'"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = 'Lost'\n", "datasets must be a list"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nsteps = 0\n", "steps must be a whole number"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nn_trials = 0\n", "n_trials must be a whole"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\npl_type = 'x'\n", "unknown pl_type 'x'"),
+        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nfps_rate = 2.0\n", "fps_rate is 2.0"),
+        ("colour = 1", "unknown key 'colour'"),
+        ("", "at least one grid"),
+        ("= what", "not a TOML file"),
+    ],
+)
+def test_bad_files_are_errors_that_name_the_file(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=reason) as caught:
+        read_sweep(path)
+    assert str(path) in str(caught.value)
+
+
+def test_reading_a_sweep_file_needs_no_torch() -> None:
+    code = "import sys, plench.sweep.spec; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

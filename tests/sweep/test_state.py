@@ -1,0 +1,176 @@
+"""The state of runs as their folders tell it, failures recorded, and the command's text."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from plench.cli import main
+from plench.results.store import RunStore
+from plench.sweep.engines.base import DeathToll
+from plench.sweep.engines.dummy import DummyEngine
+from plench.sweep.launch import launch
+from plench.sweep.perform import Performer, record_failure
+from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweep.sharing import SharedDataset, map_dataset
+from plench.sweep.spec import Grid, SweepSpec
+from plench.sweep.state import read_state, read_states
+from plench.training.listener import Silence
+from plench.training.run import RunOptions
+from tests.sweep.driving import odd, read_outcomes
+
+SHELF = DataShelf(None)
+
+
+def plan_one(algorithm: str = "CC", steps: int = 20) -> PlannedRun:
+    grid = Grid((algorithm,), ("Digits_USS",), n_hparams=1, n_trials=1, steps=steps, checkpoint_freq=10)
+    (run,) = expand(settle(SweepSpec((grid,)), SHELF))
+    return run
+
+
+def perform(run: PlannedRun, output_dir: Path) -> str:
+    store = RunStore(output_dir / run.folder)
+    options = RunOptions(device="cpu", keep_models=False)
+    return Performer().perform(run, SHELF.get(run.dataset), store, options, Silence()).status
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> tuple[PlannedRun, Path]:
+    run = plan_one()
+    assert perform(run, tmp_path) == "done"
+    return run, tmp_path / run.folder
+
+
+def test_missing_done_and_interrupted(done: tuple[PlannedRun, Path], tmp_path: Path) -> None:
+    run, folder = done
+    assert [entry.state for entry in read_states([run], tmp_path)] == ["done"]
+    assert [entry.state for entry in read_states([run], tmp_path / "nowhere")] == ["missing"]
+    (folder / "done").unlink()
+    assert read_state(run, str(folder)).state == "interrupted"
+    with RunStore(folder).locked():
+        assert read_state(run, str(folder)).state == "running"
+
+
+@pytest.mark.parametrize("cut", [1, 40, 10**6])
+def test_cut_records_are_damage(done: tuple[PlannedRun, Path], cut: int) -> None:
+    run, folder = done
+    content = (folder / "results.jsonl").read_bytes()
+    (folder / "results.jsonl").write_bytes(content[: max(len(content) - cut, 0)])
+    assert read_state(run, str(folder)).state == "damaged"
+
+
+def test_broken_or_foreign_run_json(done: tuple[PlannedRun, Path]) -> None:
+    run, folder = done
+    content = json.loads((folder / "run.json").read_text())
+    for changes, state in (
+        ({"protocol": 2}, "foreign"),
+        ({"run_id": "0" * 32}, "foreign"),
+        ({"status": "failed", "error": {"type": "A", "message": "b"}}, "damaged"),
+    ):
+        (folder / "run.json").write_text(json.dumps({**content, **changes}))
+        assert read_state(run, str(folder)).state == state
+    (folder / "run.json").write_text("{")
+    assert read_state(run, str(folder)).state == "damaged"
+
+
+def test_a_run_that_leaves_no_trace_is_recorded_all_the_same(tmp_path: Path) -> None:
+    run = plan_one()
+    store = RunStore(tmp_path / run.folder)
+    record_failure(store, run, SHELF.get(run.dataset), "WorkerDied", "signal 9")
+    found = read_state(run, str(store.folder))
+    assert (found.state, found.message) == ("failed", "WorkerDied: signal 9")
+    assert perform(run, tmp_path) == "done"
+    assert read_state(run, str(store.folder)).state == "done"
+
+
+def test_a_failure_does_not_overwrite_a_finished_run(done: tuple[PlannedRun, Path]) -> None:
+    run, folder = done
+    record_failure(RunStore(folder), run, SHELF.get(run.dataset), "Timeout", "too late")
+    assert read_state(run, str(folder)).state == "done"
+
+
+@pytest.mark.parametrize(("name", "status"), [("Raising", "failed"), ("Leaving", "failed")])
+def test_what_an_algorithm_does_becomes_an_attempt(tmp_path: Path, name: str, status: str) -> None:
+    assert perform(plan_one(odd(name)), tmp_path) == status
+
+
+def test_deaths_count_only_while_a_run_gets_no_further() -> None:
+    toll = DeathToll()
+    counts = []
+    for updates in (0, 0, 50, 50, 50, 80):
+        toll.updates_at_begin = updates
+        counts.append(toll.count())
+    assert counts == [1, 2, 1, 2, 3, 1]
+
+
+def test_a_shared_dataset_is_the_same_dataset() -> None:
+    import os
+
+    dataset = SHELF.get("Digits_USS")
+    shared = SharedDataset(dataset)
+    mapped = map_dataset(shared.layout, os.dup(shared.fileno()))
+    assert mapped.fingerprint == dataset.fingerprint
+    assert (mapped.features == dataset.features).all()
+    assert (mapped.candidates == dataset.candidates).all()
+    assert not mapped.features.flags.writeable
+    assert not mapped.features.flags.owndata
+
+
+def test_the_dummy_engines_commands_do_the_same_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = Grid(
+        ("CC", "LWS"), ("Digits_FPS",), n_hparams=2, n_trials=1, steps=15, checkpoint_freq=5, fps_rate=0.2
+    )
+    shown: list[str] = []
+    outcome = launch(SweepSpec((grid,)), tmp_path / "nothing", engine=DummyEngine(shown.append))
+    assert len(shown) == 4
+    assert not (tmp_path / "nothing").exists()
+    for line in shown:
+        words = shlex.split(line.replace(str(tmp_path / "nothing"), str(tmp_path / "runs")))
+        assert words[:3] == ["python", "-m", "plench.train"]
+        assert main(["train", *words[3:]]) == 0
+    assert set(read_outcomes(tmp_path / "runs")) == {entry.run.folder for entry in outcome.states}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["launch"], "nothing to run is named"),
+        (["launch", "--steps", "5"], "--steps needs --suite"),
+        (["launch", "--datasets", "Lost"], "give both --datasets and --algorithms"),
+        (["launch", "--suite", "lite", "--datasets", "Lost"], "a suite has its own datasets"),
+        (["launch", "--suite", "lite", "--ray_address", "auto"], "--ray_address belongs to the launcher ray"),
+        (["launch", "--suite", "lite", "--run_timeout", "0"], "--run_timeout must be above 0"),
+        (["launch", "--suite", "lite", "--workers", "0"], "workers must be at least 1"),
+        (["plan", "--file", "/nowhere.toml"], "cannot read the sweep file"),
+        (["status", "--suite", "lite", "--output_dir", "/nowhere"], "there is no folder /nowhere"),
+    ],
+)
+def test_bad_usage_is_an_error_with_its_reason(
+    arguments: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *arguments]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_plan_and_status_tell_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "2", "--n_trials", "1"]
+    folder = str(tmp_path / "runs")
+    assert perform(plan_one(steps=20), tmp_path / "runs") == "done"
+    options = ["--steps", "20", "--checkpoint_freq", "10", "--output_dir", folder, "--json"]
+    assert main(["sweep", "plan", *grid, *options, "--probe_seconds", "1", "--workers", "2"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["states"] == {"done": 1, "missing": 1}
+    assert (plan["runs"], plan["to_do"], plan["workers"]) == (2, 1, 2)
+    assert plan["hours"] > 0
+    assert plan["gigabytes"] > 0
+    assert (plan["measured_pairs"], plan["pairs"]) == (1, 1)
+    assert main(["sweep", "status", *grid, *options]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
