@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plench.training.checkpoint import dump, parse
 from plench.training.state import saved_values, take_snapshot
 
 
@@ -31,7 +32,20 @@ def equal(first: Any, second: Any) -> bool:
         return same_kind and torch.equal(first.nan_to_num(), second.nan_to_num())
     if isinstance(first, dict) and isinstance(second, dict):
         return find_difference(first, second) is None
+    if isinstance(first, float) and isinstance(second, float) and first != first:
+        return second != second
     return type(first) is type(second) and bool(first == second)
+
+
+def find_unreadable(owner: nn.Module) -> list[str]:
+    """Return the paths of what an algorithm holds that is saved but could not be read back."""
+    found = []
+    for path, value in snapshot(owner).items():
+        try:
+            parse(dump({"value": value}))
+        except ValueError:
+            found.append(f"{path} ({type(value).__name__})")
+    return found
 
 
 def find_not_finite(owner: nn.Module) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.contract.base import BreachError, advised, required
-from plench.contract.compare import find_difference, snapshot
+from plench.contract.compare import find_difference, find_unreadable, snapshot
 from plench.contract.subject import Session, Subject, phase_starts
 from plench.results.store import RunStore
 from plench.training.checkpoint import read_newest
@@ -73,18 +73,27 @@ def resumes_exactly(subject: Subject) -> None:
                 session.run.store = store_at(folder, done)
                 session.run.write_checkpoint()
             losses += session.update(1)
-        final = snapshot(session.algorithm)
+        final = describe(session)
         for cut in cuts:
-            resumed = resume(subject, store_at(folder, cut))
+            resumed = resume(subject, store_at(folder, cut), session)
             again = resumed.update(updates - cut)
-            different = find_difference(final, snapshot(resumed.algorithm))
-            if different or again != losses[cut:]:
+            different = find_difference(
+                {**final, "the losses": losses[cut:]}, {**describe(resumed), "the losses": again}
+            )
+            if different:
+                unsaved = take_snapshot(session.algorithm).unsaved
                 raise BreachError(
                     f"cut after update {cut} of {updates} and resumed, the run differs (first in "
-                    f"{different or 'the losses'}). Saved are tensors, arrays, numbers, optimisers, "
+                    f"{different}). Saved are tensors, arrays, numbers, optimisers, "
                     "generators and containers of these found on the object: keep all state there, and "
                     "create the objects that hold it in __init__"
+                    + (f". Not saved: {', '.join(unsaved)}" if unsaved else "")
                 )
+
+
+def describe(session: Session) -> dict[str, Any]:
+    """Return all that a run has come to: the algorithm's state, and the sums of what its updates logged."""
+    return {**snapshot(session.algorithm), "what update logs": session.run.totals.state()}
 
 
 def store_at(folder: str, cut: int) -> RunStore:
@@ -94,11 +103,17 @@ def store_at(folder: str, cut: int) -> RunStore:
     return RunStore(path)
 
 
-def resume(subject: Subject, store: RunStore) -> Session:
-    """Build a fresh run and continue it from the checkpoint."""
+def resume(subject: Subject, store: RunStore, saved: Session) -> Session:
+    """Build a fresh run and continue it from the checkpoint that a session left."""
     session = subject.start(store=store)
     checkpoint = read_newest(store)
-    assert checkpoint is not None
+    if checkpoint is None:
+        found = ", ".join(find_unreadable(saved.algorithm)) or "nothing by itself"
+        raise BreachError(
+            "a checkpoint was written but cannot be read back, so that the run would start over (the cause "
+            f"is {found}). Checkpoints hold plain tensors, arrays and numbers: keep no tensors of types of "
+            "your own, or name them in the class attribute `transient` if they hold no state"
+        )
     with session.run.streams.ambient("algorithm"):
         session.run.restore(checkpoint)
     return session

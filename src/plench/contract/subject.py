@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry
@@ -21,7 +20,9 @@ from plench.results.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.config import configure_run
 from plench.training.listener import Silence
-from plench.training.run import RunOptions, TrainingRun
+from plench.training.options import RunOptions
+from plench.training.run import TrainingRun
+from plench.training.totals import Totals
 
 BATCH_SIZE = 16
 # The run's length by its configuration; no check makes more updates than this.
@@ -59,9 +60,12 @@ class Session:
         return losses
 
     def update_once(self, batch: Batch) -> float:
-        """Make one update with a batch, inside the algorithm's stream; return the loss."""
+        """Make one update with a batch, in the algorithm's stream, and sum what it logs; return the loss."""
         try:
-            return read_loss(self.algorithm.update(batch))
+            logged = self.algorithm.update(batch)
+            loss = read_loss(logged)
+            self.run.totals.add(logged)
+            return loss
         except Exception as error:
             error.add_note(f"This was update {self.run.updates} (counted from 0), {len(batch)} examples")
             raise
@@ -145,12 +149,17 @@ def phase_starts(algorithm: Algorithm) -> list[int]:
     return list(algorithm.phases().values())
 
 
-def read_loss(logged: object) -> float:
-    """Return the loss that an update reports; raise TypeError if there is none."""
-    if not isinstance(logged, Mapping) or "loss" not in logged:
-        raise TypeError(f"update must return a mapping with the key 'loss', not {logged!r}")
-    for name, value in logged.items():
-        scalar = isinstance(value, Tensor) and value.numel() == 1
-        if not (scalar or isinstance(value, int | float | np.number)):
+def read_loss(logged: Any) -> float:
+    """Return the loss that an update reports; raise TypeError if the loop could not sum or record it."""
+    try:
+        alone = Totals()
+        alone.add(logged)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TypeError(
+            "update must return a mapping with the key 'loss' and single numbers to log, "
+            f"not {logged!r} ({error})"
+        ) from error
+    for name, value in alone.sums.items():
+        if isinstance(value, Tensor) and (value.numel() != 1 or value.is_complex()):
             raise TypeError(f"update must return single numbers to log, but {name!r} is {value!r}")
-    return float(logged["loss"])
+    return alone.means()["loss"]
