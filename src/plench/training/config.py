@@ -85,7 +85,7 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as plain JSON values."""
-        return {**vars(self), "hparams": dict(self.hparams), "candidates": asdict(self.candidates)}
+        return {**vars(self), "hparams": dict(self.hparams), "candidates": dict(vars(self.candidates))}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunConfig:
