@@ -22,7 +22,7 @@ FINISHED: tuple[State, ...] = ("done", "diverged")
 # What a launch carries out. Failed runs are carried out when a retry is asked for, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
 
-_TAIL_BYTES = 65536
+_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,12 @@ def _last_step(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - _TAIL_BYTES, 0))
-            tail = file.read()
-        if not tail.endswith(b"\n"):
-            return None
-        return json.loads(tail[tail.rfind(b"\n", 0, -1) + 1 :]).get("step")
+            for length in (_TAIL_BYTES, size):  # one record is far shorter than the tail, as a rule
+                file.seek(max(size - length, 0))
+                tail = file.read()
+                start = tail.rfind(b"\n", 0, -1) + 1
+                if start > 0:
+                    break
+        return json.loads(tail[start:]).get("step") if tail.endswith(b"\n") else None
     except (OSError, ValueError, AttributeError):
         return None
