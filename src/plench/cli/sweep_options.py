@@ -145,7 +145,9 @@ def _read_grids(arguments: argparse.Namespace) -> tuple[Any, ...]:
         return make_grids(arguments.algorithms, arguments.datasets)
     if arguments.datasets:
         raise UsageError("a suite has its own datasets; give --datasets and --algorithms without --suite")
-    chosen = {} if arguments.algorithms is None else {"algorithms": tuple(arguments.algorithms)}
+    chosen: dict[str, Any] = (
+        {} if arguments.algorithms is None else {"algorithms": tuple(arguments.algorithms)}
+    )
     return tuple(replace(grid, **chosen) for grid in make_suite(arguments.suite))
 
 
