@@ -267,6 +267,44 @@ def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
     assert "sweep-broken.toml is not a TOML file" in captured.err
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": None},
+        {"pl_type": "uss"},
+        {"holdout_fraction": 0.2},
+        {"tabular_test_fraction": 0.2},
+        {"hparams": {"model": "ResNet"}},
+    ],
+)
+def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, capsys, change):
+    from plench.sweep.spec import Grid, SweepSpec
+
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
+    asked = {"n_hparams": 2, "n_trials": 2, "steps": 1000}
+    own, other = Grid(("CC",), ("Lost",), **asked), Grid(("CC",), ("Lost",), **({"steps": 1000} | change))
+    for spec in (SweepSpec((own,)), SweepSpec((other,))):
+        spec.write(tmp_path / spec.file_name)
+    assert "planned" not in run_collect(capsys, "--input_dir", tmp_path).out
+
+
+def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, capsys):
+    from plench.sweep.spec import Grid, SweepSpec
+
+    write_run(tmp_path / "a", records(), "Lost", "Mine@01234567")
+    spec = SweepSpec((Grid(("some/file.py:Mine", "some/file.py:Other"), ("Lost", "MSRCv2")),))
+    spec.write(tmp_path / spec.file_name)
+    notices = [
+        line for line in run_collect(capsys, "--input_dir", tmp_path).err.splitlines() if "planned" in line
+    ]
+    assert notices == [
+        "notice: Lost: planned, but without any run: some/file.py:Other",
+        "notice: MSRCv2: planned, but without any run of any algorithm",
+    ]
+    filtered = run_collect(capsys, "--input_dir", tmp_path, "--datasets", "Lost").err
+    assert "MSRCv2" not in filtered
+
+
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
 def test_names_that_are_no_unicode_can_be_printed(tmp_path, capsys, form):
     name = "lone \ud800 surrogate"

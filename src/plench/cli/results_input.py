@@ -3,12 +3,14 @@
 import argparse
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from plench.criteria import Criterion, criteria, find_criterion
+from plench.data import choose_candidates, dataset_card
 from plench.errors import UsageError
+from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
 from plench.results import Experiment, Run, read_runs_with_notices
 from plench.selection import Plan, infer_plans
@@ -70,7 +72,7 @@ def read_input(args: argparse.Namespace) -> ResultsInput:
     n_trials, n_hparams = (getattr(args, name, None) for name in ("planned_trials", "planned_hparams"))
     plans = _plans(kept, grids, n_trials, n_hparams)
     if not args.algorithms:
-        notices.extend(_name_absent(kept, grids))
+        notices.extend(_name_absent(kept, grids, whole=not args.datasets))
     return ResultsInput(kept, unique, plans, notices)
 
 
@@ -86,15 +88,30 @@ def _read_grids(folders: Iterable[str], notices: list[str]) -> list[Grid]:
     return grids
 
 
-def _name_absent(runs: Iterable[Run], grids: Iterable[Grid]) -> Iterator[str]:
-    """Say which planned algorithms have no run at all on a planned dataset: no table has a row for them."""
-    there = {(run.experiment.dataset, run.experiment.algorithm) for run in runs}
-    datasets = {dataset for dataset, _ in there}
+def _name_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> Iterator[str]:
+    """Say which planned algorithms have no run at all on a planned dataset: no table has a row for them.
+
+    With `whole`, datasets that have no run of any algorithm are named as well: they have no table.
+    """
+    there: dict[str, set[str]] = {}
+    for run in runs:
+        there.setdefault(run.experiment.dataset, set()).add(run.experiment.algorithm)
     for grid in grids:
-        for dataset in datasets.intersection(grid.datasets):
-            absent = [name for name in grid.algorithms if (dataset, name) not in there]
-            if absent:
-                yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
+        for dataset in grid.datasets:
+            if dataset in there:
+                absent = [name for name in grid.algorithms if not _has_run(name, there[dataset])]
+                if absent:
+                    yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
+            elif whole and "/" not in dataset:  # a dataset given by path has a name of its own in its runs
+                yield clean(f"{dataset}: planned, but without any run of any algorithm", None)
+
+
+def _has_run(planned: str, algorithms: set[str]) -> bool:
+    """Whether a planned algorithm is among those that ran; one given by path has a hash in its name there."""
+    _, given_by_path, class_name = planned.rpartition(":")
+    if given_by_path:
+        return any(name.startswith(f"{class_name}@") for name in algorithms)
+    return planned in algorithms
 
 
 def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Run]:
@@ -129,8 +146,34 @@ def _plans(
         trials = plan.trial_seeds | frozenset(range(n_trials or 0))
         configurations = plan.hparams_seeds | frozenset(range(n_hparams or 0))
         for grid in grids:
-            if setting.dataset in grid.datasets and grid.steps in (None, setting.steps):
+            if _asks_for(grid, setting):
                 trials |= frozenset(grid.trial_seeds)
                 configurations |= frozenset(grid.hparams_seeds)
         planned[setting] = Plan(trials, configurations)
     return planned
+
+
+def _asks_for(grid: Grid, setting: Experiment) -> bool:
+    """Whether a grid's runs are in this setting; what the grid leaves open is on the dataset's card."""
+    if setting.dataset not in grid.datasets or setting.origin != "plench":
+        return False
+    try:
+        card = dataset_card(setting.dataset)
+        candidates = choose_candidates(
+            card.candidates,
+            grid.pl_type,  # type: ignore[arg-type]
+            grid.fps_rate,
+            grid.id_rate,
+            grid.drop_true_rate,
+        )
+    except UsageError:  # a dataset that is not known here: only what the grid says can be compared
+        return grid.steps in (None, setting.steps)
+    (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
+    asked = {
+        "steps": card.default_steps if grid.steps is None else grid.steps,
+        "model": grid.hparams.get("model", model),
+        "candidates": asdict(candidates),
+        "test_fraction": grid.tabular_test_fraction,
+        "holdout_fraction": grid.holdout_fraction,
+    }
+    return all(setting.details.get(name) == value for name, value in asked.items())
