@@ -33,9 +33,11 @@ def rectify(logits: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     mass = (mask_out(logits, candidates).logsumexp(-1) - logits.logsumexp(-1)).exp()
     upper = outside.amax(-1)
     lower = inside.masked_fill(~candidates, 1).amin(-1)
-    share = upper / (upper + mass * lower)
-    share = share.masked_fill(candidates.all(-1), 1)
-    return share[..., None] * inside + (1 - share[..., None]) * outside, share
+    product = mass * lower
+    share = (upper / (upper + product)).masked_fill(candidates.all(-1), 1)
+    # The rest is not 1 − share, which next to 1 has lost the digits that keep non-candidates below.
+    rest = (product / (upper + product)).masked_fill(candidates.all(-1), 0)
+    return share[..., None] * inside + rest[..., None] * outside, share
 
 
 @torch.no_grad()

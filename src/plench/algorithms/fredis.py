@@ -113,7 +113,7 @@ def correct_candidates(
     corrected = torch.where(empty[:, None], candidates, corrected)
     changed = int((corrected != candidates).sum())
     if theta < LARGEST_THETA and delta > SMALLEST_DELTA and changed < rule.change_size:
-        theta, delta = theta + rule.inc, delta - rule.dec
+        theta, delta = theta + rule.inc, max(0.0, delta - rule.dec)
     renewed = torch.where(active, restrict(posterior, corrected), targets)
     return Correction(corrected, renewed, theta, delta, changed, added, removable, empty.nonzero().flatten())
 

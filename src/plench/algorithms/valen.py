@@ -62,8 +62,11 @@ def draw_distribution(concentration: Tensor) -> Tensor:
 
 
 def clamped_concentration(logits: Tensor) -> Tensor:
-    """Return a = exp(z/4) clamped to [0.01, 30], the concentration that is kept near uniform."""
-    return (logits / 4).exp().clamp(0.01, 30)
+    """Return a = exp(z/4) clamped to [0.01, 30], the concentration that is kept near uniform.
+
+    Where the clamp acts the gradient is 0; the first clamp keeps it so where the exponential would overflow.
+    """
+    return (logits / 4).clamp(max=10).exp().clamp(0.01, 30)
 
 
 def divergence_from_uniform(logits: Tensor) -> Tensor:
