@@ -174,3 +174,63 @@ def test_plan_and_status_tell_what_there_is(tmp_path: Path, capsys: pytest.Captu
     assert (plan["measured_pairs"], plan["pairs"]) == (1, 1)
     assert main(["sweep", "status", *grid, *options]) == 0
     assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
+
+
+def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, held, finished = plan_one(), plan_one("PRODEN"), plan_one("LWS")
+    assert perform(finished, tmp_path) == "done"
+    for run in (left, held):
+        record_failure(RunStore(tmp_path / run.folder), run, SHELF.get(run.dataset), "Timeout", "too long")
+    names = ["--algorithms", "CC", "PRODEN", "LWS", "--datasets", "Digits_USS"]
+    numbers = ["--n_hparams", "1", "--n_trials", "1", "--steps", "20", "--checkpoint_freq", "10"]
+    how = ["--command_launcher", "local", "--skip_confirmation", "--skip_model_save"]
+    with RunStore(tmp_path / held.folder).locked():  # a process takes it up after its state was read
+        assert (
+            main(["sweep", "delete_incomplete", *names, *numbers, *how, "--output_dir", str(tmp_path)]) == 0
+        )
+    said = capsys.readouterr().out
+    assert "deleted 1 folders" in said
+    assert "left 1 that" in said
+    assert not (tmp_path / left.folder).exists()
+    assert (tmp_path / held.folder / "run.json").exists()
+    assert (tmp_path / finished.folder / "done").exists()
+
+
+def test_slurms_queue_is_read_whatever_other_jobs_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plench.sweep.engines import slurm
+
+    (tmp_path / ".slurm").mkdir()
+    (tmp_path / ".slurm" / "plench-1.json").write_text(json.dumps([["a"], ["b", "c"], ["d"]]))
+    lines = ["N/A RUNNING my other job", "N/A PENDING ", "0 RUNNING plench-1", "1 PENDING plench-1"]
+    asked = []
+
+    def answer(*words: str) -> str:
+        asked.append(words)
+        return "\n".join([*lines, "0 RUNNING plench-2"]) + "\n"
+
+    monkeypatch.setattr(slurm, "run_command", answer)
+    assert slurm.read_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
+    assert asked[0][0] == "squeue"
+    assert "--format=%K %T %j" in asked[0]
+
+
+def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:
+    from plench.sweep.engines.base import Assignment, Attempt, Limits, SweepSilence
+    from plench.sweep.engines.local import Pool
+
+    heard: list[Attempt] = []
+
+    class Listener(SweepSilence):
+        def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+            heard.append(attempt)
+
+    run = plan_one()
+    pool = Pool(Assignment([run], 0, tmp_path, SHELF, RunOptions(), Limits(), Listener()), ["cpu"])
+    with RunStore(tmp_path / run.folder).locked():  # by a child of the run, say, that was not killed with it
+        pool.fail(run, "Timeout", "did not end")
+    pool.fail(run, "Timeout", "did not end")
+    assert [attempt.status for attempt in heard] == ["busy", "failed"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plench.cli.sweep_options import (
+    LAUNCHERS,
     add_folder_options,
     add_grid_options,
     add_launch_options,
@@ -79,6 +80,10 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         aliases=["delete_incomplete"],
     )
     command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
+    # As in the public benchmark, a launch command may be repeated with this verb in its place.
+    same = "as in the launch command; deleting does not depend on it"
+    command.add_argument("--command_launcher", choices=LAUNCHERS, help=same)
+    command.add_argument("--skip_model_save", action="store_true", help=same)
 
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
@@ -187,10 +192,28 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             if not sys.stdin.isatty():
                 raise UsageError("deleting without being asked needs --skip_confirmation")
             confirm(f"Delete {len(doomed)} folders in {arguments.output_dir}?")
-        for entry in doomed:
-            shutil.rmtree(folder / entry.run.folder)
-    print(f"deleted {len(doomed)} folders")
+        deleted = sum(_delete_run(entry.run, folder) for entry in doomed)
+    print(f"deleted {deleted} folders")
+    if deleted < len(doomed):
+        print(f"left {len(doomed) - deleted} that have been taken up or finished since")
     return 0
+
+
+def _delete_run(run: PlannedRun, output_dir: Path) -> bool:
+    """Delete a run's folder, unless a process has taken it up or ended it since its state was read."""
+    from plench.errors import BusyError
+    from plench.results.store import RunStore
+    from plench.sweep.state import read_state
+
+    folder = output_dir / run.folder
+    try:
+        with RunStore(folder).locked():
+            if read_state(run, str(folder)).finished:
+                return False
+            shutil.rmtree(folder)
+    except BusyError:
+        return False
+    return True
 
 
 def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import torch
 
-from plench.errors import PlenchError, StorageError, UsageError
+from plench.errors import BusyError, PlenchError, StorageError, UsageError
 from plench.results.store import RunStore
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
 from plench.sweep.engines.process import WorkerProcess
@@ -198,8 +198,12 @@ class Pool:
     def fail(self, run: PlannedRun, kind: str, message: str) -> None:
         """Record in a run's folder why it failed, and go on."""
         store = RunStore(self.assignment.output_dir / run.folder)
-        record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
-        self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+        try:
+            record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
+        except BusyError as error:  # a process that the run had started has outlived it
+            self.listener.ended(run, Attempt("busy", str(error)))
+        else:
+            self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
 
     def replace(self, worker: WorkerProcess) -> None:
         """End a worker; its place gets a new one when there is a run for it."""

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from plench.errors import StorageError, UsageError
+from plench.errors import BusyError, StorageError, UsageError
 from plench.results.store import RunStore
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
 from plench.sweep.engines.ray_run import carry_out_run, read_source
@@ -109,7 +109,11 @@ class RayDriver:
 
     def work(self, stop: StopRequest) -> None:
         """Carry out runs until none is left or a stop is asked for."""
-        self.listener.planned(self.assignment.todo, self.assignment.finished, self.count_slots())
+        slots = self.count_slots()
+        self.listener.planned(self.assignment.todo, self.assignment.finished, slots)
+        if slots < 1:
+            demand = f"{self.engine.cpus_per_run:g} CPUs, {self.engine.gpus_per_run:g} GPUs"
+            self.listener.noticed(f"no room for a run anywhere ({demand}); waiting for a node that has it")
         while self.waiting or self.flying:
             if stop.asked:
                 self.interrupt()
@@ -214,8 +218,12 @@ class RayDriver:
     def fail(self, run: PlannedRun, kind: str, message: str) -> None:
         """Record in a run's folder why it failed, and go on."""
         store = RunStore(self.assignment.output_dir / run.folder)
-        record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
-        self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+        try:
+            record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
+        except BusyError as error:  # a process that the run had started has outlived it
+            self.listener.ended(run, Attempt("busy", str(error)))
+        else:
+            self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
 
     def interrupt(self) -> None:
         """Let every run write a checkpoint and stop."""

@@ -214,11 +214,12 @@ def read_queue(output_dir: Path) -> dict[str, str]:
     submissions = {path.stem: path for path in (output_dir / FOLDER).glob("plench-*.json")}
     if not submissions:
         return {}
-    text = run_command("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%j %K %T")
+    # The name stands last: other jobs of the user may have names with spaces.
+    text = run_command("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%K %T %j")
     shares: dict[str, list[list[str]]] = {}
     queue: dict[str, str] = {}
     for line in text.splitlines():
-        name, index, state = line.split()
+        index, state, name = (*line.split(maxsplit=2), "", "", "")[:3]
         if name not in submissions:
             continue
         if name not in shares:
