@@ -19,6 +19,7 @@ from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.data import CandidateSpec
 from plench.hparams import DataTraits, draw_hparams
+from plench.networks import FeaturizerModule
 from plench.training import configure_run, run_training
 from tests.algorithms.sessions import copy_of, start
 
@@ -282,12 +283,38 @@ def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pyte
     assert "after the last of this run's 3" in caplog.text
 
 
+# What goes through each network in a step, in this order; "joined" is all declared views in one pass.
+PASSES: dict[str, dict[str, list[str]]] = {
+    "VALEN": {"network": ["weak"], "encoder": ["weak"]},
+    "PiCO": {"network": ["weak"], "key_network": ["strong"]},
+    "ABLE": {"network": ["joined"]},
+    "CRDPLL": {"network": ["weak", "strong"]},
+    "DIRK": {"teacher": ["weak", "distill"], "network": ["strong", "distill"]},
+    "FREDIS": {"network": ["weak", "strong", "distill"]},
+    "ALIM": {"network": ["weak", "mixed"], "key_network": ["strong"]},
+    "PiCO_plus": {"network": ["weak", "mixed"], "key_network": ["strong"]},
+}
+
+
 @pytest.mark.parametrize("name", REACH)
-def test_image_views_are_the_declared_ones(name: str) -> None:
-    """On images every declared view is another tensor, and all of them are used."""
+def test_every_network_sees_its_views(name: str) -> None:
+    """On images every declared view is another tensor, and each goes through the network that it is for."""
     subject = Subject(find_algorithm(name))
     session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
     run_finite(session, 8)
     batch = session.training_set.next_batch()
-    views = [batch.view(view) for view in subject.entry.card.views]
-    assert len({view.data_ptr() for view in views}) == len(views)
+    views = {view: batch.view(view) for view in subject.entry.card.views}
+    assert len({view.data_ptr() for view in views.values()}) == len(views)
+    known = {**views, "joined": torch.cat([*views.values()])}
+    seen: dict[str, list[str]] = {}
+    for place, module in session.algorithm.named_modules():
+        if isinstance(module, FeaturizerModule):
+            passes = seen.setdefault(place.partition(".")[0], [])
+            module.register_forward_pre_hook(
+                lambda _, inputs, passes=passes: passes.append(
+                    next((view for view, x in known.items() if torch.equal(x, inputs[0])), "mixed")
+                )
+            )
+    with session.run.streams.ambient("algorithm"):
+        session.update_once(batch)
+    assert seen == PASSES[name]

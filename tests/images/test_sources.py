@@ -184,6 +184,16 @@ def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["cifar-10-python.tar.gz"]
 
 
+def test_archive_packed_from_within_its_folder(tmp_path: Path) -> None:
+    """`tar -cz .` writes an entry for the folder itself and `./` in front of all others."""
+    folder = write_cifar10(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    with tarfile.open(tmp_path / "b" / "cifar-10-python.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "a", ".")
+    packed = load_dataset("CIFAR10", tmp_path / "b")
+    assert packed.fingerprint == load_dataset("CIFAR10", folder.parent).fingerprint
+
+
 def entry(name: str, **fields: Any) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     for key, value in fields.items():
@@ -337,6 +347,11 @@ def test_folder_with_its_own_test_set(tmp_path: Path) -> None:
     dataset = load_dataset(str(tmp_path / "pets"))
     assert dataset.test is not None
     assert dataset.test.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 6
+    (tmp_path / "pets" / "test" / ".cache").mkdir()
+    assert load_dataset(str(tmp_path / "pets")).test is not None
+    (tmp_path / "pets" / "test" / "zebra").mkdir()
+    with pytest.raises(DataError, match="a class 'zebra' that the training images do not have"):
+        load_dataset(str(tmp_path / "pets"))
 
 
 def test_the_name_of_a_folder_follows_its_content(tmp_path: Path) -> None:

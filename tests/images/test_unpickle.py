@@ -134,6 +134,18 @@ def test_forged_shapes(shape: tuple[Any, ...], raw: bytes) -> None:
         read_pickle(forged(shape, raw), "it")
 
 
+def test_values_that_occur_many_times_are_visited_once() -> None:
+    """Sixty tuples, each twice the one before: 2⁶⁰ places, which no reader may walk through."""
+    value: Any = np.arange(3)
+    for _ in range(60):
+        value = (value, value)
+    found = read_pickle(pickle.dumps(value, 4), "it")
+    for _ in range(60):
+        assert found[0] is found[1]
+        found = found[0]
+    assert found.tolist() == [0, 1, 2]
+
+
 def test_stand_ins_cannot_be_abused() -> None:
     for content in (
         b"cnumpy\nndarray\n.",  # the type itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,8 @@ def read_members(path: Path, wanted: Iterable[str], name: str) -> Iterator[tuple
     """
     try:
         with tarfile.open(path) as archive:
-            members = {member.name: member for member in check_members(archive, path, name)}
+            checked = check_members(archive, path, name)
+            members = {str(PurePosixPath(member.name)): member for member in checked}  # "./a" is "a"
             for member_name in wanted:
                 member = members.get(member_name)
                 stream = None if member is None else archive.extractfile(member)
@@ -31,7 +33,7 @@ def read_members(path: Path, wanted: Iterable[str], name: str) -> Iterator[tuple
                 if len(content) != member.size:
                     raise DataError(f"{name}: {path} is truncated within {member_name}")
                 yield member_name, content
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{name}: {path} is damaged or no tar archive ({error})") from None
 
 
@@ -40,7 +42,7 @@ def check_members(archive: tarfile.TarFile, path: Path, name: str) -> list[tarfi
     members: list[tarfile.TarInfo] = []
     for member in archive:
         place = PurePosixPath(member.name.replace("\\", "/"))
-        if place.is_absolute() or ".." in place.parts or ":" in place.parts[0]:
+        if place.is_absolute() or ".." in place.parts or ":" in str(place).partition("/")[0]:
             raise DataError(f"{name}: {path} is refused: {member.name!r} points out of its folder")
         if not (member.isfile() or member.isdir()):
             raise DataError(f"{name}: {path} is refused: {member.name!r} is a link or a device")

@@ -164,8 +164,11 @@ ALLOWED: dict[tuple[str, str], Allowed] = {
 }
 
 
-def replace_arrays(value: Any, done: dict[int, Any]) -> Any:
-    """Put arrays in the place of their stand-ins, in lists, tuples and the values of dicts."""
+def replace_arrays(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
+    """Put arrays in the place of their stand-ins, in lists, tuples and the values of dicts.
+
+    `done` has, by identity, what was replaced by what: a value that occurs many times is visited once.
+    """
     if isinstance(value, ArrayStandIn):
         if value.array is None:
             raise DataError("it holds an array without content")
@@ -173,16 +176,18 @@ def replace_arrays(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, TypeStandIn | Allowed):
         raise DataError("it holds a type or a function")
     if id(value) in done:
-        return done[id(value)]
+        return done[id(value)][1]
     if isinstance(value, dict):
-        done[id(value)] = value
+        done[id(value)] = value, value
         for key, item in value.items():
             value[key] = replace_arrays(item, done)
     elif isinstance(value, list):
-        done[id(value)] = value
+        done[id(value)] = value, value
         for place, item in enumerate(value):
             if not isinstance(item, int):
                 value[place] = replace_arrays(item, done)
     elif isinstance(value, tuple):
-        return tuple(replace_arrays(item, done) for item in value)
+        replaced = tuple(replace_arrays(item, done) for item in value)
+        done[id(value)] = value, replaced
+        return replaced
     return value

@@ -56,8 +56,9 @@ def list_classes(folder: Path) -> list[str]:
 
 def list_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     """Return every image file with its class, sorted by class and name."""
-    extra = sorted({entry.name for entry in folder.iterdir() if entry.is_dir()} - set(classes))
-    if extra and extra[0][0] != ".":
+    found = {entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."}
+    extra = sorted(found - set(classes))
+    if extra:
         raise DataError(f"{folder} has a class {extra[0]!r} that the training images do not have")
     files = [
         (path, label)
