@@ -26,7 +26,7 @@ from plench.report.statistics import (
 )
 from plench.results import read_runs
 from plench.selection import select
-from tests.synthetic_sweep import write_run, write_sweep
+from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 
 # Table 6 of Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006: AUC of
 # four variants of C4.5 on 14 datasets. The paper works its tests out on them. It ranked before rounding:
@@ -236,6 +236,34 @@ def test_correlation_is_absent_where_it_is_not_defined(tmp_path):
         write_run(tmp_path / str(configuration), [record], hparams_seed=configuration)
     (quality,) = judge_criteria(read_runs(tmp_path), [criteria["CR"]])
     assert (quality.rank_correlation, quality.n_correlation) == (None, 0)
+
+
+def test_command_says_what_means_and_tests_rest_on(tmp_path, capsys):
+    from plench.cli import main
+
+    write_sweep(tmp_path, algorithms=("PRODEN", "CC", "LWS"), n_trials=2, n_hparams=1)
+    write_run(tmp_path / "x", [{"step": 999, "val_covering_rate": 0.5, "test_acc": 0.5}], "Lost", "Rare")
+    assert main(["stats", str(tmp_path), "--criteria", "CR"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("Rare")).endswith("1 of 2")
+    assert next(line for line in lines if line.startswith("CC")).endswith("2 of 2")
+    assert any("Friedman over 2 datasets" in line for line in lines)
+    for name in ("PRODEN", "CC", "LWS"):
+        longer = experiment_of("Lost", name, 2000)
+        record = {"step": 1999, "val_covering_rate": 0.5, "test_acc": 0.5}
+        write_run(tmp_path / f"longer-{name}", [record], "Lost", name, experiment=longer, steps=2000)
+    assert main(["stats", str(tmp_path), "--criteria", "CR"]) == 0
+    assert "Friedman over 3 settings of 2 datasets (not independent" in capsys.readouterr().out
+    for name in ("PRODEN", "CC"):
+        write_run(
+            tmp_path / f"only-{name}",
+            [record],
+            "MSRCv2",
+            name,
+            experiment=experiment_of("MSRCv2", name, 2000),
+        )
+    assert main(["stats", str(tmp_path), "--criteria", "CR"]) == 0
+    assert "Left out, with no figure in some dataset: LWS, Rare." in capsys.readouterr().out
 
 
 def test_command(sweep, capsys):

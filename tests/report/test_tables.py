@@ -69,6 +69,21 @@ def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is(tmp_path):
     assert "–" in render_text(build_grids(board, by="criterion"))
 
 
+def test_ranks_of_fewer_settings_are_never_the_best(tmp_path):
+    write_sweep(tmp_path, algorithms=("CC", "LWS"), n_trials=2, n_hparams=1)
+    perfect = [{**record, "test_acc": 1.0} for record in records()]
+    write_run(tmp_path / "extra", perfect, "Lost", "NN")
+    write_run(tmp_path / "alone", perfect, "Birdsong", "NN")
+    board = build_leaderboard(read_runs(tmp_path))
+    ranks = board.rank(board.criteria[0])
+    assert ranks["NN"] == (1.0, 1)
+    assert {ranks[name][1] for name in ("CC", "LWS")} == {2}
+    rows = dict(build_grids(board)[-1].rows)
+    assert not rows["NN"][0].best
+    best = min(("CC", "LWS"), key=lambda name: ranks[name][0])
+    assert rows[best][0].best
+
+
 def test_by_criterion_has_datasets_as_columns(board):
     grids = build_grids(board, by="criterion")
     assert grids[0].header == ("Algorithm", "Lost", "MSRCv2")

@@ -34,12 +34,19 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     return {
         "settings": list(scores.settings),
         "left_out": list(scores.left_out),
+        "n_datasets": len({setting.dataset for setting in board.settings}),
+        "n_settings": {name: _count_settings(board, criterion, name) for name in board.algorithms},
         "average_ranks": dict(zip(scores.algorithms, map(float, ranks), strict=False)),
         "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
         "critical_difference": critical_difference(k, n, alpha) if testable else None,
         "pairs": compare_pairs(scores, ranks if testable else None),
         "intervals": _intervals(board, criterion),
     }
+
+
+def _count_settings(board: Leaderboard, criterion: Criterion, algorithm: str) -> int:
+    cells = (board.cell(setting, algorithm, criterion) for setting in board.settings)
+    return sum(cell is not None and cell.mean is not None for cell in cells)
 
 
 def compare_pairs(scores: Scores, average_ranks: np.ndarray | None) -> list[dict[str, Any]]:
@@ -81,8 +88,9 @@ def comparison_grids(
     for name in names:
         interval = comparison["intervals"][name]
         rank = f"{ranks[name]:.2f}" if name in ranks else "none"
-        rows.append((name, (Entry(text=rank), *_interval_entries(interval))))
-    header = ("Algorithm", "average rank", "mean accuracy (%)", "95 % bootstrap interval")
+        covered = f"{comparison['n_settings'][name]} of {len(comparison['settings'])}"
+        rows.append((name, (Entry(text=rank), *_interval_entries(interval), Entry(text=covered))))
+    header = ("Algorithm", "average rank", "mean accuracy (%)", "95 % bootstrap interval", "over datasets")
     first = Grid(
         f"selected by {criterion.title}", header, tuple(rows), legend=_describe_test(comparison, alpha)
     )
@@ -102,12 +110,18 @@ def comparison_grids(
 
 def _describe_test(comparison: Comparison, alpha: float) -> str:
     n = len(comparison["settings"])
-    if comparison["friedman"] is None:
-        return f"Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets (here {n})."
     left_out = comparison["left_out"]
     missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
+    if comparison["friedman"] is None:
+        needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
+        return f"{needs} (here {n}).{missing}"
+    where = f"{n} datasets"
+    if comparison["n_datasets"] < n:
+        where = (
+            f"{n} settings of {comparison['n_datasets']} datasets (not independent: choose with --datasets)"
+        )
     return (
-        f"Friedman over {n} datasets: χ² = {comparison['friedman']['statistic']:.3f}, "
+        f"Friedman over {where}: χ² = {comparison['friedman']['statistic']:.3f}, "
         f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "
         f"{comparison['critical_difference']:.3f}. Intervals: splits drawn again within datasets.{missing}"
     )

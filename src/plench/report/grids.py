@@ -171,21 +171,23 @@ def is_within(cell: Cell, best: Cell) -> bool:
 
 
 def _rank_grid(board: Leaderboard) -> Grid:
-    """Average rank over settings, by criterion."""
+    """Average rank over settings, by criterion; the best is one of those ranked in most settings."""
     ranks = {c.name: board.rank(c) for c in board.criteria}
+    most = {name: max((n for _, n in ranked.values()), default=0) for name, ranked in ranks.items()}
     rows = []
     for algorithm in board.algorithms:
         entries = []
         for criterion in board.criteria:
             rank = ranks[criterion.name].get(algorithm)
-            lowest = min((r for r, _ in ranks[criterion.name].values()), default=None)
+            whole = most[criterion.name]
+            lowest = min((r for r, n in ranks[criterion.name].values() if n == whole), default=math.inf)
             if rank is None:
                 entries.append(Entry(text="none"))
             else:
                 entries.append(
                     Entry(
                         text=f"{rank[0]:.2f} (n={rank[1]})",
-                        best=lowest is not None and math.isclose(rank[0], lowest),
+                        best=rank[1] == whole and math.isclose(rank[0], lowest),
                     )
                 )
         rows.append((algorithm, tuple(entries)))
@@ -193,7 +195,8 @@ def _rank_grid(board: Leaderboard) -> Grid:
         f"Average rank over {len(board.settings)} settings",
         ("Algorithm", *(c.title for c in board.criteria)),
         tuple(rows),
-        legend="Rank 1 is the highest mean test accuracy of a setting; n = number of settings.",
+        legend="Rank 1 is the highest mean test accuracy of a setting; n = number of settings ranked in. "
+        "Ranks over different settings do not compare: the best is one of those with the largest n.",
     )
 
 

@@ -27,11 +27,14 @@ class Leaderboard:
     def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
         """Return each algorithm's average rank over the settings it has a figure in, and their number.
 
-        Rank 1 is the highest mean test accuracy; equal means share the average of their ranks.
+        Rank 1 is the highest mean test accuracy; equal means share the average of their ranks. A setting with
+        a single algorithm ranks nothing and does not count.
         """
         ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
         for setting in self.settings:
             means = self.means(setting, criterion)
+            if len(means) < 2:
+                continue
             for algorithm, rank in zip(means, rank_values(list(means.values())), strict=True):
                 ranks[algorithm].append(rank)
         return {a: (sum(r) / len(r), len(r)) for a, r in ranks.items() if r}
