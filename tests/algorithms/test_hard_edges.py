@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms import Algorithm, dirk, find_algorithm, fredis, pico_plus, valen
+from plench.algorithms import Algorithm, alim, dirk, find_algorithm, fredis, pico_plus, valen
 from plench.algorithms.parts.two_headed import TwoHeadedNetwork
 from plench.batch import Batch
 from plench.contract import Subject
@@ -135,6 +135,38 @@ def test_alim_without_mixup_makes_no_third_pass() -> None:
     session = start("ALIM", loss_weight_mixup=0.0)
     with patch.object(TwoHeadedNetwork, "classify", side_effect=AssertionError("not needed")):
         run_finite(session)
+
+
+def test_alim_mixes_with_the_second_batch() -> None:
+    session = start("ALIM", prot_start=0)
+    algorithm: Any = session.algorithm
+    batch = session.training_set.next_batch()
+    assert batch.second is not None
+    with patch.object(alim, "mix", wraps=alim.mix) as mixing, session.run.streams.ambient("algorithm"):
+        session.update_once(batch)
+    inputs, targets = (call.args for call in mixing.call_args_list)
+    assert inputs[0] is batch.weak
+    assert inputs[1] is batch.second.weak
+    assert torch.equal(targets[0], algorithm.confidence[batch.index]), "after this step's move"
+    assert torch.equal(targets[1], algorithm.confidence[batch.second.index])
+    assert targets[2] is inputs[2], "one coefficient a step"
+
+
+def test_pico_plus_mixes_inputs_and_targets_of_the_same_partners() -> None:
+    session = start("PiCO_plus", prot_start=0)
+    algorithm: Any = session.algorithm
+    batch = session.training_set.next_batch()
+    partners = torch.arange(16).roll(3)
+    with (
+        patch.object(pico_plus, "draw_partners", return_value=partners),
+        patch.object(pico_plus, "mix", wraps=pico_plus.mix) as mixing,
+        session.run.streams.ambient("algorithm"),
+    ):
+        session.update_once(batch)
+    inputs, targets = (call.args for call in mixing.call_args_list)
+    assert torch.equal(inputs[1], batch.weak[partners])
+    assert torch.equal(targets[1], algorithm.confidence[batch.index[partners]])
+    assert targets[2] is inputs[2], "one coefficient a step"
 
 
 def test_alim_with_noise_rate_zero_stays_closed() -> None:

@@ -120,10 +120,14 @@ def test_valen_trains_its_encoder_after_the_warm_up() -> None:
         end_warm_up()
         copied.append(torch.equal(algorithm.encoder[0].hidden.weight, algorithm.network[0].hidden.weight))
         copied.append(copy_of(algorithm.encoder[0].hidden.weight))
+        copied.append(copy_of(algorithm.sampled_targets))
 
+    learned = copy_of(algorithm.targets)
     with patch.object(algorithm, "end_warm_up", end_and_look):
         session.update(1)
     assert copied[0]
+    assert torch.equal(copied[2], learned), "the samples' targets start from what the warm-up learned"
+    assert not torch.equal(learned, uniform_over(session.training_set.candidates))
     assert not torch.equal(algorithm.encoder[0].hidden.weight, copied[1]), "trained from the first step on"
     own = torch.arange(64)[:, None]
     assert (algorithm.neighbours != own).all()

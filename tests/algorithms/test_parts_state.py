@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from plench.algorithms.parts.momentum import copy_without_gradient, follow
+from plench.algorithms.parts.precision import device_with_doubles
 from plench.algorithms.parts.prototypes import update_prototypes
 from plench.algorithms.parts.queue import RingQueue, draw_empty_features
 
@@ -80,3 +81,8 @@ def test_copy_follows_parameters_only() -> None:
         torch.testing.assert_close(new, 0.9 * old + 0.1 * target)
     assert not copy[1].running_mean.any(), "running statistics are not averaged"
     assert network[1].running_mean.any()
+
+
+@pytest.mark.parametrize(("device", "place"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
+def test_doubles_are_on_the_device_that_has_them(device: str, place: str) -> None:
+    assert device_with_doubles(torch.device(device)) == torch.device(place)

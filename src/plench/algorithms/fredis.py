@@ -13,6 +13,7 @@ from torch import Tensor
 from plench.algorithms.base import Algorithm, build_adam, build_network, descend, register
 from plench.algorithms.parts.consistency import agree_on_target, divergence_from_target, push_non_candidates
 from plench.algorithms.parts.passes import pass_views
+from plench.algorithms.parts.precision import device_with_doubles
 from plench.algorithms.parts.targets import uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -260,9 +261,10 @@ class FREDIS(Algorithm):
     def correct(self) -> None:
         """Correct the candidate sets of all examples visited so far."""
         rule = CorrectionRule(**{name: self.hparams[name] for name in ("inc", "dec", "times", "change_size")})
-        correction = correct_candidates(
-            self.posterior, self.candidates, self.targets, self.visited, self.theta, self.delta, rule
-        )
+        place = device_with_doubles(self.posterior.device)
+        state = (self.posterior, self.candidates, self.targets, self.visited)
+        posterior, candidates, targets, visited = (rows.to(place) for rows in state)
+        correction = correct_candidates(posterior, candidates, targets, visited, self.theta, self.delta, rule)
         self.candidates.copy_(correction.candidates)
         self.targets.copy_(correction.targets)
         self.theta, self.delta, self.changed = correction.theta, correction.delta, correction.changed

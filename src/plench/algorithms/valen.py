@@ -14,6 +14,7 @@ from torch.distributions import Dirichlet
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from plench.algorithms.base import Algorithm, build_adam, build_network, descend, register
+from plench.algorithms.parts.precision import device_with_doubles
 from plench.algorithms.parts.targets import mask_out, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -56,9 +57,13 @@ def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
 
 
 def draw_distribution(concentration: Tensor) -> Tensor:
-    """Draw d ~ Dirichlet(κ), row by row, with a gradient through κ."""
-    sample: Tensor = Dirichlet(concentration, validate_args=False).rsample()
-    return sample
+    """Draw d ~ Dirichlet(κ), row by row, with a gradient through κ.
+
+    Dirichlet samplers compute with doubles inside, so a device without them lets the CPU draw.
+    """
+    place = device_with_doubles(concentration.device)
+    sample: Tensor = Dirichlet(concentration.to(place), validate_args=False).rsample()
+    return sample.to(concentration.device)
 
 
 def clamped_concentration(logits: Tensor) -> Tensor:
@@ -101,15 +106,15 @@ def find_neighbours(features: Tensor, k: int) -> Tensor:
     Exact, in double precision, a few rows at a time: no N × N matrix exists at any time. With fewer than
     k + 1 rows all others are neighbours.
     """
-    centred = features.double()
+    centred = features.to(device_with_doubles(features.device)).double()
     centred = centred - centred.mean(0)
     squares = centred.square().sum(-1)
     rows = len(centred)
-    nearest = torch.empty(rows, min(k, rows - 1), dtype=torch.int64, device=features.device)
+    nearest = torch.empty(rows, min(k, rows - 1), dtype=torch.int64, device=centred.device)
     room = centred.new_empty(min(DISTANCE_ROWS, rows), rows)
     for start in range(0, rows, DISTANCE_ROWS):
         chunk = centred[start : start + DISTANCE_ROWS]
-        own = torch.arange(len(chunk), device=features.device)
+        own = torch.arange(len(chunk), device=centred.device)
         # The row's own square is the same for all its columns and does not change their order.
         distances = torch.addmm(squares, chunk, centred.T, alpha=-2, out=room[: len(chunk)])
         distances[own, own + start] = torch.inf
