@@ -57,6 +57,19 @@ def test_queues_of_any_length(name: str, length: int) -> None:
     torch.testing.assert_close(norms, torch.ones(length))
 
 
+@pytest.mark.parametrize(("name", "axis"), [("PiCO", 0), ("DIRK", 0), ("PiCO_plus", 0), ("ALIM", 1)])
+def test_empty_queues_are_of_unit_columns_or_rows(name: str, axis: int) -> None:
+    """ALIM's authors normalise rows, the others columns; no slot can be taken for a positive."""
+    queue: Any = start(name, moco_queue=512).algorithm.queue
+    norms = queue["features"].norm(dim=axis)
+    torch.testing.assert_close(norms, torch.ones_like(norms))
+    if name == "DIRK":
+        assert not queue["candidates"].any()
+        assert (queue["distributions"] == 1 / 5).all()
+    else:
+        assert (queue["labels"] == -1).all()
+
+
 @pytest.mark.parametrize("name", TWO_HEADED)
 @pytest.mark.parametrize("feat_dim", [64, 128, 256])
 def test_projections_of_any_width(name: str, feat_dim: int) -> None:
