@@ -33,7 +33,8 @@ def write_arms(root):
 def test_arms_side_by_side_on_common_splits(tmp_path):
     write_arms(tmp_path)
     arms = [read_runs(tmp_path / name) for name in ("validation", "training")]
-    (result,) = gather_pilot(*arms, OA)
+    (result,), apart = gather_pilot(*arms, OA)
+    assert apart == []
     assert result.choosing.accuracies == (0.6, 0.6)
     assert result.training.accuracies == pytest.approx((0.7, 0.8))
     (row,) = pilot_rows([result])
@@ -47,6 +48,22 @@ def test_command_shows_what_is_there(tmp_path, capsys):
     assert main(["pilot", "--output_dir", str(tmp_path), "--plot_only", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["n_splits"] == 2
     assert (tmp_path / "pilot.svg").stat().st_size > 1000
+
+
+def test_command_says_what_is_missing(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    from plench.sweep.spec import Grid, SweepSpec
+
+    write_arms(tmp_path)
+    write_run(tmp_path / "validation" / "lone", [record(0.5)], "Lost", "LWS", 0, 0)
+    spec = SweepSpec((Grid(("CC", "LWS", "PRODEN"), ("Lost",), n_hparams=3, n_trials=4, steps=1000),))
+    spec.write(tmp_path / "validation" / spec.file_name)
+    assert main(["pilot", "--output_dir", str(tmp_path), "--plot_only"]) == 0
+    said = capsys.readouterr()
+    assert "2 of 4" in said.out
+    assert "rests on 2 of 4 splits and 4 of 12 planned runs; 8 not started" in said.out
+    assert "Lost, LWS: no split with a result in both arms" in said.err
+    assert "Lost: planned, but without any run: PRODEN" in said.err
 
 
 @pytest.mark.parametrize(

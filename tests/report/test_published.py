@@ -114,6 +114,7 @@ def test_beside_the_paper(tmp_path):
         ({"verified": False}, "checksum"),
         ({"steps": 1000}, "1000 steps"),
         ({"model": "MLP"}, "no table"),
+        ({"holdout_fraction": 0.2}, "validation share is 0.2"),
         ({"candidates": {"pl_type": "uss", "drop_true_rate": 0.0}}, "generated"),
     ],
 )
@@ -132,6 +133,7 @@ def test_command(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "outside the candidates as the target" in out
     assert "55.00" in out
+    assert "rests on 2 splits and 2 runs, the paper's on 3 splits and 60 runs" in out
     assert main(["compare", str(tmp_path), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert {cell["criterion"] for cell in content["cells"]} == set(criteria)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from plench.criteria import criteria, find_criterion
@@ -89,6 +90,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, output: Path) -> None:
+    from plench.cli.results_input import read_input
     from plench.report.figures.pilot import draw_pilot
     from plench.report.figures.style import figure_style, save_figure
     from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
@@ -97,8 +99,12 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.results.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
-    arms = [read_runs(folder / name) for name in (VALIDATION_ARM, TRAINING_ARM)]
-    results = gather_pilot(arms[0], arms[1], find_criterion(args.criterion))
+    everything = {"datasets": None, "algorithms": None, "criteria": [args.criterion]}
+    choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
+    (criterion,) = choosing.criteria
+    results, apart = gather_pilot(choosing.runs, read_runs(folder / TRAINING_ARM), criterion, choosing.plans)
+    for notice in (*choosing.notices, *apart):
+        print(f"notice: {notice}", file=sys.stderr)
     with figure_style():
         save_figure(draw_pilot(results), output)
     if args.json:

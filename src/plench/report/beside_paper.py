@@ -7,7 +7,14 @@ from typing import Any
 
 from plench.report.grids import Entry, Grid, Notes, describe_gaps
 from plench.report.leaderboard import Leaderboard
-from plench.report.published import STEPS, PublishedCell, load_published
+from plench.report.published import (
+    HOLDOUT_FRACTION,
+    N_HPARAMS,
+    N_SPLITS,
+    STEPS,
+    PublishedCell,
+    load_published,
+)
 from plench.results.records import Experiment, Run
 from plench.selection import Cell
 
@@ -37,6 +44,18 @@ class Beside:
         if self.difference is None or self.combined_error is None:
             return None
         return abs(self.difference) <= self.combined_error
+
+    @property
+    def note(self) -> str:
+        """What to know about our cell: its gaps, and whether it rests on fewer runs than the paper's."""
+        n_runs = self.ours.n_finished - self.ours.n_absent
+        fewer = ""
+        if self.ours.n < N_SPLITS or n_runs < N_SPLITS * N_HPARAMS:
+            fewer = (
+                f"rests on {self.ours.n} splits and {n_runs} runs, the paper's on {N_SPLITS} splits and "
+                f"{N_SPLITS * N_HPARAMS} runs"
+            )
+        return "; ".join(text for text in (fewer, describe_gaps(self.ours)) if text)
 
 
 def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[Beside], list[str]]:
@@ -86,6 +105,9 @@ def _explain_difference(setting: Experiment, is_release: bool) -> str:
         return "not run on the public release (its checksum was not seen), so it is not comparable"
     if setting.steps != STEPS:
         return f"it has {setting.steps} steps, the paper's runs have {STEPS}"
+    held_out = setting.details.get("holdout_fraction")
+    if held_out != HOLDOUT_FRACTION:
+        return f"its validation share is {held_out}, the paper's is {HOLDOUT_FRACTION}"
     return ""
 
 
@@ -106,7 +128,7 @@ def beside_rows(pairs: Iterable[Beside]) -> list[dict[str, Any]]:
             "combined_error": pair.combined_error,
             "within_combined_error": pair.within,
             "paper_faults": list(pair.paper.faults),
-            "our_note": describe_gaps(pair.ours),
+            "our_note": pair.note,
         }
         for pair in pairs
     ]
@@ -124,7 +146,7 @@ def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> Grid:
     notes = Notes()
     rows = []
     for pair in pairs:
-        ours = tuple(notes.mark(text) for text in (describe_gaps(pair.ours),) if text)
+        ours = tuple(notes.mark(text) for text in (pair.note,) if text)
         faults = tuple(notes.mark(reason) for reason in pair.paper.faults)
         within = {True: "yes", False: "no", None: "unknown"}[pair.within]
         entries = (

@@ -1,16 +1,16 @@
 """The pilot experiment's results: accuracy with clean validation labels used in one way or the other."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.report.grids import Entry, Grid
+from plench.report.grids import Entry, Grid, Notes, describe_gaps
 from plench.results.pilot import SUFFIX
-from plench.results.records import Run
-from plench.selection import select
+from plench.results.records import Experiment, Run
+from plench.selection import Plan, select
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,26 @@ class Arm:
 
 @dataclass(frozen=True)
 class PilotResult:
-    """One algorithm on one dataset: validation labels used for choosing, and used for training."""
+    """One algorithm on one dataset: validation labels used for choosing, and used for training.
+
+    `gaps` says what the choosing arm lacks, `n_planned` how many splits there should be.
+    """
 
     dataset: str
     algorithm: str
     choosing: Arm
     training: Arm
+    n_planned: int
+    gaps: str
 
 
 def gather_pilot(
-    choosing_runs: Iterable[Run], training_runs: Iterable[Run], criterion: Criterion
-) -> list[PilotResult]:
-    """Put both arms side by side, on the splits that both have."""
+    choosing_runs: Iterable[Run],
+    training_runs: Iterable[Run],
+    criterion: Criterion,
+    plans: Mapping[Experiment, Plan] | None = None,
+) -> tuple[list[PilotResult], list[str]]:
+    """Put both arms side by side, on the splits that both have, and say what has no split in common."""
     trained: dict[tuple[str, str], dict[int, float]] = {}
     for run in training_runs:
         record = run.last_record if run.finished else None
@@ -52,15 +60,20 @@ def gather_pilot(
         if test is not None:
             key = (run.experiment.dataset.removesuffix(SUFFIX), run.experiment.algorithm)
             trained.setdefault(key, {})[run.trial_seed] = test
-    results = []
-    for cell in select(choosing_runs, criterion):
+    results, apart = [], []
+    for cell in select(choosing_runs, criterion, plans):
         key = (cell.experiment.dataset, cell.experiment.algorithm)
         chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
         common = sorted(set(chosen) & set(trained.get(key, {})))
         if common:
-            arms = [Arm(tuple(values[trial] for trial in common)) for values in (chosen, trained[key])]
-            results.append(PilotResult(*key, *arms))
-    return results
+            choosing, training = (
+                Arm(tuple(values[trial] for trial in common)) for values in (chosen, trained[key])
+            )
+            n_planned = len(cell.plan.trial_seeds)
+            results.append(PilotResult(*key, choosing, training, n_planned, describe_gaps(cell)))
+        else:
+            apart.append(f"{key[0]}, {key[1]}: no split with a result in both arms")
+    return results, apart
 
 
 def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
@@ -70,6 +83,8 @@ def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
             "dataset": result.dataset,
             "algorithm": result.algorithm,
             "n_splits": len(result.choosing.accuracies),
+            "planned_splits": result.n_planned,
+            "note": result.gaps,
             "choosing_mean": result.choosing.mean,
             "choosing_standard_error": result.choosing.stderr,
             "training_mean": result.training.mean,
@@ -85,26 +100,28 @@ def pilot_grids(results: Iterable[PilotResult]) -> list[Grid]:
     by_dataset: dict[str, list[PilotResult]] = {}
     for result in results:
         by_dataset.setdefault(result.dataset, []).append(result)
+    notes = {dataset: Notes() for dataset in by_dataset}
     return [
         Grid(
             f"{dataset}: clean validation labels used for",
             ("Algorithm", "choosing", "training", "training − choosing", "splits"),
-            tuple((r.algorithm, _entries(r)) for r in group),
+            tuple((r.algorithm, _entries(r, notes[dataset])) for r in group),
+            notes[dataset].listed(),
             legend="Test accuracy in %, [standard error of the mean]; the difference in points.",
         )
         for dataset, group in by_dataset.items()
     ]
 
 
-def _entries(result: PilotResult) -> tuple[Entry, ...]:
+def _entries(result: PilotResult, notes: Notes) -> tuple[Entry, ...]:
     gain = 100 * (result.training.mean - result.choosing.mean)
     shown = [
-        _show(result.choosing),
         _show(result.training),
         f"{gain:+.2f}",
-        str(len(result.choosing.accuracies)),
+        f"{len(result.choosing.accuracies)} of {result.n_planned}",
     ]
-    return tuple(Entry(text=text) for text in shown)
+    marks = (notes.mark(result.gaps),) if result.gaps else ()
+    return (Entry(text=_show(result.choosing), marks=marks), *(Entry(text=text) for text in shown))
 
 
 def _show(arm: Arm) -> str:

@@ -8,9 +8,11 @@ from importlib.resources import files
 
 from plench.criteria import find_criterion
 
-# The paper's image experiments use three splits of 60,000 steps (protocol).
+# The paper's image experiments use three splits, 60,000 steps, 20 configurations a split (protocol).
 N_SPLITS = 3
 STEPS = 60_000
+N_HPARAMS = 20
+HOLDOUT_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
