@@ -1,5 +1,6 @@
 """Phases and schedules shown by running across each boundary, also interrupted and resumed around it."""
 
+import copy
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -7,9 +8,11 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from plench.algorithms import alim, dirk, fredis, pico, pico_plus
+from plench.algorithms import alim, dirk, find_algorithm, fredis, pico, pico_plus, valen
 from plench.algorithms.parts.targets import uniform_over
+from plench.contract import Subject
 from plench.contract.compare import find_difference, snapshot
+from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.results.store import RunStore
 from tests.algorithms.sessions import copy_of, resume, save, start
@@ -135,6 +138,51 @@ def test_valen_trains_its_encoder_after_the_warm_up() -> None:
     session.update(3)
     assert torch.equal(algorithm.neighbours, graph), "the graph is built once"
     assert {int(state["step"]) for state in algorithm.optimizer.state.values()} == {4}
+
+
+def test_valen_takes_the_graph_from_original_views_in_evaluation_mode() -> None:
+    """With batch norm a feature must not depend on its batch, and the pass must leave no trace."""
+    session = Subject(find_algorithm("VALEN")).start(
+        make_examples(40, images=True), batch_size=8, hparams={"warm_up": 3, "model": "CNN"}
+    )
+    algorithm: Any = session.algorithm
+    session.update(3)
+    network = copy.deepcopy(algorithm.network).eval()
+    with torch.no_grad():
+        expected = network[0](session.training_set.original(0, len(session.training_set)))
+    with patch.object(valen, "find_neighbours", wraps=valen.find_neighbours) as finding:
+        algorithm.end_warm_up()
+    torch.testing.assert_close(finding.call_args.args[0], expected)
+    assert algorithm.network.training
+    for name, buffer in algorithm.network.named_buffers():
+        assert torch.equal(buffer, network.get_buffer(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "average", "momentum", "after_the_step"),
+    [
+        ("PiCO", "key_network", "moco_m", False),
+        ("ALIM", "key_network", "moco_m", False),
+        ("PiCO_plus", "key_network", "moco_m", False),
+        ("DIRK", "teacher", "momentum", True),
+    ],
+)
+def test_averages_follow_before_or_after_the_step(
+    name: str, average: str, momentum: str, after_the_step: bool
+) -> None:
+    """The key network follows the query network from before the step, the teacher the stepped student."""
+    session = start(name, **{momentum: 0.9})
+    algorithm: Any = session.algorithm
+    session.update(2)
+    old = [copy_of(parameter) for parameter in getattr(algorithm, average).parameters()]
+    before = [copy_of(parameter) for parameter in algorithm.network.parameters()]
+    session.update(1)
+    after = [copy_of(parameter) for parameter in algorithm.network.parameters()]
+    followed = after if after_the_step else before
+    expected = [0.9 * mean + 0.1 * new for mean, new in zip(old, followed, strict=True)]
+    found = list(getattr(algorithm, average).parameters())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+    assert max((a - b).abs().max().item() for a, b in zip(before, after, strict=True)) > 1e-4
 
 
 def test_valen_without_warm_up_or_without_end() -> None:
