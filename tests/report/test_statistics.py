@@ -266,6 +266,21 @@ def test_command_says_what_means_and_tests_rest_on(tmp_path, capsys):
     assert "Left out, with no figure in some dataset: LWS, Rare." in capsys.readouterr().out
 
 
+def test_what_rests_on_fewer_runs_than_planned_is_said(tmp_path, capsys):
+    from plench.cli import main
+
+    write_sweep(tmp_path, algorithms=("PRODEN", "CC", "LWS"), n_trials=2, n_hparams=2)
+    figure = str(tmp_path / "boxes.svg")
+    commands = [["stats", str(tmp_path)], ["plot", "boxes", str(tmp_path), "--output", figure]]
+    for command in commands:
+        assert main(command) == 0
+        assert "planned" not in capsys.readouterr().err
+    (tmp_path / "Lost-CC-1-1" / "done").unlink()
+    for command in commands:
+        assert main(command) == 0
+        assert "4 of 24 cells do not rest on all planned runs" in capsys.readouterr().err
+
+
 def test_command(sweep, capsys):
     import json
 

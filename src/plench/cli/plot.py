@@ -11,6 +11,7 @@ from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.names import find_name
 from plench.report.escape import clean
+from plench.report.grids import describe_incomplete
 from plench.report.leaderboard import Leaderboard, build_leaderboard
 from plench.results.records import Experiment
 
@@ -67,8 +68,9 @@ def _add_kind(
 
     def handle(args: argparse.Namespace) -> int:
         found = read_input(args)
-        for notice in found.notices:
-            print(f"notice: {notice}", file=sys.stderr)
+        for notice in (*found.notices, describe_incomplete(_board(found))):
+            if notice:
+                print(f"notice: {notice}", file=sys.stderr)
         return _draw_and_save(args, lambda: draw(args, found))
 
     parser.set_defaults(handler=handle)

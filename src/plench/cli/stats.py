@@ -6,6 +6,7 @@ import sys
 
 from plench.cli.results_input import add_input_options, read_input
 from plench.errors import UsageError
+from plench.report.grids import describe_incomplete
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_text
 
@@ -53,6 +54,7 @@ def show_statistics(args: argparse.Namespace) -> int:
             grids = comparison_grids(criterion, comparisons[criterion.name], args.alpha, args.pairs)
             print(render_text(grids) + "\n")
         print(render_text(quality_grids(judged, found.criteria)))
-    for notice in found.notices:
-        print(f"notice: {notice}", file=sys.stderr)
+    for notice in (*found.notices, describe_incomplete(board)):
+        if notice:
+            print(f"notice: {notice}", file=sys.stderr)
     return 0

@@ -133,6 +133,20 @@ def describe_gaps(cell: Cell) -> str:
     return "; ".join([*parts, *cell.notices])
 
 
+def describe_incomplete(board: Leaderboard) -> str:
+    """Say how many cells do not rest on all that was planned, for output that cannot say it cell by cell."""
+    cells = [
+        board.cell(setting, algorithm, criterion)
+        for setting in board.settings
+        for algorithm in board.algorithms
+        for criterion in board.criteria
+    ]
+    lacking = sum(cell is None or not cell.complete for cell in cells)
+    if not lacking:
+        return ""
+    return f"{lacking} of {len(cells)} cells do not rest on all planned runs: `plench collect` says which"
+
+
 def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Criterion]]) -> Grid:
     """Arrange one table whose columns are (setting, criterion) pairs, marking the best cells."""
     one_setting = len({setting for setting, _ in columns}) == 1 and len(columns) == len(board.criteria)
