@@ -72,6 +72,38 @@ def test_a_node_dies_and_a_new_one_joins(cluster: Any, calm: dict[str, Any], tmp
     assert f"done {N_RUNS}" in output
 
 
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file that grows by a byte an update; ask for it before the cluster, which inherits it."""
+    file = tmp_path / "count"
+    file.touch()
+    monkeypatch.setenv("PLENCH_TEST_COUNT", str(file))
+    return file
+
+
+def test_a_run_whose_node_dies_continues_from_its_checkpoint(
+    counted: Path, cluster: Any, tmp_path: Path
+) -> None:
+    steps, every = 600, 50
+    second = cluster.add_node(**NODE)
+    folder = tmp_path / "runs"
+    grid = grid_arguments([odd("Counting")], n_hparams=1, n_trials=2, steps=steps)
+    driver = start(*ray_command(cluster, folder, *grid), "--save_steps", str(every))
+    wait_for(
+        lambda: counted.stat().st_size >= 1.4 * steps or driver.poll() is not None,
+        timeout=180,
+        what="updates",
+    )
+    assert count_done(folder) == 0  # both runs are on their way, each on a node of its own
+    cluster.remove_node(second, allow_graceful=False)
+    code, output = finish(driver)
+    assert code == 0, output
+    assert "it is started again" in output
+    assert count_done(folder) == 2
+    # Lost are the updates since the last checkpoint and those made until the node was gone for good.
+    assert 0 < counted.stat().st_size - 2 * steps < 4 * every
+
+
 def test_a_killed_driver_is_started_again(cluster: Any, calm: dict[str, Any], tmp_path: Path) -> None:
     cluster.add_node(**NODE)
     command = [*ray_command(cluster, tmp_path), "--save_steps", "100"]
