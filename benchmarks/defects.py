@@ -30,8 +30,8 @@ DEFECTS = [
 ]
 # Heading, dataset, candidates (None: the dataset's own), steps.
 DATA = [
-    ("noisy digits", "Digits_FPS", NOISY, 3000),
-    ("MSRCv2", "MSRCv2", None, 2000),
+    ("noisy digits", "Digits_FPS", NOISY, 1500),
+    ("MSRCv2", "MSRCv2", None, 1500),
 ]
 
 
