@@ -7,6 +7,7 @@ a worker that may die. A run that is started again elsewhere gets its checkpoint
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -76,6 +77,7 @@ class RayEngine:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self.address is None:
+            os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
             cpus = None if self.workers is None else int(self.workers * max(self.cpus_per_run, 1))
             settings.update(address="local", num_cpus=cpus, include_dashboard=False)
         else:
@@ -100,6 +102,8 @@ class RayDriver:
         self.opened_at: dict[str, float] = {}
         self.data: dict[str, Any] = {}
         self.tolls: dict[str, DeathToll] = {}
+        self.slots = 0
+        self.counted_at = -math.inf
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
         self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
@@ -119,20 +123,25 @@ class RayDriver:
                 self.interrupt()
                 return
             # Twice as many tasks as there is room for: no slot waits for the driver, and a stop is quick.
-            while self.waiting and len(self.flying) < 2 * max(self.count_slots(), 1):
+            room = 2 * max(self.count_slots(), 1)
+            while self.waiting and len(self.flying) < room:
                 self.submit(self.waiting.popleft())
-            self.take_in(timeout=0.2)
+            self.take_in(timeout=0.5)
             self.check_timeouts()
 
     def count_slots(self) -> int:
-        """Return how many runs the cluster has room for now; nodes come and go."""
+        """Return how many runs the cluster has room for; nodes come and go, so it is asked now and then."""
+        if time.monotonic() - self.counted_at < 2.0:
+            return self.slots
+        self.counted_at = time.monotonic()
         total = self.ray.cluster_resources()
         rooms = [
             int(total.get(kind, 0) / demand)
             for kind, demand in (("CPU", self.engine.cpus_per_run), ("GPU", self.engine.gpus_per_run))
             if demand > 0
         ]
-        return min(rooms)
+        self.slots = min(rooms)
+        return self.slots
 
     def submit(self, run: PlannedRun) -> None:
         """Hand a run to Ray; its dataset goes into the object store once."""

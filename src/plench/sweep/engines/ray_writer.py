@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plench.errors import BusyError, StorageError
+from plench.errors import StorageError
 from plench.results.store import RunStore
 from plench.training.config import RunConfig
 
 _SECONDS_BETWEEN_EVENTS = 0.5
+_SENT_AT_MOST = 16
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What an attempt is given: a token to write with, and what is in the folder, newest checkpoint first."""
+
+    token: int
+    finished: bool
+    run: dict[str, Any] | None
+    checkpoints: list[tuple[str, bytes]]
 
 
 @dataclass
@@ -33,20 +44,8 @@ class Writer:
         self._events: list[tuple[str, int, str]] = []
         self._tokens = 0
 
-    def peek(self, folder: Path) -> tuple[bool, dict[str, Any] | None]:
-        """Return whether a run is finished, and its run.json."""
-        store = RunStore(folder)
-        return store.finished, store.read_run()
-
-    def tidy(self, folder: Path) -> None:
-        """Remove from a finished run what only resuming needs."""
-        RunStore(folder).tidy()
-
-    def open(self, folder: Path) -> tuple[int, list[tuple[str, bytes]]]:
-        """Give a run to a new attempt: a token to write with, and the checkpoints there are, newest first.
-
-        What an earlier attempt still sends bears an old token and is refused.
-        """
+    def open(self, folder: Path) -> Opened:
+        """Give a run to a new attempt; what an earlier one still sends bears an old token and is refused."""
         self._tokens += 1
         name = folder.name
         if name in self._open:
@@ -56,13 +55,14 @@ class Writer:
             opened.held.enter_context(opened.store.locked())
             self._open[name] = opened
         self._events.append((name, 0, "opened"))
-        return self._tokens, list(self._open[name].store.read_checkpoints())
+        store = self._open[name].store
+        return Opened(self._tokens, store.finished, store.read_run(), list(store.read_checkpoints()))
 
     def write(self, name: str, token: int, method: str, *arguments: Any) -> None:
         """Carry out one of the store's writing methods for the attempt that has the run in hand."""
         opened = self._open.get(name)
         if opened is None or opened.token != token:
-            raise BusyError(f"{name} was given to another attempt")
+            raise StorageError(f"{name} was given to another attempt")
         getattr(opened.store, method)(*arguments)
 
     def close(self, name: str, token: int) -> None:
@@ -87,82 +87,85 @@ class Writer:
 
 
 class RemoteStore(RunStore):
-    """A run's folder on the driver's machine, as a task sees it; a write returns when it is on disk there."""
+    """A run's folder on the driver's machine, as a task sees it.
+
+    Writes are sent in order without waiting for each; checkpoints, the mark of being finished and the end of
+    the attempt wait until everything sent before is on disk.
+    """
 
     def __init__(self, writer: Any, folder: Path) -> None:
         super().__init__(folder)
         self._writer = writer
-        self._token = 0
-        self._checkpoints: list[tuple[str, bytes]] = []
-
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        import ray
-
-        try:
-            return ray.get(getattr(self._writer, method).remote(*arguments))
-        except ray.exceptions.RayActorError as error:
-            raise StorageError("the process that writes the results has died") from error
+        self._opened: Opened | None = None
+        self._sent: list[Any] = []
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run and fetch its checkpoints."""
-        self._token, self._checkpoints = self._ask("open", self.folder)
+        """Hold the run and fetch what is in its folder."""
+        self._opened = self._wait(self._writer.open.remote(self.folder))
         try:
             yield
+            self._flush()
         finally:
-            self._checkpoints = []
-            with suppress(StorageError):
-                self._ask("close", self.folder.name, self._token)
+            self._writer.close.remote(self.folder.name, self._opened.token)
+            self._opened, self._sent = None, []
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended."""
-        finished: bool = self._ask("peek", self.folder)[0]
-        return finished
+        """Whether the run had ended when it was taken in hand (before that nobody knows)."""
+        return self._opened is not None and self._opened.finished
 
     def read_run(self) -> dict[str, Any] | None:
-        """Return run.json, or None if there is none or it is broken."""
-        run: dict[str, Any] | None = self._ask("peek", self.folder)[1]
-        return run
-
-    def _write(self, method: str, *arguments: Any) -> None:
-        self._ask("write", self.folder.name, self._token, method, *arguments)
-
-    def write_file(self, name: str, content: bytes) -> None:
-        """Write a file."""
-        self._write("write_file", name, content)
-
-    def discard(self, name: str) -> None:
-        """Remove a file that is of no use."""
-        self._write("discard", name)
-
-    def discard_models(self) -> None:
-        """Remove the models of a run that is to keep none."""
-        self._write("discard_models")
-
-    def tidy(self) -> None:
-        """Remove from a finished run what only resuming needs."""
-        self._ask("tidy", self.folder)
-
-    def append_record(self, line: str) -> None:
-        """Add one record."""
-        self._write("append_record", line)
-
-    def rewrite_records(self, lines: Sequence[str]) -> None:
-        """Replace all records."""
-        self._write("rewrite_records", list(lines))
+        """Return run.json as it was when the run was taken in hand."""
+        return None if self._opened is None else self._opened.run
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
         """Yield the checkpoints that were there when the run was taken in hand, the newest first."""
-        yield from self._checkpoints
+        if self._opened is not None:
+            yield from self._opened.checkpoints
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        self._send("write_file", name, content)
+
+    def append_record(self, line: str) -> None:
+        """Add one record."""
+        self._send("append_record", line)
+
+    def rewrite_records(self, lines: Sequence[str]) -> None:
+        """Replace all records."""
+        self._send("rewrite_records", list(lines))
 
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
-        self._write("write_checkpoint", content)
+        self._send("write_checkpoint", content)
+        self._flush()
 
     def finish(self) -> None:
-        """Mark the run as ended."""
-        self._write("finish")
+        """Mark the run as ended, when all it wrote is there."""
+        self._flush()
+        self._send("finish")
+        self._flush()
+
+    def _send(self, method: str, *arguments: Any) -> None:
+        assert self._opened is not None
+        name, token = self.folder.name, self._opened.token
+        self._sent.append(self._writer.write.remote(name, token, method, *arguments))
+        if len(self._sent) >= _SENT_AT_MOST:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Wait until everything sent is on disk."""
+        sent, self._sent = self._sent, []
+        self._wait(sent)
+
+    def _wait(self, answers: Any) -> Any:
+        import ray
+
+        try:
+            return ray.get(answers)
+        except ray.exceptions.RayActorError as error:
+            raise StorageError("the process that writes the results has died") from error
 
 
 class RemoteReporter:
