@@ -72,6 +72,7 @@ class Figures:
     steps: int
     logged: Mapping[str, float]
     inspected: Mapping[str, float]
+    notices: Sequence[str]
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, trials: int) -> None:
@@ -153,6 +154,7 @@ def read_figures(setting: Setting, trial: int, output_dir: Path, data_dir: Path 
         steps=config.steps,
         logged=last["logged"],
         inspected=json.loads(inspected.read_text(encoding="utf-8")) if inspected.exists() else {},
+        notices=run["notices"],
     )
 
 

@@ -138,6 +138,11 @@ class Algorithm(nn.Module):
         """Return logits (B, K) for network inputs x."""
         raise NotImplementedError(f"{type(self).__name__} has no predict(x)")
 
+    @classmethod
+    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the declared views that a run with these hyperparameters needs: all, unless overridden."""
+        return declared
+
     def attach_inputs(self, inputs: TrainingInputs) -> None:
         """Receive access to the training inputs, before the first update of a new or resumed run.
 

@@ -144,11 +144,14 @@ def restrict(posterior: Tensor, candidates: Tensor) -> Tensor:
     return torch.where(total > 0, kept / total, uniform_over(candidates).to(kept.dtype))
 
 
+VIEWS_USED = ("weak", "strong", "distill")
+
+
 @register(
     "FREDIS",
     family="noisy PLL",
     venue="ICML 2023",
-    views=("weak", "strong", "distill"),
+    views=VIEWS_USED,
     passes="3 (weak, strong, distill)",
     state="corrected candidates N×K, targets N×K, posterior N×K",
     hyperparameters=(
@@ -228,6 +231,11 @@ class FREDIS(Algorithm):
         )
         self.steps_done = 0
 
+    @classmethod
+    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the first `views` of them: no view is made that is not used."""
+        return declared[: hparams["views"]]
+
     def phases(self) -> Mapping[str, int]:
         """Return when the candidate sets are first corrected."""
         return {"correction of candidate sets (update_interval)": self.interval}
@@ -236,7 +244,7 @@ class FREDIS(Algorithm):
         """Take one step on a batch, and correct the candidate sets where one is due."""
         index = minibatches.index
         candidates = self.candidates.index_select(0, index)
-        names = ("weak", "strong", "distill")[: self.hparams["views"]]
+        names = self.choose_views(VIEWS_USED, self.hparams)
         logits = pass_views(self.network, *(minibatches.view(name) for name in names))
         targets = self.targets.index_select(0, index)
         consistency, complementary = fredis_losses(logits, targets, candidates)

@@ -191,7 +191,7 @@ class TrainingRun:
             self.data.train,
             torch.from_numpy(self.data.train_candidates).to(self.device),
             int(self.config.hparams["batch_size"]),
-            self.entry.card.views,
+            self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
             self.entry.card.second_batch,
             self.streams,
         )
