@@ -1,0 +1,60 @@
+"""Learning curves on images, from the records of finished runs; writes docs/results/image_curves.md.
+
+    for a in PRODEN CC PiCO; do
+      plench train -a $a -d PLCIFAR10_Aggregate --data_dir DIR --output_dir runs/images --steps 1500 \
+        --checkpoint_freq 250 --hparams '{"batch_size": 128}'
+    done
+    python benchmarks/image_curves.py runs/images
+
+With CIFAR-10N's three human labels per image in the format of PLCIFAR10, the sets are their unions.
+"""
+
+import argparse
+from pathlib import Path
+
+from experiments import render_table, write_page
+from plench.results import Run, read_runs
+
+COLUMNS = {
+    "test accuracy": "test_acc",
+    "CR": "val_covering_rate",
+    "AA": "val_approximated_acc",
+    "OA": "val_accuracy",
+}
+
+
+def describe(run: Run) -> str:
+    """Return the heading of a run and the table of its records."""
+    info = run.info
+    seconds, data = info["timings"], info["dataset"]
+    rows = [
+        [str(record.step), *(f"{100 * (record.get(key) or 0):.1f}" for key in COLUMNS.values())]
+        for record in run.records
+    ]
+    facts = (
+        f"{data['name']} ({data['train_mean_candidates']:.2f} candidates, {data['train_noise_rate']:.2%} noise)"
+        f", {run.hparams['model']}, batch {run.hparams['batch_size']}, seed {run.seed}: training "
+        f"{seconds['training_seconds']:.0f} s, evaluation {seconds['evaluation_seconds']:.0f} s."
+    )
+    return "\n\n".join([f"## {run.experiment.algorithm}", facts, render_table(["step", *COLUMNS], rows)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="folder of runs")
+    runs = [run for run in read_runs(parser.parse_args().folder) if run.finished]
+    write_page(
+        "image_curves",
+        [
+            "# Learning curves on CIFAR-10 images",
+            "Written by `python benchmarks/image_curves.py` from the records of its runs (its text has the "
+            "commands). Percent; CR, AA and OA are on the validation split. One split, one seed.",
+            *(describe(run) for run in sorted(runs, key=lambda run: run.experiment.algorithm)),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
