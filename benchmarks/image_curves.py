@@ -32,8 +32,8 @@ def describe(run: Run) -> str:
         for record in run.records
     ]
     facts = (
-        f"{data['name']} ({data['train_mean_candidates']:.2f} candidates, {data['train_noise_rate']:.2%} noise)"
-        f", {run.hparams['model']}, batch {run.hparams['batch_size']}, seed {run.seed}: training "
+        f"{data['name']} ({data['train_mean_candidates']:.2f} candidates, "
+        f"{data['train_noise_rate']:.2%} noise), {run.hparams['model']}, batch {run.hparams['batch_size']}, seed {run.seed}: training "
         f"{seconds['training_seconds']:.0f} s, evaluation {seconds['evaluation_seconds']:.0f} s."
     )
     return "\n\n".join([f"## {run.experiment.algorithm}", facts, render_table(["step", *COLUMNS], rows)])
