@@ -34,7 +34,8 @@ def describe(run: Run) -> str:
     facts = (
         f"{data['name']} ({data['train_mean_candidates']:.2f} candidates, "
         f"{data['train_noise_rate']:.2%} noise), {run.hparams['model']}, batch {run.hparams['batch_size']}, "
-        f"seed {run.seed}: training {seconds['training_seconds']:.0f} s, evaluation {seconds['evaluation_seconds']:.0f} s."
+        f"seed {run.seed}: training {seconds['training_seconds']:.0f} s, "
+        f"evaluation {seconds['evaluation_seconds']:.0f} s."
     )
     return "\n\n".join([f"## {run.experiment.algorithm}", facts, render_table(["step", *COLUMNS], rows)])
 
