@@ -8,6 +8,7 @@ step 0 never counts. Ties go to the earlier checkpoint, then to the lower `hpara
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean, stdev
 
 from plench.criteria import Criterion
@@ -32,15 +33,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """The splits and configurations that an experiment was meant to cover."""
+    """The runs that an experiment was meant to have, as pairs of split and configuration."""
 
-    trial_seeds: frozenset[int]
-    hparams_seeds: frozenset[int]
+    places: frozenset[tuple[int, int]]
+
+    @property
+    def trial_seeds(self) -> frozenset[int]:
+        """The splits."""
+        return frozenset(trial for trial, _ in self.places)
+
+    @property
+    def hparams_seeds(self) -> frozenset[int]:
+        """The configurations."""
+        return frozenset(configuration for _, configuration in self.places)
 
     @property
     def n_runs(self) -> int:
         """How many runs that is."""
-        return len(self.trial_seeds) * len(self.hparams_seeds)
+        return len(self.places)
 
 
 @dataclass(frozen=True)
@@ -112,8 +122,8 @@ def select(
 ) -> list[Cell]:
     """Return one cell per experiment, ordered by dataset, setting and algorithm.
 
-    `plans` gives what was planned by setting (see `Experiment.setting`); without it, what any algorithm of
-    the same setting has run counts as planned for all of them.
+    `plans` gives what was planned of each experiment; without it, what any algorithm of the same setting has
+    run counts as planned for all of them.
     """
     runs = list(runs)
     plans = plans or infer_plans(runs)
@@ -121,17 +131,20 @@ def select(
     for run in runs:
         by_experiment.setdefault(run.experiment, []).append(run)
     ordered = sorted(by_experiment, key=lambda e: (e.dataset, e.setting.identity, e.algorithm))
-    return [_select_cell(e, by_experiment[e], criterion, plans[e.setting]) for e in ordered]
+    return [_select_cell(e, by_experiment[e], criterion, plans[e]) for e in ordered]
 
 
 def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
-    """Take as planned, for each setting, every split and every configuration that any of its runs has."""
+    """Take as planned, for each experiment, every split with every configuration that its setting has."""
     seeds: dict[Experiment, tuple[set[int], set[int]]] = {}
+    experiments: set[Experiment] = set()
     for run in runs:
+        experiments.add(run.experiment)
         trials, configurations = seeds.setdefault(run.experiment.setting, (set(), set()))
         trials.add(run.trial_seed)
         configurations.add(run.hparams_seed)
-    return {setting: Plan(frozenset(t), frozenset(h)) for setting, (t, h) in seeds.items()}
+    plans = {setting: Plan(frozenset(product(*both))) for setting, both in seeds.items()}
+    return {experiment: plans[experiment.setting] for experiment in experiments}
 
 
 def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, plan: Plan) -> Cell:

@@ -348,3 +348,24 @@ def test_a_criterion_more_is_a_column_more(tmp_path):
     board = build_leaderboard(read_runs(tmp_path), [*criteria.values(), margin])
     assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
     assert "Margin" in render_text(build_grids(board))
+
+
+def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, capsys):
+    """What was planned is a set of runs per algorithm, not all splits with all configurations of a setting."""
+    from plench.sweep.spec import Grid, SweepSpec
+
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=3)
+    write_run(tmp_path / "more", records(), "Lost", "CC", trial_seed=2, hparams_seed=5)
+    write_run(tmp_path / "fewer", records(), "Lost", "LWS")
+    asked = (
+        Grid(("CC",), ("Lost",), n_hparams=3, n_trials=2, steps=1000),
+        Grid(("CC",), ("Lost",), n_hparams_from=5, n_hparams=6, n_trials_from=2, n_trials=3, steps=1000),
+        Grid(("LWS",), ("Lost",), n_hparams=1, n_trials=1, steps=1000),
+    )
+    SweepSpec(asked).write(tmp_path / "sweep-a.toml")
+    assert "planned" not in run_collect(capsys, "--input_dir", tmp_path).out
+    for file in (tmp_path / "Lost-CC-1-2").iterdir():
+        file.unlink()
+    out = run_collect(capsys, "--input_dir", tmp_path).out
+    assert "rests on 3 of 3 splits and 6 of 7 planned runs; 1 not started" in out
+    assert out.count("planned") == 1

@@ -133,8 +133,10 @@ def test_the_plan_is_what_any_algorithm_of_the_setting_has_run(tmp_path):
     for entry in (tmp_path / "Lost-CC-1-2").iterdir():
         entry.unlink()
     runs = read_runs(tmp_path)
-    (plan,) = infer_plans(runs).values()
-    assert plan == Plan(frozenset({0, 1}), frozenset({0, 1, 2}))
+    plans = infer_plans(runs)
+    assert {experiment.algorithm for experiment in plans} == {"CC", "LWS"}
+    whole = Plan(frozenset((trial, configuration) for trial in (0, 1) for configuration in (0, 1, 2)))
+    assert all(plan == whole for plan in plans.values())
     cc, lws = select(runs, CR)
     assert (cc.n_finished, cc.n_missing, cc.complete) == (5, 1, False)
     assert (lws.n_finished, lws.n_missing, lws.complete) == (6, 0, True)

@@ -5,6 +5,7 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 
 from plench.criteria import Criterion, criteria, find_criterion
@@ -136,29 +137,39 @@ def _fold(name: str) -> str:
 def _plans(
     runs: Iterable[Run], grids: Iterable[Grid], n_trials: int | None, n_hparams: int | None
 ) -> dict[Experiment, Plan]:
-    """Take as planned what is there, what the sweeps' files say, and what the options say on top of it."""
-    plans = infer_plans(runs)
+    """Take as planned what the sweeps' files say, and what is there or the options say on top of it.
+
+    For an experiment that no file asks for, what is there is what its whole setting has (see `infer_plans`).
+    """
+    runs, grids = list(runs), list(grids)
     for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
         if value is not None and value < 1:
             raise UsageError(f"{option} must be at least 1, not {value}")
-    planned = {}
-    for setting, plan in plans.items():
-        trials = plan.trial_seeds | frozenset(range(n_trials or 0))
-        configurations = plan.hparams_seeds | frozenset(range(n_hparams or 0))
-        for grid in grids:
-            if _asks_for(grid, setting):
-                trials |= frozenset(grid.trial_seeds)
-                configurations |= frozenset(grid.hparams_seeds)
-        planned[setting] = Plan(trials, configurations)
-    return planned
+    there: dict[Experiment, set[tuple[int, int]]] = {}
+    for run in runs:
+        there.setdefault(run.experiment, set()).add((run.trial_seed, run.hparams_seed))
+    plans = {}
+    for experiment, plan in infer_plans(runs).items():
+        asking = [grid for grid in grids if _asks_for(grid, experiment)]
+        if asking:
+            asked = [place for grid in asking for place in product(grid.trial_seeds, grid.hparams_seeds)]
+            plan = Plan(frozenset(there[experiment].union(asked)))
+        if n_trials or n_hparams:
+            trials = range(n_trials) if n_trials else plan.trial_seeds
+            configurations = range(n_hparams) if n_hparams else plan.hparams_seeds
+            plan = Plan(plan.places.union(product(trials, configurations)))
+        plans[experiment] = plan
+    return plans
 
 
-def _asks_for(grid: Grid, setting: Experiment) -> bool:
-    """Whether a grid's runs are in this setting; what the grid leaves open is on the dataset's card."""
-    if setting.dataset not in grid.datasets or setting.origin != "plench":
+def _asks_for(grid: Grid, experiment: Experiment) -> bool:
+    """Whether a grid asks for runs of an experiment; what it leaves open is on the dataset's card."""
+    if experiment.dataset not in grid.datasets or experiment.origin != "plench":
+        return False
+    if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
     try:
-        card = dataset_card(setting.dataset)
+        card = dataset_card(experiment.dataset)
         candidates = choose_candidates(
             card.candidates,
             grid.pl_type,  # type: ignore[arg-type]
@@ -167,7 +178,7 @@ def _asks_for(grid: Grid, setting: Experiment) -> bool:
             grid.drop_true_rate,
         )
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
-        return grid.steps in (None, setting.steps)
+        return grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
     asked = {
         "steps": card.default_steps if grid.steps is None else grid.steps,
@@ -176,4 +187,4 @@ def _asks_for(grid: Grid, setting: Experiment) -> bool:
         "test_fraction": grid.tabular_test_fraction,
         "holdout_fraction": grid.holdout_fraction,
     }
-    return all(setting.details.get(name) == value for name, value in asked.items())
+    return all(experiment.details.get(name) == value for name, value in asked.items())
