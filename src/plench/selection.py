@@ -55,7 +55,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: an experiment under one criterion, with what it rests on."""
+    """One cell of a table: an experiment under one criterion, with what it rests on.
+
+    The runs that failed (`n_failed`) are among those that did not finish (`n_unfinished`).
+    """
 
     experiment: Experiment
     criterion: Criterion
@@ -65,6 +68,7 @@ class Cell:
     n_diverged: int
     n_unfinished: int
     n_absent: int
+    n_failed: int = 0
     notices: tuple[str, ...] = ()
 
     @property
@@ -180,6 +184,7 @@ def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, 
         n_diverged=sum(run.diverged for run in finished),
         n_unfinished=sum(not run.finished for run in runs),
         n_absent=absent,
+        n_failed=sum(run.status == "failed" for run in runs),
         notices=tuple(notices),
     )
 

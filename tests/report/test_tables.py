@@ -123,14 +123,20 @@ def test_notes_say_what_a_cell_rests_on(tmp_path):
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
     write_run(tmp_path / "x", records(), "Lost", "CC", 0, 2, status="diverged", diverged_after_step=350)
     write_run(tmp_path / "y", records(), "Lost", "CC", 1, 2, status="failed")
+    write_run(tmp_path / "z", records(), "Lost", "CC", 0, 3, status="interrupted")
+    write_run(tmp_path / "w", records(), "Lost", "CC", 1, 3)
     board = build_leaderboard(read_runs(tmp_path))
     (setting,) = board.settings
     notes = {c.name: describe_gaps(board.cell(setting, "CC", c)) for c in board.criteria}
-    assert notes["CR"] == "rests on 2 of 2 splits and 5 of 6 planned runs; 1 not finished; 1 diverged"
-    assert notes["OA"].startswith(
-        "rests on 2 of 2 splits and 4 of 6 planned runs; 1 not finished; 1 diverged; 1 with"
+    assert notes["CR"] == (
+        "rests on 2 of 2 splits and 6 of 8 planned runs; 1 not finished; 1 failed; 1 diverged"
     )
-    assert "2 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
+    assert notes["OA"].startswith(
+        "rests on 2 of 2 splits and 5 of 8 planned runs; 1 not finished; 1 failed; 1 diverged; 1 with"
+    )
+    (row,) = [r for r in cell_rows(board) if (r["algorithm"], r["criterion"]) == ("CC", "CR")]
+    assert (row["unfinished_runs"], row["failed_runs"]) == (1, 1)
+    assert "4 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
     text = render_text(build_grids(board))
     assert all(note in text for note in notes.values())
 

@@ -122,7 +122,8 @@ def describe_gaps(cell: Cell) -> str:
         )
     for number, what in (
         (cell.n_missing - cell.n_unfinished, "not started"),
-        (cell.n_unfinished, "not finished"),
+        (cell.n_unfinished - cell.n_failed, "not finished"),
+        (cell.n_failed, "failed"),
         (cell.n_diverged, "diverged"),
         (cell.n_absent, "without a checkpoint that counts here"),
     ):
