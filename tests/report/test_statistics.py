@@ -9,8 +9,9 @@ from scipy import stats
 
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, quality_rows
+from plench.report.comparison import compare_algorithms, comparison_grids, quality_rows
 from plench.report.criterion_quality import correlate_with_test, judge_criteria, summarise
+from plench.report.leaderboard import build_leaderboard
 from plench.report.statistics import (
     Scores,
     adjust_holm,
@@ -302,3 +303,19 @@ def test_command(sweep, capsys):
     assert len(content["by_criterion"]["CR"]["pairs"]) == 6
     assert main(["stats", str(sweep), "--alpha", "0"]) == 2
     assert "--alpha" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_trials", [1, 2])
+def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
+    board = build_leaderboard(read_runs(write_sweep(tmp_path, n_trials=n_trials, n_hparams=1)))
+    criterion = criteria["CR"]
+    comparison = compare_algorithms(board, criterion)
+    legend = comparison_grids(criterion, comparison, 0.05, all_pairs=True)[1].legend
+    n_means = len(board.settings) * len(board.algorithms)
+    assert comparison["means_without_error"] == (n_means if n_trials == 1 else 0)
+    assert (f"single split ({n_means} here)" in legend) == (n_trials == 1)
+    values = gather_scores(board, criterion).values
+    if n_trials == 1:
+        for pair, (a, b) in zip(comparison["pairs"], itertools.combinations(range(4), 2), strict=True):
+            assert pair["wins"] == np.sum(values[:, a] > values[:, b])
+            assert pair["ties"] == np.sum(values[:, a] == values[:, b])

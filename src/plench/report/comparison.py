@@ -39,6 +39,7 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
         "average_ranks": dict(zip(scores.algorithms, map(float, ranks), strict=False)),
         "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
         "critical_difference": critical_difference(k, n, alpha) if testable else None,
+        "means_without_error": int(np.isnan(scores.standard_errors).sum()),
         "pairs": compare_pairs(scores, ranks if testable else None),
         "intervals": _intervals(board, criterion),
     }
@@ -103,9 +104,20 @@ def comparison_grids(
         f"pairs, selected by {criterion.title}",
         ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
         pair_rows,
-        legend="A difference within one combined standard error of both means is a tie.",
+        legend=_describe_ties(comparison),
     )
     return [first, second] if pair_rows else [first]
+
+
+def _describe_ties(comparison: Comparison) -> str:
+    rule = "A difference within one combined standard error of both means is a tie."
+    single = comparison["means_without_error"]
+    if not single:
+        return rule
+    return (
+        f"{rule} Means over a single split ({single} here) have no standard error: it is taken as 0, and "
+        "between two of them every difference counts as a win or a loss."
+    )
 
 
 def _describe_test(comparison: Comparison, alpha: float) -> str:

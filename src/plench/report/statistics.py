@@ -21,7 +21,10 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean test accuracies of algorithms that have a figure in every setting, and who was left out."""
+    """Mean test accuracies of algorithms that have a figure in every setting, and who was left out.
+
+    The standard error of a mean over a single split is NaN: there is none.
+    """
 
     settings: tuple[str, ...]
     algorithms: tuple[str, ...]
@@ -57,13 +60,13 @@ def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
         whole = all(cell is not None and cell.mean is not None for cell in cells)
         (complete if whole else left_out).append(algorithm)
     values = np.full((len(board.settings), len(complete)), np.nan)
-    errors = np.zeros_like(values)
+    errors = np.full_like(values, np.nan)
     for row, setting in enumerate(board.settings):
         for column, algorithm in enumerate(complete):
             cell = board.cell(setting, algorithm, criterion)
             if cell is not None and cell.mean is not None:
                 values[row, column] = cell.mean
-                errors[row, column] = cell.stderr or 0.0
+                errors[row, column] = np.nan if cell.stderr is None else cell.stderr
     labels = tuple(board.labels[setting] for setting in board.settings)
     return Scores(labels, tuple(complete), values, errors, tuple(left_out))
 
@@ -126,9 +129,10 @@ def adjust_holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 def count_wins(scores: Scores) -> NDArray[np.int64]:
     """Count wins, ties and losses of row against column algorithm over settings (K×K×3).
 
-    A difference within one standard error (both cells' combined) is a tie.
+    A difference within one standard error (both cells' combined) is a tie. Where there is none it is taken
+    as 0, so that between two means over single splits every difference is a win or a loss.
     """
-    values, squares = scores.values, scores.standard_errors**2
+    values, squares = scores.values, np.nan_to_num(scores.standard_errors, nan=0.0) ** 2
     difference = values[:, :, None] - values[:, None, :]
     margin = np.sqrt(squares[:, :, None] + squares[:, None, :]) + 1e-12
     outcomes = [difference > margin, np.abs(difference) <= margin, difference < -margin]
