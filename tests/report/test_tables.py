@@ -149,6 +149,8 @@ def test_public_aa_says_that_it_is_defective_and_ours_does_not(tmp_path):
     assert "1e-12" in notes[0]
     write_run(tmp_path / "ours" / "a", records())
     assert build_grids(build_leaderboard(read_runs(tmp_path / "ours")))[0].notes == ()
+    write_run(tmp_path / "bare" / "a", [{**record, "logged": {}} for record in records()], public=True)
+    assert build_grids(build_leaderboard(read_runs(tmp_path / "bare")))[0].notes == ()
 
 
 def test_settings_of_one_dataset_are_named_by_what_differs(tmp_path):

@@ -85,8 +85,7 @@ def test_broken_lines_are_skipped_with_notices(tmp_path):
     path.write_bytes(b"\n".join(lines) + b'{"step": 77, "te')
     run = read_run(folder)
     assert run.notices == (
-        "results.jsonl: 4 lines skipped, no JSON: 2, 3, 8, 12",
-        "results.jsonl: 4 lines skipped, no usable step: 4, 5, 6, 7",
+        "results.jsonl: 4 lines skipped, no JSON: 2, 3, 8, 12; 4 lines skipped, no usable step: 4, 5, 6, 7",
     )
     assert [record.step for record in run.records] == [0, 800, 900, 999]
 
@@ -112,9 +111,9 @@ def test_nan_and_odd_values_are_absent(tmp_path):
     }
     run = read_run(write_run(tmp_path / "a", taken))
     assert run.notices == (
-        "results.jsonl: val_accuracy is NaN or no number in 1 of 11 records",
-        "results.jsonl: val_covering_rate is NaN or no number in 1 of 11 records",
-        "results.jsonl: test_acc is NaN or no number in 1 of 11 records",
+        "results.jsonl: val_accuracy is NaN or no number in 1 of 11 records; "
+        "val_covering_rate is NaN or no number in 1 of 11 records; "
+        "test_acc is NaN or no number in 1 of 11 records",
     )
     assert [run.records[2].get(k) for k in ("test_acc", "val_accuracy", "val_covering_rate", "more")] == [
         None
@@ -199,7 +198,37 @@ def test_missing_keys_are_a_notice(tmp_path):
     taken = [{key: value for key, value in record.items() if key != "test_acc"} for record in records()]
     del taken[3]["val_accuracy"]
     run = read_run(write_run(tmp_path / "a", taken))
-    assert set(run.notices) == {
-        "results.jsonl: val_accuracy is missing from 1 of 11 records",
-        "results.jsonl: test_acc is missing from 11 of 11 records",
+    (notice,) = run.notices
+    assert notice.startswith("results.jsonl: ")
+    assert set(notice.removeprefix("results.jsonl: ").split("; ")) == {
+        "val_accuracy is missing from 1 of 11 records",
+        "test_acc is missing from 11 of 11 records",
     }
+
+
+def test_one_notice_per_file_says_all_that_is_wrong_with_it(tmp_path):
+    taken = records()
+    del taken[3]["test_acc"]
+    folder = write_run(tmp_path / "a", taken + taken[:1])
+    with open(folder / "results.jsonl", "a") as file:
+        file.write("garbage\n")
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "schema": 99, "status": "dancing"}))
+    runs, notices = read_runs_with_notices(tmp_path)
+    assert runs == []
+    assert [notice.split(": ")[0] for notice in notices] == ["a/run.json", "a/results.jsonl"]
+    assert all(part in notices[0] for part in ("schema 99", "'dancing'", "left out"))
+    assert all(part in notices[1] for part in ("no JSON: 13", "1 step repeated", "test_acc is missing from 1"))
+
+
+def test_ours_without_run_json_is_not_taken_for_public(tmp_path):
+    """Our records hold what the algorithm logged; the public benchmark's do not."""
+    taken = [{**record, "logged": {}} for record in records()]
+    folder = write_run(tmp_path / "a", taken, public=True)
+    run = read_run(folder)
+    assert run.experiment.origin == "plench"
+    assert run.notices == ("run.json: missing, the records' own args are used",)
+    assert run.experiment != read_run(write_run(tmp_path / "b", taken)).experiment
+    (folder / "run.json").write_text("{")
+    (notice,) = read_run(folder).notices
+    assert notice.startswith("run.json: cannot be read")

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -172,24 +172,32 @@ def _paused_garbage_collector() -> Iterator[None]:
 
 def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
     """Read a folder into a run, or into None with the reason among the notices."""
-    notices: list[str] = []
-    info = _read_info(folder, notices)
-    lines = _read_lines(folder, notices)
-    if info is None and lines is None:
-        return None, notices
-    records, first, said = parse_lines(lines or [])
-    notices.extend(f"results.jsonl: {notice}" for notice in said)
-    try:
-        if info is not None:
-            run = _run_of_ours(folder, info, records, tuple(notices))
-        elif first is not None:
-            run = _run_of_public(folder, first, records, tuple(notices))
-        else:
-            notices.append("results.jsonl: no usable record, left out")
-            return None, notices
-    except ValueError as error:
-        notices.append(f"{'run.json' if info is not None else 'results.jsonl'}: {error}, left out")
-        return None, notices
+    about_info: list[str] = []
+    about_lines: list[str] = []
+    info = _read_info(folder, about_info)
+    lines = _read_lines(folder, about_lines)
+    run = None
+    if info is not None or lines is not None:
+        records, first, said = parse_lines(lines or [])
+        about_lines.extend(said)
+        try:
+            if info is not None:
+                run = _run_of_ours(folder, info, records)
+            elif first is not None:
+                run = _run_of_records(folder, first, records)
+                if run.experiment.origin == "plench" and not about_info:
+                    about_info.append("missing, the records' own args are used")
+            else:
+                about_lines.append("no usable record, left out")
+        except ValueError as error:
+            (about_info if info is not None else about_lines).append(f"{error}, left out")
+    notices = [
+        f"{file}: {'; '.join(about)}"
+        for file, about in (("run.json", about_info), ("results.jsonl", about_lines))
+        if about
+    ]
+    if run is not None and notices:
+        run = replace(run, notices=tuple(notices))
     return run, notices
 
 
@@ -200,13 +208,13 @@ def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        notices.append(f"run.json: cannot be read ({_reason(error)}), the records' own args are used")
+        notices.append(f"cannot be read ({_reason(error)}), the records' own args are used")
         return None
     if not isinstance(info, dict):
-        notices.append("run.json: not a JSON object, the records' own args are used")
+        notices.append("not a JSON object, the records' own args are used")
         return None
     if info.get("schema") != SCHEMA:
-        notices.append(f"run.json: schema {info.get('schema')!r}, this version knows {SCHEMA}")
+        notices.append(f"schema {info.get('schema')!r}, this version knows {SCHEMA}")
     return info
 
 
@@ -217,7 +225,7 @@ def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        notices.append(f"results.jsonl: cannot be read ({_reason(error)})")
+        notices.append(f"cannot be read ({_reason(error)})")
         return None
     return text.split("\n")
 
@@ -234,9 +242,7 @@ def _read_regular(path: str) -> bytes:
         return file.read()
 
 
-def _run_of_ours(
-    folder: str, info: dict[str, Any], records: tuple[Record, ...], notices: tuple[str, ...]
-) -> Run:
+def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...]) -> Run:
     """Build a run from its run.json; ValueError with the reason if something needed is missing."""
     experiment = info.get("experiment")
     config = info.get("config")
@@ -258,15 +264,16 @@ def _run_of_ours(
         status=str(status),
         records=records,
         diverged_after_step=diverged_after if isinstance(diverged_after, int) else None,
-        notices=notices,
         info=info,
     )
 
 
-def _run_of_public(
-    folder: str, first: dict[str, Any], records: tuple[Record, ...], notices: tuple[str, ...]
-) -> Run:
-    """Build a run from the args and hparams of its records, as the public benchmark writes them."""
+def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, ...]) -> Run:
+    """Build a run from the args and hparams of its records, which is all that the public benchmark writes.
+
+    A run of ours that has lost its run.json is known by `logged`, which public records do not have. The
+    protocol and the data it was run on are unknown, so it stays apart from those that say.
+    """
     args, hparams = first["args"], _mapping(first.get("hparams"))
     diverged_after = _last_step_before_nan(records)
     if not os.path.exists(f"{folder}/done"):
@@ -276,8 +283,9 @@ def _run_of_public(
     steps = args.get("steps") or hparams.get("max_steps")
     if not isinstance(steps, int) and records:
         steps = records[-1].step + 1
+    is_ours = any(isinstance(record.values.get("logged"), dict) for record in records)
     identity = {
-        "origin": "public",
+        "origin": "plench" if is_ours else "public",
         "protocol": None,
         "dataset": args.get("dataset"),
         "dataset_fingerprint": None,
@@ -288,6 +296,8 @@ def _run_of_public(
         "steps": steps,
         "algorithm": args.get("algorithm"),
     }
+    if is_ours:
+        identity["precision"] = args.get("precision")
     return Run(
         path=Path(folder),
         experiment=_experiment(identity),
@@ -298,7 +308,6 @@ def _run_of_public(
         status=status,
         records=records,
         diverged_after_step=diverged_after,
-        notices=notices,
     )
 
 
