@@ -20,10 +20,12 @@ from plench.cli.sweep_options import (
     read_limits,
     read_run_options,
     read_specs,
+    start_early,
 )
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
+    from plench.sweep.engines.process import WorkerProcess
     from plench.sweep.launch import SweepOutcome
     from plench.sweep.plan import PlannedRun
     from plench.sweep.spec import SweepSpec
@@ -88,8 +90,14 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
     """Carry out what is not finished."""
+    with start_early(arguments) as started:
+        return _launch(arguments, started, retry_failed)
+
+
+def _launch(arguments: argparse.Namespace, started: list[WorkerProcess], retry_failed: bool) -> int:
     specs = read_specs(arguments)
-    engine, options, limits = read_engine(arguments), read_run_options(arguments), read_limits(arguments)
+    engine = read_engine(arguments, started)
+    options, limits = read_run_options(arguments), read_limits(arguments)
     from plench.cli.sweep_view import watch_sweep
     from plench.sweep.launch import launch as launch_sweep
 

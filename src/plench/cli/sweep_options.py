@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +14,12 @@ from plench.errors import UsageError
 
 if TYPE_CHECKING:
     from plench.sweep.engines.base import Engine, Limits
+    from plench.sweep.engines.process import WorkerProcess
     from plench.sweep.spec import SweepSpec
     from plench.training import RunOptions
+
+# Workers that are started before it is known how many runs there are.
+MOST_EARLY = 16
 
 LAUNCHERS = ("local", "multi_gpu", "ray", "slurm", "dummy")
 
@@ -176,7 +182,22 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
     return Limits(arguments.run_timeout, arguments.memory_limit_gb)
 
 
-def read_engine(arguments: argparse.Namespace) -> Engine:
+@contextmanager
+def start_early(arguments: argparse.Namespace) -> Iterator[list[WorkerProcess]]:
+    """Start the workers that were asked for, so that they and this process import torch at the same time."""
+    from plench.sweep.engines.process import WorkerProcess
+
+    local = arguments.command_launcher in ("local", "multi_gpu")
+    number = min(arguments.workers or 0, MOST_EARLY) if local else 0
+    started = [WorkerProcess(arguments.threads) for _ in range(number)]
+    try:
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+
+
+def read_engine(arguments: argparse.Namespace, started: Sequence[WorkerProcess] = ()) -> Engine:
     """Return the engine that the options ask for; options of another engine are refused."""
     launcher = "local" if arguments.command_launcher == "multi_gpu" else arguments.command_launcher
     given: dict[str, Any] = {}
@@ -200,7 +221,7 @@ def read_engine(arguments: argparse.Namespace) -> Engine:
         return DummyEngine(print)
     from plench.sweep.engines.local import LocalEngine
 
-    return LocalEngine(**given)
+    return LocalEngine(**given, started=started)
 
 
 def read_pairs(words: list[str]) -> dict[str, str]:

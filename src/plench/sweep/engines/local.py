@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import ClassVar
@@ -56,8 +57,10 @@ class LocalEngine:
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, started: Sequence[WorkerProcess] = ()) -> None:
+        """`started` are workers that are on their way already; whoever started them ends them."""
         self.workers = workers
+        self.started = started
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out all runs, `workers` at a time."""
@@ -67,7 +70,7 @@ class LocalEngine:
         slots = count_slots(self.workers, devices, assignment.options.threads)
         slots = min(slots, len(assignment.todo))
         assignment.listener.planned(assignment.todo, assignment.finished, slots)
-        pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)])
+        pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:
             with StopRequest() as request:
                 pool.work(request)
@@ -78,12 +81,15 @@ class LocalEngine:
 class Pool:
     """Worker processes, the runs they have, and the runs that wait."""
 
-    def __init__(self, assignment: Assignment, devices: list[str]) -> None:
+    def __init__(
+        self, assignment: Assignment, devices: list[str], started: Sequence[WorkerProcess] = ()
+    ) -> None:
         self.assignment = assignment
         self.listener = assignment.listener
         self.waiting = deque(assignment.todo)
         self.devices = devices
-        self.workers: list[WorkerProcess | None] = [None] * len(devices)
+        missing = [None] * max(len(devices) - len(started), 0)
+        self.workers: list[WorkerProcess | None] = [*started[: len(devices)], *missing]
         self.shared: dict[str, SharedDataset] = {}
         self.tolls = defaultdict[str, DeathToll](DeathToll)
         self.failed_starts = 0

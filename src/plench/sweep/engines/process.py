@@ -1,4 +1,4 @@
-"""One worker process as the local engine sees it."""
+"""One worker process as the local engine sees it. Starting one needs no torch in the process that does it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import sys
 import tempfile
 import time
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
-from plench.sweep.plan import PlannedRun
-from plench.sweep.worker import Data
+if TYPE_CHECKING:
+    from plench.sweep.plan import PlannedRun
+    from plench.sweep.worker import Data
 
 _OUTPUT_SHOWN = 2000
 _COMMAND = "from plench.sweep.worker import main; main()"
@@ -74,7 +76,7 @@ class WorkerProcess:
         return f"worker process died ({how})" + (f"; it said: {said}" if said else "")
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once; a second time does nothing."""
         self.process.kill()
         self.process.wait()
         self.connection.close()
