@@ -1,6 +1,7 @@
 """Every kind of figure with 27 algorithms: it draws, its texts do not overlap, it reads without colour."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -318,3 +319,12 @@ def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, cap
     assert main(["collect", str(sweep), "--format", "parquet", "--output", str(tmp_path / "x.parquet")]) == 2
     assert "plench[report]" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_slope_keeps_copies_in_the_other_folder(sweep, tmp_path, capsys):
+    """Two result sets may share runs: each folder has all of its own."""
+    shutil.copytree(sweep, tmp_path / "copy")
+    words = ["plot", "slope", str(sweep), str(tmp_path / "copy"), "--datasets", "Lost"]
+    assert main([*words, "--output", str(tmp_path / "slope.svg")]) == 0
+    assert "copies" not in capsys.readouterr().err
+    assert (tmp_path / "slope.svg").stat().st_size > 0

@@ -359,7 +359,7 @@ def test_a_criterion_more_is_a_column_more(tmp_path):
 
 
 def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, capsys):
-    """What was planned is a set of runs per algorithm, not all splits with all configurations of a setting."""
+    """What was planned is a set of runs per algorithm, not all splits × configurations of a setting."""
     from plench.sweep.spec import Grid, SweepSpec
 
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=3)
@@ -377,3 +377,35 @@ def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, ca
     out = run_collect(capsys, "--input_dir", tmp_path).out
     assert "rests on 3 of 3 splits and 6 of 7 planned runs; 1 not started" in out
     assert out.count("planned") == 1
+
+
+def test_copies_of_a_run_count_once_with_a_notice(tmp_path, capsys):
+    import shutil
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_sweep(first, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
+    alone = run_collect(capsys, "--input_dir", first)
+    assert alone.err == ""
+    twice = run_collect(capsys, "--input_dir", first, "--input_dir", f"{first}/../first")
+    assert twice.out == alone.out
+    assert "first/../first: named more than once, read once" in twice.err
+    shutil.copytree(first, second)
+    shutil.copytree(first / "Lost-CC-0-0", second / "renamed")
+    merged = run_collect(capsys, "--input_dir", first, "--input_dir", second)
+    assert merged.out == alone.out
+    (notice,) = merged.err.splitlines()
+    assert "5 folders are copies of runs that count once" in notice
+    assert "second/Lost-CC-0-0" in notice
+
+
+def test_of_copies_the_one_that_finished_counts(tmp_path):
+    from plench.results import drop_copies
+
+    for name, status in (("a", "interrupted"), ("b", "done"), ("c", "done")):
+        write_run(tmp_path / name / "run", records(), status=status)
+    write_run(tmp_path / "d" / "run", records(), hparams_seed=1)
+    write_run(tmp_path / "e" / "run", records(), public=True)
+    write_run(tmp_path / "f" / "run", records(), public=True)
+    kept, notices = drop_copies(run for name in "abcdef" for run in read_runs(tmp_path / name))
+    assert sorted(run.path.parent.name for run in kept) == ["b", "d", "e", "f"]
+    assert notices == ["2 folders are copies of runs that count once; left out: a/run, c/run"]

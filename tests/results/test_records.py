@@ -218,7 +218,9 @@ def test_one_notice_per_file_says_all_that_is_wrong_with_it(tmp_path):
     assert runs == []
     assert [notice.split(": ")[0] for notice in notices] == ["a/run.json", "a/results.jsonl"]
     assert all(part in notices[0] for part in ("schema 99", "'dancing'", "left out"))
-    assert all(part in notices[1] for part in ("no JSON: 13", "1 step repeated", "test_acc is missing from 1"))
+    assert all(
+        part in notices[1] for part in ("no JSON: 13", "1 step repeated", "test_acc is missing from 1")
+    )
 
 
 def test_ours_without_run_json_is_not_taken_for_public(tmp_path):

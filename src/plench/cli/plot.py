@@ -48,7 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     pareto.add_argument(
         "--costs", type=Path, required=True, metavar="JSON", help="from benchmarks/step.py --json"
     )
-    _add_kind(kinds, "slope", "two folders of runs side by side, with rank inversions", plot_slope)
+    _add_kind(kinds, "slope", "two folders of runs side by side, with rank inversions", plot_slope, True)
     cost = kinds.add_parser("cost", help="time and memory of a step, by algorithm")
     cost.add_argument("costs", type=Path, metavar="JSON", help="from benchmarks/step.py --json")
     cost.add_argument("--dataset", metavar="NAME", help="which dataset, if the file has several")
@@ -61,13 +61,14 @@ def _add_kind(
     name: str,
     text: str,
     draw: Callable[[argparse.Namespace, ResultsInput], "Figure"],
+    folders_apart: bool = False,
 ) -> argparse.ArgumentParser:
     parser = kinds.add_parser(name, help=text, description=text)
     add_input_options(parser)
     _add_output(parser)
 
     def handle(args: argparse.Namespace) -> int:
-        found = read_input(args)
+        found = read_input(args, folders_apart=folders_apart)
         for notice in (*found.notices, describe_incomplete(_board(found))):
             if notice:
                 print(f"notice: {notice}", file=sys.stderr)

@@ -13,7 +13,7 @@ from plench.data import choose_candidates, dataset_card
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
-from plench.results import Experiment, Run, read_runs_with_notices
+from plench.results import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.selection import Plan, infer_plans
 from plench.sweep.spec import FILE_PATTERN, Grid, read_sweep
 
@@ -54,14 +54,24 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_input(args: argparse.Namespace) -> ResultsInput:
-    """Read the folders a command was given and keep what its filters ask for."""
+def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> ResultsInput:
+    """Read the folders a command was given and keep what its filters ask for.
+
+    A run counts once however many copies the folders hold; with `folders_apart`, once in each folder.
+    """
     runs: list[Run] = []
     notices: list[str] = []
-    for folder in args.folders:
+    folders = list(args.folders) if folders_apart else _name_once(args.folders, notices)
+    for folder in folders:
         found, said = read_runs_with_notices(folder)
-        runs.extend(found)
         notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
+        if folders_apart:
+            found, copies = drop_copies(found)
+            notices.extend(clean(notice, None) for notice in copies)
+        runs.extend(found)
+    if not folders_apart:
+        runs, copies = drop_copies(runs)
+        notices.extend(clean(notice, None) for notice in copies)
     gc.freeze()  # what was read stays until the end: looking through it for garbage takes a fifth of the time
     if not runs:
         raise UsageError(f"no runs in {', '.join(map(str, args.folders))} (folders with results.jsonl)")
@@ -69,12 +79,23 @@ def read_input(args: argparse.Namespace) -> ResultsInput:
     kept = _keep(kept, args.algorithms, "algorithm")
     chosen = [find_criterion(name) for name in args.criteria or criteria]
     unique = tuple(dict.fromkeys(chosen))
-    grids = _read_grids(args.folders, notices)
+    grids = _read_grids(folders, notices)
     n_trials, n_hparams = (getattr(args, name, None) for name in ("planned_trials", "planned_hparams"))
     plans = _plans(kept, grids, n_trials, n_hparams)
     if not args.algorithms:
-        notices.extend(_name_absent(kept, grids, whole=not args.datasets))
+        notices.extend(dict.fromkeys(_name_absent(kept, grids, whole=not args.datasets)))
     return ResultsInput(kept, unique, plans, notices)
+
+
+def _name_once(folders: Iterable[str], notices: list[str]) -> list[str]:
+    """Return the folders without those that were already named, perhaps by another path."""
+    named: dict[Path, str] = {}
+    for folder in folders:
+        place = Path(folder).resolve()
+        if place in named:
+            notices.append(clean(f"{folder}: named more than once, read once", None))
+        named.setdefault(place, folder)
+    return list(named.values())
 
 
 def _read_grids(folders: Iterable[str], notices: list[str]) -> list[Grid]:

@@ -1,0 +1,33 @@
+"""Copies of one run, as merged folders have them: one is enough, and two would count it twice."""
+
+from collections.abc import Hashable, Iterable
+
+from plench.results.records import Run
+
+
+def drop_copies(runs: Iterable[Run]) -> tuple[list[Run], list[str]]:
+    """Keep one folder of each run, the first that finished, and say in one notice which were left out.
+
+    Runs of ours are known by their `run_id`. Those without one (the public benchmark's) are all kept.
+    """
+    kept: dict[Hashable, Run] = {}
+    left_out: list[Run] = []
+    for number, run in enumerate(runs):
+        run_id = run.info.get("run_id")
+        # The experiment and the seeds are in the key so that a faulty run_id never hides another run.
+        named = (run_id, run.experiment, run.trial_seed, run.hparams_seed, run.seed)
+        key: Hashable = named if isinstance(run_id, str) and run_id else number
+        held = kept.get(key)
+        if held is None:
+            kept[key] = run
+        elif run.finished and not held.finished:
+            kept[key] = run
+            left_out.append(held)
+        else:
+            left_out.append(run)
+    if not left_out:
+        return list(kept.values()), []
+    shown = ", ".join("/".join(run.path.parts[-2:]) for run in left_out[:3])
+    more = ", …" if len(left_out) > 3 else ""
+    noun = "folder is a copy" if len(left_out) == 1 else "folders are copies"
+    return list(kept.values()), [f"{len(left_out)} {noun} of runs that count once; left out: {shown}{more}"]
