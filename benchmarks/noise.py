@@ -126,7 +126,7 @@ def main() -> None:
             "splits, other hyperparameters at their defaults. Percent of the test split after the last step, "
             "mean ± sample standard deviation. Within each pair of rows only the named switch differs. The "
             "digits are tabular here: all views are one tensor.",
-            "The first row of each pair is the method without its answer to noise (FREDIS without correction, "
+            "The first row of each pair is the method without its answer to noise (FREDIS uncorrected, "
             "the others told that there is none); the second row is the method.",
             render_table(["run", "test accuracy", "gain over PRODEN", "at the end of training"], rows),
         ],
