@@ -18,7 +18,7 @@ from plench.errors import BusyError, StorageError, UsageError
 from plench.results.store import RunStore
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
 from plench.sweep.engines.ray_run import carry_out_run, read_source
-from plench.sweep.engines.ray_writer import Writer
+from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS, Writer
 from plench.sweep.perform import record_failure
 from plench.sweep.plan import PlannedRun
 from plench.training.interrupt import StopRequest
@@ -103,7 +103,7 @@ class RayDriver:
         self.data: dict[str, Any] = {}
         self.tolls: dict[str, DeathToll] = {}
         self.slots = 0
-        self.counted_at = -math.inf
+        self.counted_at = self.heard_at = -math.inf
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
         self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
@@ -122,9 +122,8 @@ class RayDriver:
             if stop.asked:
                 self.interrupt()
                 return
-            # Twice as many tasks as there is room for: no slot waits for the driver, and a stop is quick.
-            room = 2 * max(self.count_slots(), 1)
-            while self.waiting and len(self.flying) < room:
+            # No more tasks than there is room for: where tasks wait, Ray starts processes that are not warm.
+            while self.waiting and len(self.flying) < max(self.count_slots(), 1):
                 self.submit(self.waiting.popleft())
             self.take_in(timeout=0.5)
             self.check_timeouts()
@@ -161,7 +160,8 @@ class RayDriver:
     def take_in(self, timeout: float) -> None:
         """Take in the tasks that have ended, and what the others say."""
         ready, _ = self.ray.wait(list(self.flying), num_returns=1, timeout=timeout)
-        self.pass_on_events()
+        if not ready or time.monotonic() - self.heard_at > SECONDS_BETWEEN_EVENTS:
+            self.pass_on_events()
         for reference in ready:
             run = self.flying.pop(reference)
             self.opened_at.pop(run.folder, None)
@@ -174,6 +174,7 @@ class RayDriver:
 
     def pass_on_events(self) -> None:
         """Tell the listener what runs say through the writer."""
+        self.heard_at = time.monotonic()
         try:
             events = self.ray.get(self.writer.take_events.remote())
         except self.ray.exceptions.RayActorError as error:
@@ -198,6 +199,7 @@ class RayDriver:
 
     def bury(self, run: PlannedRun, error: Exception) -> None:
         """Take note that a task's process or node died; a run that keeps killing it is recorded as failed."""
+        self.pass_on_events()
         self.release(run)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         deaths = self.tolls.setdefault(run.folder, DeathToll()).count()

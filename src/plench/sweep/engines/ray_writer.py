@@ -13,7 +13,7 @@ from plench.errors import StorageError
 from plench.results.store import RunStore
 from plench.training.config import RunConfig
 
-_SECONDS_BETWEEN_EVENTS = 0.5
+SECONDS_BETWEEN_EVENTS = 0.5
 _SENT_AT_MOST = 16
 
 
@@ -183,7 +183,7 @@ class RemoteReporter:
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
         now = time.monotonic()
-        if now - self._told_at >= _SECONDS_BETWEEN_EVENTS:
+        if now - self._told_at >= SECONDS_BETWEEN_EVENTS:
             self._told_at = now
             self._writer.tell.remote(self._name, updates, "advanced")
 
