@@ -135,14 +135,19 @@ def test_failures_on_ray_are_recorded_with_their_reason(cluster: Any, tmp_path: 
     assert (next(tmp_path.glob("*Plain*")) / "algorithm.py").exists()
 
 
-def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path) -> None:
-    if subprocess.run(["pgrep", "-x", "gcs_server"], capture_output=True, check=False).returncode == 0:
-        pytest.skip("somebody else's Ray cluster runs on this machine, and `auto` would find it")
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:9", "cannot connect to Ray at 127.0.0.1:9"),
+        ("ray://here", "allowed are auto and HOST:PORT"),
+    ],
+)
+def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path, address: str, reason: str) -> None:
     code, output = sweep(
         *("launch", *GRID, "--output_dir", str(tmp_path)),
-        *("--command_launcher", "ray", "--ray_address", "auto"),
-        timeout=120,
+        *("--command_launcher", "ray", "--ray_address", address),
+        timeout=60,
     )
     assert code == 2
-    assert "cannot connect to Ray at auto" in output
+    assert reason in output
     assert "Traceback" not in output

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import time
 from collections import deque
 from contextlib import suppress
@@ -81,11 +82,25 @@ class RayEngine:
             cpus = None if self.workers is None else int(self.workers * max(self.cpus_per_run, 1))
             settings.update(address="local", num_cpus=cpus, include_dashboard=False)
         else:
+            check_address(self.address)
             settings.update(address=self.address)
         try:
             ray.init(**settings)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UsageError(f"cannot connect to Ray at {self.address or 'this machine'}: {error}") from error
+
+
+def check_address(address: str) -> None:
+    """Raise UsageError where nothing answers; Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"unknown Ray address {address!r}: allowed are auto and HOST:PORT")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
 
 
 class RayDriver:
