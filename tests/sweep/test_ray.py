@@ -1,7 +1,6 @@
 """The Ray engine on a real cluster of two nodes: nodes and drivers die, nothing is lost or doubled."""
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
