@@ -27,7 +27,7 @@ from plench.errors import UsageError
 if TYPE_CHECKING:
     from plench.sweep.engines.process import WorkerProcess
     from plench.sweep.launch import SweepOutcome
-    from plench.sweep.plan import PlannedRun
+    from plench.sweep.plan import DataShelf, PlannedRun
     from plench.sweep.spec import SweepSpec
     from plench.sweep.state import RunState
 
@@ -128,14 +128,13 @@ def plan(arguments: argparse.Namespace) -> int:
     """Say what a launch would do and take."""
     from plench.cli.sweep_view import format_duration
     from plench.sweep.engines.local import choose_devices, count_slots
-    from plench.sweep.plan import DataShelf, expand_all, settle
+    from plench.sweep.plan import DataShelf
     from plench.sweep.probe import estimate_cost
-    from plench.sweep.state import PENDING, read_states
+    from plench.sweep.state import PENDING
 
     shelf = DataShelf(arguments.data_dir)
     options = read_run_options(arguments)
-    runs = expand_all([settle(spec, shelf) for spec in read_specs(arguments)])
-    states = read_states(runs, arguments.output_dir)
+    runs, states = read_planned(arguments, shelf)
     todo = [entry.run for entry in states if entry.state in PENDING]
     slots = count_slots(arguments.workers, choose_devices(options.device), options.threads)
     estimate = None
@@ -164,6 +163,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def status(arguments: argparse.Namespace) -> int:
     """Say how far the runs are."""
+    describe_folder(arguments.output_dir)
     runs, states = read_planned(arguments)
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
@@ -224,15 +224,17 @@ def _delete_run(run: PlannedRun, output_dir: Path) -> bool:
     return True
 
 
-def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
+def read_planned(
+    arguments: argparse.Namespace, shelf: DataShelf | None = None
+) -> tuple[list[PlannedRun], list[RunState]]:
     """Return the runs that the options name and their states; data are loaded only if no file tells them."""
     from plench.sweep.plan import DataShelf, expand_all, is_settled, settle
     from plench.sweep.state import read_states
 
-    shelf = DataShelf(arguments.data_dir)
+    shelf = shelf or DataShelf(arguments.data_dir)
     specs = [spec if is_settled(spec) else settle(spec, shelf) for spec in read_specs(arguments)]
     runs = expand_all(specs)
-    return runs, read_states(runs, describe_folder(arguments.output_dir))
+    return runs, read_states(runs, arguments.output_dir)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
