@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,17 @@ def wait_for_queue(timeout: float = 300) -> None:
     wait_for(lambda: not read_jobs(), timeout, "Slurm's queue to empty")
 
 
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """If what is waited for does not come, show what Slurm and the jobs say."""
+    try:
+        yield
+    except AssertionError as error:
+        told = [run("squeue", "--long"), run("sinfo", "--long"), run("sinfo", "--list-reasons")]
+        told += [path.read_text()[-4000:] for path in folder.glob(".slurm/jobs/*.out")]
+        raise AssertionError("\n".join([str(error), *told])) from None
+
+
 def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
     calm, folder = tmp_path / "calm", tmp_path / "slurm"
     assert sweep("launch", *GRID, "--output_dir", str(calm), "--workers", "2")[0] == 0
@@ -89,10 +101,12 @@ def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
     code, output = sweep(*command)
     assert code == 0
     assert "runs are in Slurm's queue already" in output
-    wait_for_queue()
+    with explained(folder):
+        wait_for_queue()
     code, output = sweep(*command)
     assert code == 0, output
-    wait_for_queue()
+    with explained(folder):
+        wait_for_queue()
     code, output = sweep("status", "--output_dir", str(folder))
     assert f"done {N_RUNS}" in output
     assert read_outcomes(folder) == read_outcomes(calm)
@@ -120,7 +134,8 @@ def test_a_job_that_runs_out_of_time_continues(tmp_path: Path) -> None:
                 run("scontrol", "update", f"JobId={job}", "StartTime=now")
         return bool(list(folder.glob("*/done")))
 
-    wait_for(is_done, timeout=400, what="the run to end after several turns")
-    wait_for_queue()
+    with explained(folder):
+        wait_for(is_done, timeout=400, what="the run to end after several turns")
+        wait_for_queue()
     assert turns >= 1
     assert counted.stat().st_size == steps  # every turn went on exactly where the one before it stopped

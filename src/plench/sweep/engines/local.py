@@ -57,10 +57,19 @@ class LocalEngine:
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
 
-    def __init__(self, workers: int | None = None, started: Sequence[WorkerProcess] = ()) -> None:
-        """`started` are workers that are on their way already; whoever started them ends them."""
+    def __init__(
+        self,
+        workers: int | None = None,
+        started: Sequence[WorkerProcess] = (),
+        request: StopRequest | None = None,
+    ) -> None:
+        """`started` are workers that are on their way already; whoever started them ends them.
+
+        `request` says when to stop; without one, Ctrl-C and SIGTERM do.
+        """
         self.workers = workers
         self.started = started
+        self.request = request
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out all runs, `workers` at a time."""
@@ -72,8 +81,11 @@ class LocalEngine:
         assignment.listener.planned(assignment.todo, assignment.finished, slots)
         pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:
-            with StopRequest() as request:
-                pool.work(request)
+            if self.request is not None:
+                pool.work(self.request)
+            else:
+                with StopRequest() as request:
+                    pool.work(request)
         finally:
             pool.close()
 

@@ -10,14 +10,17 @@ import getpass
 import json
 import logging
 import os
+import queue
 import re
+import shlex
 import signal
 import subprocess
+import sys
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError
@@ -26,13 +29,16 @@ from plench.sweep.engines.base import Assignment, Attempt, Limits, SweepSilence
 from plench.sweep.engines.local import LocalEngine
 from plench.sweep.plan import DataShelf, PlannedRun
 from plench.sweep.state import PENDING, read_states
+from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
 
 FOLDER = ".slurm"
 # States of squeue in which a job still waits for its turn; in all others that it lists the job is at work.
 WAITING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-# Time that a job has left when Slurm warns it: enough for a checkpoint, at most a third of all it has.
-WARNING_SECONDS = 90
+# Time that a job keeps back for its last checkpoint, at most a third of all it has.
+MARGIN_SECONDS = 90
+# Slurm's warning ends a process that does not expect it, so a job ignores it until it is ready to listen.
+PYTHON = 'sh -c \'trap "" USR2; exec "$0" "$@"\' ' + shlex.quote(sys.executable)
 
 logger = logging.getLogger("plench")
 
@@ -81,6 +87,11 @@ class SlurmEngine:
         self.runs_per_job = runs_per_job
         self.more = dict(more or {})
 
+    @property
+    def margin(self) -> int:
+        """Return how many seconds before its end a job stops to write its checkpoint."""
+        return min(MARGIN_SECONDS, self.minutes * 60 // 3)
+
     def carry_out(self, assignment: Assignment) -> None:
         """Submit every run that Slurm does not have yet."""
         import_submitit()
@@ -111,11 +122,12 @@ class SlurmEngine:
                 None if data_dir is None else Path(data_dir).absolute(),
                 assignment.options,
                 assignment.limits,
+                self.margin,
             )
             for share in shares
         ]
         try:
-            executor = submitit.SlurmExecutor(folder / "jobs", max_num_timeout=10**9)
+            executor = submitit.SlurmExecutor(folder / "jobs", max_num_timeout=10**9, python=PYTHON)
             executor.update_parameters(**self._parameters(name, assignment.options.threads))
             with executor.batch():
                 for job in jobs:
@@ -131,7 +143,7 @@ class SlurmEngine:
             "job_name": name,
             "time": self.minutes,
             "cpus_per_task": threads,
-            "signal_delay_s": min(WARNING_SECONDS, self.minutes * 60 // 3),
+            "signal_delay_s": self.margin,
             "stderr_to_stdout": True,
             "additional_parameters": {"requeue": True, **self.more},
         }
@@ -155,29 +167,28 @@ class SlurmJob:
     data_dir: Path | None
     options: RunOptions
     limits: Limits
+    margin: int
 
     def __call__(self) -> None:
         """Carry out the share; if Slurm takes the place away before the end, ask for another turn."""
-        warned: list[int] = []
-
-        def take_warning(number: int, frame: FrameType | None) -> None:
-            warned.append(number)
-            os.kill(os.getpid(), signal.SIGTERM)  # the local engine's signal to save and stop
-
-        signal.signal(signal.SIGUSR2, take_warning)
-        todo = self._unfinished()
-        assignment = Assignment(
-            todo=todo,
-            finished=len(self.share) - len(todo),
-            output_dir=self.output_dir,
-            shelf=DataShelf(self.data_dir),
-            options=self.options,
-            limits=self.limits,
-            listener=JobLog(),
-        )
-        if not warned:
-            LocalEngine(workers=1).carry_out(assignment)
-        if warned and self._unfinished():
+        with StopRequest() as request:
+            warnings: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
+            signal.signal(signal.SIGUSR2, lambda number, frame: warnings.put(number))
+            watch = threading.Thread(target=stop_in_time, args=(request, self.margin, warnings), daemon=True)
+            watch.start()
+            todo = self._unfinished()
+            assignment = Assignment(
+                todo=todo,
+                finished=len(self.share) - len(todo),
+                output_dir=self.output_dir,
+                shelf=DataShelf(self.data_dir),
+                options=self.options,
+                limits=self.limits,
+                listener=JobLog(),
+            )
+            LocalEngine(workers=1, request=request).carry_out(assignment)
+        # A job that its owner cancelled is asked to stop as well, but is not running any more.
+        if request.asked and self._unfinished() and ask_queue("%T") == "RUNNING":
             requeue()
 
     def _unfinished(self) -> list[PlannedRun]:
@@ -202,11 +213,52 @@ class JobLog(SweepSilence):
         logger.warning("%s", text)
 
 
+def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[int]) -> None:
+    """Ask for a stop when this job has no more than `margin` seconds left.
+
+    Slurm's own warning may come a minute early, and comes early for good if the job is pre-empted, which
+    shortens its time; so a warning is a reason to ask Slurm again how much is left.
+    """
+    warned = False
+    while not request.asked:
+        try:
+            left = parse_duration(ask_queue("%L"))
+        except SlurmError as error:
+            logger.warning("%s", error)
+            left = 0 if warned else None
+        if left is not None and left <= margin:
+            request.asked = True
+            return
+        try:
+            warnings.get(timeout=None if left is None else left - margin)
+            warned = True
+        except queue.Empty:
+            pass
+
+
+def parse_duration(text: str) -> int | None:
+    """Return the seconds of a time that squeue writes as [[days-]hours:]minutes:seconds; None if unlimited."""
+    found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(number or 0) for number in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
 def requeue() -> None:
     """Put this job back into the queue."""
+    run_command("scontrol", "requeue", own_job())
+
+
+def ask_queue(what: str) -> str:
+    """Return what squeue tells of this job, by one of its format letters."""
+    return run_command("squeue", "--noheader", f"--jobs={own_job()}", f"--format={what}").strip()
+
+
+def own_job() -> str:
+    """Return the id of the job that this process is in."""
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    job = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
-    run_command("scontrol", "requeue", job)
+    return f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
 
 
 def read_queue(output_dir: Path) -> dict[str, str]:
