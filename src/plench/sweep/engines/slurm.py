@@ -237,7 +237,7 @@ def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the seconds of a time that squeue writes as [[days-]hours:]minutes:seconds; None if unlimited."""
+    """Return the seconds of a time that squeue writes as [[days-]hours:]minutes:seconds; else None."""
     found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
     if found is None:
         return None
