@@ -76,6 +76,8 @@ def test_options_of_a_grid_reach_the_runs() -> None:
         pl_type="fps",
         fps_rate=0.25,
         drop_true_rate=0.5,
+        precision="bf16",
+        compile=True,
         hparams={"lr": 0.5},
     )
     for run in expand(settle(SweepSpec((grid,)), DataShelf(None))):
@@ -85,6 +87,7 @@ def test_options_of_a_grid_reach_the_runs() -> None:
         assert (config.candidates.pl_type, config.candidates.fps_rate) == ("fps", 0.25)
         assert config.candidates.drop_true_rate == 0.5
         assert config.hparams["lr"] == 0.5
+        assert (config.precision, config.compile) == ("bf16", True)
 
 
 def test_a_third_partys_algorithm_keeps_its_path_and_gets_a_name_of_its_content() -> None:

@@ -70,8 +70,13 @@ def test_broken_or_foreign_run_json(done: tuple[PlannedRun, Path]) -> None:
     ):
         (folder / "run.json").write_text(json.dumps({**content, **changes}))
         assert read_state(run, str(folder)).state == state
-    (folder / "run.json").write_text("{")
-    assert read_state(run, str(folder)).state == "damaged"
+    for text in ("{", "[1]", "[" * 100_000):
+        (folder / "run.json").write_text(text)
+        assert read_state(run, str(folder)).state == "damaged"
+    (folder / "done").unlink()
+    for error, message in (("disk on fire", "error: disk on fire"), ({"type": "A", "message": "b"}, "A: b")):
+        (folder / "run.json").write_text(json.dumps({**content, "status": "failed", "error": error}))
+        assert read_state(run, str(folder)).message == message
 
 
 def test_a_run_that_leaves_no_trace_is_recorded_all_the_same(tmp_path: Path) -> None:
@@ -121,7 +126,13 @@ def test_the_dummy_engines_commands_do_the_same_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid = Grid(
-        ("CC", "LWS"), ("Digits_FPS",), n_hparams=2, n_trials=1, steps=15, checkpoint_freq=5, fps_rate=0.2
+        ("CC", "LWS"),
+        ("Digits_FPS",),
+        n_hparams=2,
+        n_trials=1,
+        steps=15,
+        checkpoint_freq=5,
+        fps_rate=0.2,
     )
     shown: list[str] = []
     outcome = launch(SweepSpec((grid,)), tmp_path / "nothing", engine=DummyEngine(shown.append))
@@ -134,6 +145,15 @@ def test_the_dummy_engines_commands_do_the_same_runs(
     assert set(read_outcomes(tmp_path / "runs")) == {entry.run.folder for entry in outcome.states}
 
 
+def test_the_dummy_engine_names_the_arithmetic(tmp_path: Path) -> None:
+    grid = Grid(("CC",), ("Digits_USS",), n_hparams=1, n_trials=1, precision="bf16", compile=True)
+    shown: list[str] = []
+    launch(SweepSpec((grid,)), tmp_path, engine=DummyEngine(shown.append))
+    words = shlex.split(shown[0])
+    assert words[words.index("--precision") + 1] == "bf16"
+    assert "--compile" in words
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -144,6 +164,12 @@ def test_the_dummy_engines_commands_do_the_same_runs(
         (["launch", "--suite", "lite", "--ray_address", "auto"], "--ray_address belongs to the launcher ray"),
         (["launch", "--suite", "lite", "--run_timeout", "0"], "--run_timeout must be above 0"),
         (["launch", "--suite", "lite", "--workers", "0"], "workers must be at least 1"),
+        (
+            ["plan", "--suite", "lite", "--slurm_minutes", "9"],
+            "--slurm_minutes belongs to the launcher slurm",
+        ),
+        (["plan", "--suite", "lite", "--memory_limit_gb", "-1"], "--memory_limit_gb must be above 0"),
+        (["launch", "--suite", "lite", "--command_launcher", "ray", "--workers", "0"], "workers must be at"),
         (["plan", "--file", "/nowhere.toml"], "cannot read the sweep file"),
         (["status", "--suite", "lite", "--output_dir", "/nowhere"], "there is no folder /nowhere"),
     ],
@@ -172,6 +198,11 @@ def test_plan_and_status_tell_what_there_is(tmp_path: Path, capsys: pytest.Captu
     assert plan["hours"] > 0
     assert plan["gigabytes"] > 0
     assert (plan["measured_pairs"], plan["pairs"]) == (1, 1)
+    slurm = ["--command_launcher", "slurm", "--probe_seconds", "0"]
+    assert main(["sweep", "plan", *grid, *options, *slurm, "--slurm_max_jobs", "7"]) == 0
+    assert json.loads(capsys.readouterr().out)["workers"] == 7
+    assert main(["sweep", "plan", *grid, *options, *slurm]) == 0
+    assert json.loads(capsys.readouterr().out)["workers"] is None
     assert main(["sweep", "status", *grid, *options]) == 0
     assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
 
@@ -216,6 +247,60 @@ def test_slurms_queue_is_read_whatever_other_jobs_are_called(
     assert slurm.read_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
     assert asked[0][0] == "squeue"
     assert "--format=%K %T %j" in asked[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0:05", 5), ("12:34", 754), ("1:00:00", 3600), ("2-03:00:01", 183_601), ("UNLIMITED", None)],
+)
+def test_slurms_durations(text: str, seconds: int | None) -> None:
+    from plench.sweep.engines.slurm import parse_duration
+
+    assert parse_duration(text) == seconds
+
+
+def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import queue
+
+    from plench.sweep.engines import slurm
+    from plench.training.interrupt import StopRequest
+
+    answers = iter(["2:00", "1:30", "0:50"])
+    asked: list[bool] = []
+    request = StopRequest()
+
+    def answer(*words: str) -> str:
+        asked.append(request.asked)
+        return next(answers)
+
+    monkeypatch.setattr(slurm, "run_command", answer)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    warnings: queue.SimpleQueue[int] = queue.SimpleQueue()
+    warnings.put(12)  # one warning comes a minute early, one when a pre-emption has cut the time short
+    warnings.put(12)
+    slurm.stop_in_time(request, 60, warnings)
+    assert asked == [False, False, False]
+    assert request.asked
+
+
+def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    import queue
+
+    from plench.sweep.engines import slurm
+    from plench.training.interrupt import StopRequest
+
+    def fail(*words: str) -> str:
+        raise slurm.SlurmError("there is no command squeue")
+
+    monkeypatch.setattr(slurm, "run_command", fail)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    warnings: queue.SimpleQueue[int] = queue.SimpleQueue()
+    warnings.put(12)
+    request = StopRequest()
+    slurm.stop_in_time(request, 60, warnings)
+    assert request.asked
 
 
 def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:

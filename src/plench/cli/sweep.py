@@ -127,22 +127,23 @@ def retry(arguments: argparse.Namespace) -> int:
 def plan(arguments: argparse.Namespace) -> int:
     """Say what a launch would do and take."""
     from plench.cli.sweep_view import format_duration
-    from plench.sweep.engines.local import choose_devices, count_slots
     from plench.sweep.plan import DataShelf
     from plench.sweep.probe import estimate_cost
     from plench.sweep.state import PENDING
 
     shelf = DataShelf(arguments.data_dir)
     options = read_run_options(arguments)
+    read_limits(arguments)
+    slots = read_engine(arguments).count_slots(options)
     runs, states = read_planned(arguments, shelf)
     todo = [entry.run for entry in states if entry.state in PENDING]
-    slots = count_slots(arguments.workers, choose_devices(options.device), options.threads)
     estimate = None
     if todo and arguments.probe_seconds > 0:
         estimate = estimate_cost(todo, shelf, options, arguments.probe_seconds)
     content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
     if estimate is not None:
-        content["hours"] = estimate.seconds / slots / 3600
+        seconds = estimate.seconds / (slots or 1)
+        content["hours"] = seconds / 3600
         content["gigabytes"] = estimate.bytes / 2**30
         content["measured_pairs"], content["pairs"] = estimate.pairs_measured, estimate.pairs
     if arguments.json:
@@ -152,9 +153,10 @@ def plan(arguments: argparse.Namespace) -> int:
     print_states(states)
     print(f"to do: {len(todo)}")
     if estimate is not None:
+        at_once = f"{slots} runs at a time" if slots else "one run after the other, many at once on a cluster"
         print(
-            f"estimate: {format_duration(estimate.seconds / slots)} ({content['hours']:.2f} hours) on "
-            f"{slots} workers, {content['gigabytes']:.2f} GB of disk; measured on "
+            f"estimate: {format_duration(seconds)} ({content['hours']:.2f} hours) with "
+            f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
             f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
             f"in {estimate.probe_seconds:.0f} s"
         )

@@ -9,7 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.options import add_candidate_options, add_compute_options, read_hparams
+from plench.cli.options import (
+    add_candidate_options,
+    add_compute_options,
+    add_precision_options,
+    read_hparams,
+)
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +42,8 @@ GRID_FIELDS = (
     "fps_rate",
     "id_rate",
     "drop_true_rate",
+    "precision",
+    "compile",
 )
 
 # Options of single engines: the launchers that know them, and the name of the engine's argument.
@@ -78,6 +85,8 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--holdout_fraction", type=float, metavar="F", help="validation share (0.1)")
     group.add_argument("--tabular_test_fraction", type=float, metavar="F", help="test share (0.1)")
     add_candidate_options(parser)
+    add_precision_options(parser)
+    parser.set_defaults(precision=None, compile=None)  # not given: as the suite or the protocol has it
 
 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:

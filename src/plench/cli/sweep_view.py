@@ -42,8 +42,8 @@ class Tally:
         self.todo = 0
         self.finished_before = 0
         self.slots = 0
-        self.updates_todo = 0
-        self.updates_done = 0
+        self.updates_left = 0
+        self.updates_made = 0
         self.ended_runs: Counter[str] = Counter()
         self.current: dict[str, tuple[PlannedRun, int, int]] = {}
         self.begun_at = time.monotonic()
@@ -51,7 +51,7 @@ class Tally:
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """Start counting."""
         self.todo, self.finished_before, self.slots = len(todo), finished, slots
-        self.updates_todo = sum(run.config.steps for run in todo)
+        self.updates_left = sum(run.config.steps for run in todo)
         self.begun_at = time.monotonic()
 
     def begun(self, run: PlannedRun, updates: int) -> None:
@@ -65,12 +65,13 @@ class Tally:
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:
         """An attempt ended; one that was interrupted leaves its run to do."""
-        _, first, _ = self.current.pop(run.folder, (run, 0, 0))
-        if attempt.status == "interrupted":
-            return
-        self.ended_runs[attempt.status] += 1
-        self.updates_done += run.config.steps - first
-        self.updates_todo -= first
+        _, first, last = self.current.pop(run.folder, (run, 0, 0))
+        if attempt.status == "done":
+            last = run.config.steps
+        self.updates_made += last - first
+        if attempt.status != "interrupted":
+            self.ended_runs[attempt.status] += 1
+            self.updates_left -= run.config.steps
 
     @property
     def n_ended(self) -> int:
@@ -83,11 +84,11 @@ class Tally:
 
     def seconds_left(self) -> float | None:
         """Estimate the time left from the updates made so far; None before there are any."""
-        made = self.updates_done + sum(now - first for _, first, now in self.current.values())
+        made = self.updates_made + sum(now - first for _, first, now in self.current.values())
         if made <= 0:
             return None
-        elapsed = time.monotonic() - self.begun_at
-        return max(self.updates_todo - made, 0) * elapsed / made
+        left = self.updates_left - sum(now for _, _, now in self.current.values())
+        return max(left, 0) * (time.monotonic() - self.begun_at) / made
 
     def summary(self) -> str:
         """Return all figures in one line."""

@@ -31,7 +31,9 @@ class RunStore:
     def locked(self) -> Iterator[None]:
         """Hold the run: a second process that wants it is told so. A killed process lets go by itself."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                _sync_folder(self.folder.parent)
             lock = FileLock(self.folder / ".lock", timeout=0)
             lock.acquire()
         except Timeout:
@@ -52,7 +54,7 @@ class RunStore:
         """Return run.json, or None if there is none or it is broken."""
         try:
             content = json.loads((self.folder / RUN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
@@ -68,6 +70,7 @@ class RunStore:
         try:
             _write_whole(temporary, "wb", content)
             os.replace(temporary, path)
+            _sync_folder(self.folder)
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)  # what is half written only takes room on a full disk
@@ -99,6 +102,7 @@ class RunStore:
         if current.exists():
             os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
         os.replace(self.folder / NEW_CHECKPOINT, current)
+        _sync_folder(self.folder)
 
     def discard(self, name: str) -> None:
         """Remove a file that is of no use."""
@@ -126,3 +130,14 @@ def _write_whole(path: Path, mode: str, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the names in a folder survive a power cut; Windows cannot be asked for it."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -110,6 +110,8 @@ class ConfigurationDrawer:
                 checkpoint_freq=grid.checkpoint_freq,
                 holdout_fraction=grid.holdout_fraction,
                 tabular_test_fraction=grid.tabular_test_fraction,
+                precision=grid.precision,
+                compile=grid.compile,
             )
         return self._drawn[key]
 

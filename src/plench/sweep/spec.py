@@ -43,6 +43,8 @@ class Grid:
     fps_rate: float | None = None
     id_rate: float | None = None
     drop_true_rate: float | None = None
+    precision: str = "float32"
+    compile: bool = False
     hparams: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,8 @@ class Grid:
             value = getattr(self, name)
             if not isinstance(value, float) or not 0 < value < 1:
                 raise UsageError(f"{name} must be a number between 0 and 1, not {value!r}")
+        if not isinstance(self.compile, bool):
+            raise UsageError(f"compile must be true or false, not {self.compile!r}")
         if not isinstance(self.hparams, Mapping):
             raise UsageError(f"hparams must be a table of names and values, not {self.hparams!r}")
 

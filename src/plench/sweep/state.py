@@ -72,8 +72,9 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
     if done:
         return RunState(run, "damaged", f"it is marked as done, but its status is {status!r}")
     if status == "failed":
-        error = info.get("error") or {}
-        return RunState(run, "failed", f"{error.get('type', 'error')}: {error.get('message', '')}".strip())
+        error = info.get("error")
+        told = error if isinstance(error, dict) else {"message": error}
+        return RunState(run, "failed", f"{told.get('type', 'error')}: {told.get('message', '')}".strip())
     return _unfinished(run, folder)
 
 
@@ -115,7 +116,7 @@ def _read_json(path: str) -> dict[str, Any] | None:
     try:
         with open(path, "rb") as file:
             content = json.loads(file.read())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -132,5 +133,5 @@ def _last_step(path: str) -> int | None:
                 if start > 0:
                     break
         return json.loads(tail[start:]).get("step") if tail.endswith(b"\n") else None
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,11 @@ class DeathToll:
         self._deaths = self._deaths + 1 if self.updates_at_begin <= self._before else 1
         self._before = self.updates_at_begin
         return self._deaths
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class SweepListener(Protocol):
@@ -114,6 +120,9 @@ class Engine(Protocol):
     waits: ClassVar[bool]
     # Whether anything is written to the output folder; False for an engine that only shows what it would do.
     writes: ClassVar[bool]
+
+    def count_slots(self, options: RunOptions) -> int | None:
+        """Return how many runs go on at once; None where only a cluster can tell."""
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out the runs of an assignment."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from plench.sweep.engines.base import Assignment
 from plench.sweep.plan import PlannedRun
+from plench.training.run import RunOptions
 
 
 class DummyEngine:
@@ -20,6 +21,10 @@ class DummyEngine:
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self.show = show
+
+    def count_slots(self, options: RunOptions) -> int | None:
+        """Nothing is carried out here."""
+        return None
 
     def carry_out(self, assignment: Assignment) -> None:
         """Show the commands."""
@@ -49,6 +54,7 @@ def make_command(run: PlannedRun, assignment: Assignment) -> str:
         "fps_rate": candidates.fps_rate,
         "id_rate": candidates.id_rate,
         "drop_true_rate": candidates.drop_true_rate,
+        "precision": config.precision,
         "device": options.device,
         "threads": options.threads,
     }
@@ -56,6 +62,8 @@ def make_command(run: PlannedRun, assignment: Assignment) -> str:
     for name, value in words.items():
         if value is not None:
             command += [f"--{name}", str(value)]
+    if config.compile:
+        command.append("--compile")
     if not options.keep_models:
         command.append("--skip_model_save")
     return shlex.join(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -14,13 +13,14 @@ import torch
 
 from plench.errors import BusyError, PlenchError, StorageError, UsageError
 from plench.results.store import RunStore
-from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
+from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.process import WorkerProcess
 from plench.sweep.perform import record_failure
 from plench.sweep.plan import PlannedRun
 from plench.sweep.sharing import SharedDataset
 from plench.sweep.worker import Data, Order, Progress
 from plench.training.interrupt import StopRequest
+from plench.training.run import RunOptions
 
 # How long runs may take to write their checkpoints when the sweep is interrupted.
 GRACE_SECONDS = 30.0
@@ -36,18 +36,6 @@ def choose_devices(asked: str) -> list[str]:
     if asked == "auto" and torch.cuda.is_available():
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     return [asked]
-
-
-def count_slots(workers: int | None, devices: list[str], threads: int) -> int:
-    """Return how many runs go on at once: as asked, else one for each GPU, else one for each core."""
-    if workers is not None:
-        if workers < 1:
-            raise UsageError(f"workers must be at least 1, not {workers}")
-        return workers
-    if len(devices) > 1 or devices[0].startswith("cuda"):
-        return len(devices)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(cores // threads, 1)
 
 
 class LocalEngine:
@@ -67,17 +55,27 @@ class LocalEngine:
 
         `request` says when to stop; without one, Ctrl-C and SIGTERM do.
         """
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers must be at least 1, not {workers}")
         self.workers = workers
         self.started = started
         self.request = request
+
+    def count_slots(self, options: RunOptions) -> int:
+        """Return how many runs go on at once: as asked, else one for each GPU, else one for each core."""
+        if self.workers is not None:
+            return self.workers
+        devices = choose_devices(options.device)
+        if len(devices) > 1 or devices[0].startswith("cuda"):
+            return len(devices)
+        return max(count_cores() // options.threads, 1)
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out all runs, `workers` at a time."""
         if not assignment.todo:
             return
         devices = choose_devices(assignment.options.device)
-        slots = count_slots(self.workers, devices, assignment.options.threads)
-        slots = min(slots, len(assignment.todo))
+        slots = min(self.count_slots(assignment.options), len(assignment.todo))
         assignment.listener.planned(assignment.todo, assignment.finished, slots)
         pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 
 from plench.errors import BusyError, StorageError, UsageError
 from plench.results.store import RunStore
-from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll
+from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.ray_run import carry_out_run, read_source
 from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS, Writer
 from plench.sweep.perform import record_failure
 from plench.sweep.plan import PlannedRun
 from plench.training.interrupt import StopRequest
+from plench.training.run import RunOptions
 
 GRACE_SECONDS = 30.0
 
@@ -54,10 +55,18 @@ class RayEngine:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
             raise UsageError("the size of an existing Ray cluster is given; workers is for a Ray of its own")
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers must be at least 1, not {workers}")
         self.address = address
         self.cpus_per_run = cpus_per_run
         self.gpus_per_run = gpus_per_run
         self.workers = workers
+
+    def count_slots(self, options: RunOptions) -> int | None:
+        """Return how many runs go on at once; a cluster that exists will tell when it is joined."""
+        if self.address is not None:
+            return None
+        return self.workers or max(int(count_cores() / max(self.cpus_per_run, 1e-9)), 1)
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out all runs as Ray tasks."""
@@ -79,7 +88,7 @@ class RayEngine:
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self.address is None:
             os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
-            cpus = None if self.workers is None else int(self.workers * max(self.cpus_per_run, 1))
+            cpus = None if self.workers is None else math.ceil(self.workers * self.cpus_per_run)
             settings.update(address="local", num_cpus=cpus, include_dashboard=False)
         else:
             check_address(self.address)
@@ -154,7 +163,7 @@ class RayDriver:
             for kind, demand in (("CPU", self.engine.cpus_per_run), ("GPU", self.engine.gpus_per_run))
             if demand > 0
         ]
-        self.slots = min(rooms)
+        self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
         return self.slots
 
     def submit(self, run: PlannedRun) -> None:

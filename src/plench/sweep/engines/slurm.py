@@ -87,6 +87,10 @@ class SlurmEngine:
         self.runs_per_job = runs_per_job
         self.more = dict(more or {})
 
+    def count_slots(self, options: RunOptions) -> int | None:
+        """Return how many jobs may run at once; without a cap the cluster decides."""
+        return self.max_jobs
+
     @property
     def margin(self) -> int:
         """Return how many seconds before its end a job stops to write its checkpoint."""

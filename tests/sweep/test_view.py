@@ -1,0 +1,78 @@
+"""The figures of the live view and the log: what has ended, how fast, how much is left."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from plench.cli import sweep_view
+from plench.cli.sweep_view import LiveView, SweepLog, Tally
+from plench.sweep.engines.base import Attempt
+from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweep.spec import Grid, SweepSpec
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[PlannedRun]:
+    grid = Grid(("CC",), ("Digits_USS",), n_hparams=4, n_trials=1, steps=100)
+    return expand(settle(SweepSpec((grid,)), DataShelf(None)))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(sweep_view.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_follows_the_updates_that_were_really_made(
+    runs: list[PlannedRun], clock: list[float]
+) -> None:
+    tally = Tally()
+    tally.planned(runs, finished=0, slots=2)
+    assert tally.seconds_left() is None
+    tally.begun(runs[0], 0)
+    tally.begun(runs[1], 60)  # continued: sixty updates need not be made
+    clock[0] += 10
+    tally.advanced(runs[0], 40)
+    tally.advanced(runs[1], 80)
+    # 60 updates in 10 s; 60, 20, 100 and 100 are left.
+    assert tally.seconds_left() == pytest.approx(280 / 6)
+    tally.ended(runs[0], Attempt("failed", "it broke"))  # the rest of it will not be made
+    assert tally.seconds_left() == pytest.approx(220 / 6)
+    tally.ended(runs[1], Attempt("interrupted"))  # it is still to do, from its checkpoint
+    tally.begun(runs[1], 80)
+    assert tally.seconds_left() == pytest.approx(220 / 6)
+    tally.ended(runs[1], Attempt("done"))
+    assert tally.seconds_left() == pytest.approx(200 / 8)
+    assert tally.rate() == pytest.approx(12)
+    assert tally.summary() == "2/4 ended, 0 running, 1 failed, 12.0 runs/min, 25 s left"
+
+
+def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[PlannedRun]) -> None:
+    view = LiveView()
+    view.planned(runs, finished=3, slots=2)
+    view.begun(runs[0], 0)
+    view.begun(runs[1], 0)
+    view.advanced(runs[0], 50)
+    view.ended(runs[1], Attempt("failed", "ZeroDivisionError: no\nsecond line"))
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(view.render())
+    text = console.export_text()
+    assert "1/4 ended, 1 running, 1 failed" in text
+    assert "(finished before: 3)" in text
+    assert "50/100" in text
+    assert f"failed {runs[1].label}: ZeroDivisionError: no" in text
+    assert "second line" not in text
+
+
+def test_the_log_has_a_line_for_every_run(runs: list[PlannedRun]) -> None:
+    lines: list[str] = []
+    log = SweepLog(lines.append)
+    log.planned(runs, finished=1, slots=2)
+    log.begun(runs[0], 0)
+    log.ended(runs[0], Attempt("done", seconds=1.25))
+    log.ended(runs[1], Attempt("failed", "Timeout: too long"))
+    assert lines[0] == "4 runs to do, 2 at a time; 1 finished before"
+    assert lines[1].startswith(f"done {runs[0].label} (1.2 s) · 1/4 ended")
+    assert lines[2].startswith(f"failed {runs[1].label} (0.0 s): Timeout: too long · 2/4 ended")
