@@ -122,6 +122,20 @@ def find_store(config: RunConfig, dataset: Dataset, output_dir: Path) -> RunStor
     return RunStore(output_dir / config.folder_name(dataset.fingerprint))
 
 
+class InspectedRun(TrainingRun):
+    """A run that is inspected before it counts as finished, so that no kill can come in between."""
+
+    def __init__(self, *arguments: Any, inspect: Inspect | None) -> None:
+        super().__init__(*arguments)
+        self.inspect = inspect
+
+    def describe(self, status: str, error: Mapping[str, str] | None = None) -> None:
+        """Write run.json, after what the inspection of a completed run has found."""
+        if status == "done" and self.inspect is not None:
+            self.store.write_file(INSPECTED, json.dumps(dict(self.inspect(self))).encode())
+        super().describe(status, error)
+
+
 def perform(
     setting: Setting, trial: int, output_dir: Path, data_dir: Path | None, inspect: Inspect | None
 ) -> str:
@@ -132,11 +146,8 @@ def perform(
         return "already done"
     entry, options = find_algorithm(setting.algorithm), RunOptions(device="cpu", keep_models=False)
     with store.locked(), compute_threads(options.threads), flush_denormals():
-        run = TrainingRun(config, dataset, entry, store, options, Silence(), None)
-        outcome = run.carry_out()
-        if inspect is not None and outcome.status == "done":
-            store.write_file(INSPECTED, json.dumps(dict(inspect(run))).encode())
-    return outcome.status
+        run = InspectedRun(config, dataset, entry, store, options, Silence(), None, inspect=inspect)
+        return run.carry_out().status
 
 
 def read_figures(setting: Setting, trial: int, output_dir: Path, data_dir: Path | None) -> Figures | None:

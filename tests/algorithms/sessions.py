@@ -16,13 +16,19 @@ SMALL = {"feat_dim": 8, "moco_queue": 40}
 
 
 def start(
-    name: str, *, batch_size: int = 16, train_size: int = 64, store: RunStore | None = None, **hparams: Any
+    name: str,
+    *,
+    batch_size: int = 16,
+    train_size: int = 64,
+    images: bool = False,
+    store: RunStore | None = None,
+    **hparams: Any,
 ) -> Session:
-    """Start a run on random tabular examples: 64 of them make an epoch of four updates."""
+    """Start a run on random examples, tabular or images: 64 of them make an epoch of four updates."""
     subject = Subject(find_algorithm(name))
     own = {parameter.name for parameter in subject.entry.card.hyperparameters}
     small = {key: value for key, value in SMALL.items() if key in own}
-    dataset = make_examples(train_size, sets="ambiguous")
+    dataset = make_examples(train_size, sets="ambiguous", images=images)
     return subject.start(dataset, batch_size=batch_size, store=store, hparams={**small, **hparams})
 
 

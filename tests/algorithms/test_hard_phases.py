@@ -30,10 +30,15 @@ SCHEDULES: dict[str, tuple[dict[str, Any], set[int]]] = {
 }
 
 
+@pytest.mark.parametrize("images", [False, True], ids=["tabular", "images"])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_resumed_at_and_around_each_boundary(name: str, tmp_path: Path) -> None:
-    """A run cut before, at or after a boundary ends in the same bits as one left alone."""
+def test_resumed_at_and_around_each_boundary(name: str, images: bool, tmp_path: Path) -> None:
+    """A run cut before, at or after a boundary ends in the same bits as one left alone.
+
+    On images there are also batch norm's statistics, and the stream of the views.
+    """
     hparams, boundaries = SCHEDULES[name]
+    hparams = {**hparams, "images": images}
     updates = max(boundaries) + 3
     cuts = sorted({at + offset for at in boundaries for offset in (-1, 0, 1)})
     session = start(name, **hparams)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from torch.distributions import Dirichlet
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from plench.algorithms.base import Algorithm, build_adam, build_network, descend, register
+from plench.algorithms.base import (
+    Algorithm,
+    TrainingInputs,
+    build_adam,
+    build_network,
+    descend,
+    register,
+)
 from plench.algorithms.parts.precision import device_with_doubles
 from plench.algorithms.parts.targets import mask_out, uniform_over
 from plench.batch import Batch
@@ -25,15 +32,6 @@ EPSILON = 1e-12
 SMALL = 0.01
 # Rows of the training set per pass, and rows of distances held at once: the graph's memory is 256·N numbers.
 FEATURE_ROWS, DISTANCE_ROWS = 1024, 256
-
-
-class TrainingInputs(Protocol):
-    """The training inputs as the loop lends them, for the one pass that builds the graph."""
-
-    def __len__(self) -> int: ...
-
-    def original(self, start: int, stop: int) -> Tensor:
-        """Return the network inputs of the original view of rows start … stop−1."""
 
 
 def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:

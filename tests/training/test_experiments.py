@@ -1,0 +1,46 @@
+"""The runs of the accuracy benchmarks: carried out once, and inspected whatever happens."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import pytest
+
+from plench.results.store import RunStore
+from plench.training.run import TrainingRun
+from tests.training.harness import Crash
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "experiments.py"
+
+
+@pytest.fixture(scope="module")
+def experiments() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("experiments", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with patch.dict(sys.modules, {"experiments": module}), patch.object(sys, "path", [*sys.path]):
+        spec.loader.exec_module(module)
+        yield module
+
+
+def count_updates(run: TrainingRun) -> Mapping[str, float]:
+    return {"updates": float(run.updates)}
+
+
+def test_no_kill_separates_a_run_from_its_inspection(experiments: ModuleType, tmp_path: Path) -> None:
+    """A kill before the run is marked as finished lets the next command finish and inspect it."""
+    setting = experiments.Setting("PRODEN", "PRODEN", "Digits_FPS", steps=3)
+    arguments = (setting, 0, tmp_path, None, count_updates)
+    with patch.object(RunStore, "finish", side_effect=Crash), pytest.raises(Crash):
+        experiments.perform(*arguments)
+    assert experiments.read_figures(setting, 0, tmp_path, None) is None
+    assert experiments.perform(*arguments) == "done"
+    assert experiments.perform(*arguments) == "already done"
+    figures = experiments.read_figures(setting, 0, tmp_path, None)
+    assert figures.inspected == {"updates": 3.0}
+    assert figures.steps == 3
+    assert 0 <= figures.accuracy <= 100
