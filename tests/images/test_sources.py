@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from plench.cli import main
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import shrink_images
 from plench.data.integrity import hash_git_blob, hash_md5
@@ -78,10 +79,18 @@ def test_number_of_annotators() -> None:
         dataset_card("PLCIFAR10_Annotators_k")
 
 
-def test_another_file_gives_a_notice(data_dir: Path) -> None:
+def test_another_file_gives_a_notice(data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     notices = load_dataset("PLCIFAR10_Aggregate", data_dir).notices
     assert any("not the public release" in notice for notice in notices)
     assert any("published are 50,000" in notice for notice in notices)
+    assert [record.getMessage() for record in caplog.records if record.name == "plench"] == list(notices)
+
+
+def test_commands_show_notices_once(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("stats", "info"):
+        assert main(["data", command, "PLCIFAR10_Aggregate", "--data_dir", str(data_dir)]) == 0
+        shown = capsys.readouterr()
+        assert (shown.out + shown.err).count("is not the public release") == 1
 
 
 def test_the_release_must_have_its_numbers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from plench.cli.data_stats import add_stats_command, format_histogram
 from plench.cli.options import add_candidate_options, read_candidates
 from plench.cli.views import add_views_command
-from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
+from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
+from plench.data.sources import find_source
 
 EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1
@@ -50,7 +52,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def show_info(arguments: argparse.Namespace) -> int:
     """Print what is known of a dataset, as text or JSON."""
-    loaded = load_dataset(arguments.name, arguments.data_dir)
+    folder = None if arguments.data_dir is None else Path(arguments.data_dir)
+    loaded = find_source(arguments.name).load(folder)  # not load_dataset: notices stand among the facts
     spec = read_candidates(arguments, loaded.card)
     dataset = draw_candidates(loaded, spec, arguments.trial_seed)
     info = describe(dataset, spec, arguments.trial_seed, loaded.fingerprint)

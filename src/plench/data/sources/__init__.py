@@ -3,6 +3,7 @@
 A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path.
 """
 
+import logging
 import os
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,9 @@ from plench.discovery import find_members
 from plench.errors import UsageError
 from plench.names import find_name, normalise
 
-__all__ = ["dataset_card", "dataset_names", "find_source", "load_dataset"]
+__all__ = ["dataset_card", "dataset_names", "dataset_patterns", "find_source", "load_dataset"]
+
+logger = logging.getLogger("plench")
 
 
 @cache
@@ -33,6 +36,11 @@ def _finders() -> dict[str, SourceFinder]:
 def dataset_names() -> list[str]:
     """Names of all known datasets, sorted without regard to case."""
     return sorted(_sources(), key=str.lower)
+
+
+def dataset_patterns() -> dict[str, str]:
+    """How datasets without a fixed name are asked for, such as files by path, and what they are."""
+    return {finder.name: finder.meaning for finder in _finders().values()}
 
 
 def find_source(name: str) -> Source:
@@ -63,6 +71,10 @@ def dataset_card(name: str) -> DatasetCard:
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
 
-    Generated candidates are not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
+    Its notices, say that a file is not the public one, are logged as well as kept. Generated candidates are
+    not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """
-    return find_source(name).load(None if data_dir is None else Path(data_dir))
+    dataset = find_source(name).load(None if data_dir is None else Path(data_dir))
+    for notice in dataset.notices:
+        logger.warning("%s", notice)
+    return dataset
