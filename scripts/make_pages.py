@@ -11,10 +11,12 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
+from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +26,12 @@ VECTORS = ROOT / "tests" / "conformance" / "vectors"
 
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
 KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}
+# Datasets whose noise rate the protocol gives to algorithms.
+WITH_NOISE_RATE = {
+    name: DataTraits(card.kind, card.protocol_noise_rate)
+    for name, card in ((name, dataset_card(name)) for name in dataset_names())
+    if card.protocol_noise_rate is not None
+}
 
 
 def main() -> int:
@@ -122,7 +130,10 @@ def render_page(entry: AlgorithmEntry) -> str:
 
 
 def split_docstring(cls: type) -> tuple[list[str], list[str], list[str]]:
-    """Return the paragraphs of a docstring: the idea, the objective, the departures."""
+    """Return the paragraphs of a docstring: the idea, the objective, the departures.
+
+    What begins with a word about departures, or about there being none, is of the last kind.
+    """
     parts: dict[str, list[str]] = {"Idea": [], "Objective": [], "Departures": []}
     current = "Idea"
     for paragraph in inspect.cleandoc(cls.__doc__ or "").split("\n\n"):
@@ -130,13 +141,15 @@ def split_docstring(cls: type) -> tuple[list[str], list[str], list[str]]:
         if colon and heading in parts:
             current, paragraph = heading, rest.strip()
             paragraph = paragraph[:1].upper() + paragraph[1:] if heading == "Departures" else paragraph
+        elif re.match("(No d|D)eparture", paragraph):
+            current = "Departures"
         parts[current].append(paragraph)
     return parts["Idea"], parts["Objective"], parts["Departures"]
 
 
 def paper_title(card: AlgorithmCard) -> str:
     """Return the title of the method's paper, from its BibTeX."""
-    found = re.search(r"\btitle\s*=\s*\{(.*)\},?\s*$", card.bibtex, re.MULTILINE)
+    found = re.search(r"\btitle\s*=\s*\{(.*?)\},?[ \t]*$", card.bibtex, re.MULTILINE | re.DOTALL)
     return f"*{' '.join(found[1].replace('{', '').replace('}', '').split())}*" if found else card.name
 
 
@@ -175,19 +188,25 @@ def describe_hyperparameters(card: AlgorithmCard) -> str:
 
 def default_text(parameter: Hyperparameter) -> str:
     """Return a default, by kind of data where it depends on it."""
-    return by_kind({kind: str(parameter.default_for(traits)) for kind, traits in KINDS.items()})
+    return by_kind(lambda traits: str(parameter.default_for(traits)))
 
 
 def search_text(parameter: Hyperparameter) -> str:
     """Return a search distribution, by kind of data where it depends on it."""
-    return by_kind({kind: str(parameter.search_for(traits)) for kind, traits in KINDS.items()})
+    return by_kind(lambda traits: str(parameter.search_for(traits)))
 
 
-def by_kind(texts: dict[str, str]) -> str:
-    """Return one text if all kinds agree, else each with its kind."""
+def by_kind(describe: Callable[[DataTraits], str]) -> str:
+    """Return one text if all kinds of data agree, else each with its kind, and what some datasets have."""
+    texts = {kind: describe(traits) for kind, traits in KINDS.items()}
     if len(set(texts.values())) == 1:
-        return escape(next(iter(texts.values())))
-    return escape("; ".join(f"{text} ({kind})" for kind, text in texts.items()))
+        parts = [texts["image"]]
+    else:
+        parts = [f"{text} ({kind})" for kind, text in texts.items()]
+    for name, traits in WITH_NOISE_RATE.items():
+        if describe(traits) != texts[traits.kind]:
+            parts.append(f"{describe(traits).removesuffix(' (not searched)')} ({name})")
+    return escape(re.sub(r"\d+\.\d{12,}", lambda found: f"{float(found[0]):.10g}", "; ".join(parts)))
 
 
 def describe_logs(card: AlgorithmCard) -> list[str]:

@@ -65,8 +65,15 @@ def test_page_has_notes_objective_and_citation(name: str, make_pages: ModuleType
     page = make_pages.render_page(find_algorithm(name))
     objective = page.split("## Objective\n")[1].split("\n## ")[0]
     assert objective.strip()
+    assert "epartur" not in objective
+    assert page.split("\n\n")[2].startswith("*"), "the paper's title"
     for heading in ("## State and cost", "## Departures", "## Conformance", "```bibtex"):
         assert heading in page
+
+
+def test_page_tells_the_protocols_noise_rates(make_pages: ModuleType) -> None:
+    page = make_pages.render_page(find_algorithm("PiCO_plus"))
+    assert "| `pure_ratio` | 1.0; 0.99868 (PLCIFAR10_Aggregate); 0.82444 (PLCIFAR10_Vaguest) |" in page
 
 
 @pytest.mark.parametrize("name", KEYS)
