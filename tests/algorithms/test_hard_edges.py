@@ -1,5 +1,6 @@
 """Edge cases of the holistic and the noisy algorithms."""
 
+import math
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -119,6 +120,7 @@ def test_plain_dirk_needs_neither_queue_nor_projection() -> None:
     with patch.object(TwoHeadedNetwork, "project", side_effect=AssertionError("not needed")):
         run_finite(session)
     assert torch.equal(algorithm.queue["features"], before)
+    assert not algorithm.phases()
 
 
 @pytest.mark.parametrize("scale", [1, 8, 30])
@@ -235,6 +237,14 @@ def test_fredis_lowers_delta_to_zero_at_most() -> None:
     visited = torch.ones(1, dtype=torch.bool)
     correction = fredis.correct_candidates(posterior, candidates, posterior, visited, 1e-6, 0.6, rule)
     assert correction.delta == 0
+
+
+@pytest.mark.parametrize("dec", [1e-9, 1e-300])
+@pytest.mark.parametrize("needed_gap", [0.25, 0.0, -math.inf, math.inf])
+def test_fredis_finds_delta_in_steps_however_small(dec: float, needed_gap: float) -> None:
+    """Steps that vanish beside δ would never end; the result is what ever smaller steps tend to."""
+    expected = 1.0 if needed_gap > 1 else max(needed_gap, 0.0)
+    assert fredis.lower_delta(1.0, dec, needed_gap) == pytest.approx(expected, abs=1e-8)
 
 
 def test_fredis_leaves_unvisited_examples_alone() -> None:

@@ -17,6 +17,8 @@ from plench.training.run import TrainingRun
         ("PiCO", {"moco_queue": 64}, {"weak", "strong"}),
         ("FREDIS", {}, {"weak", "strong", "distill"}),
         ("FREDIS", {"views": 1}, {"weak"}),
+        ("DIRK", {"moco_queue": 64}, {"weak", "strong", "distill"}),
+        ("DIRK", {"weight": 0.0}, {"distill"}),
     ],
 )
 def test_a_batch_has_the_views_of_its_run(name, hparams, made, tmp_path):

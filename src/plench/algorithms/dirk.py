@@ -146,18 +146,23 @@ class DIRK(Algorithm):
         self.optimizer = build_adam(self.network.parameters(), self.hparams)
         self.steps_done = 0
 
+    @classmethod
+    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the distill view alone where there is no contrastive loss."""
+        return ("distill",) if hparams["weight"] == 0 else declared
+
     def phases(self) -> Mapping[str, int]:
-        """Return when the contrast starts to use the rectified distributions."""
+        """Return when the contrast, if there is one, starts to use the rectified distributions."""
+        if self.hparams["weight"] == 0:
+            return {}
         return {"refined contrast (prot_start)": self.hparams["prot_start"]}
 
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
         """Take one step on a batch."""
         with torch.no_grad():
-            keys, teacher_logits = self.project_and_classify(
-                self.teacher, minibatches.weak, minibatches.distill
-            )
+            keys, teacher_logits = self.project_and_classify(self.teacher, minibatches, "weak")
             rectified, _ = rectify(teacher_logits, minibatches.candidates)
-        queries, logits = self.project_and_classify(self.network, minibatches.strong, minibatches.distill)
+        queries, logits = self.project_and_classify(self.network, minibatches, "strong")
         loss = teaching = soft_cross_entropy(logits, rectified)
         logged = {"loss_teach": teaching.detach()}
         if queries is not None and keys is not None:
@@ -172,15 +177,16 @@ class DIRK(Algorithm):
         return {"loss": loss.detach(), **logged}
 
     def project_and_classify(
-        self, network: TwoHeadedNetwork, view: Tensor, distill: Tensor
+        self, network: TwoHeadedNetwork, batch: Batch, view: str
     ) -> tuple[Tensor | None, Tensor]:
         """Return the projections of one view (none without a contrastive loss) and the logits of distill."""
         if self.hparams["weight"] == 0:
-            return None, network.classify(distill)
-        if one_pass_serves(network, view, distill):
-            logits, features = network(distill)
+            return None, network.classify(batch.distill)
+        projected = batch.view(view)
+        if one_pass_serves(network, projected, batch.distill):
+            logits, features = network(batch.distill)
             return features, logits
-        return network.project(view), network.classify(distill)
+        return network.project(projected), network.classify(batch.distill)
 
     def contrast(self, queries: Tensor, keys: Tensor, rectified: Tensor, candidates: Tensor) -> Tensor:
         """Return the contrastive loss of the phase."""

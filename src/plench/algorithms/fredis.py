@@ -21,6 +21,8 @@ from plench.hparams import Choice, Hyperparameter
 SMALL_TO_LARGE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # Beyond these the thresholds are no longer relaxed; the authors' constants.
 LARGEST_THETA, SMALLEST_DELTA = 0.9, 0.1
+# Ten times what the smallest step of the search space takes; half a second.
+MOST_SUBTRACTIONS = 10**7
 
 DrawEntries = Callable[[int, int], Tensor]
 
@@ -44,8 +46,12 @@ def corrects(step: int, interval: int) -> bool:
 def lower_delta(delta: float, dec: float, needed_gap: float) -> float:
     """Lower δ in steps of `dec` until it is below the needed gap, but never below 0.
 
-    Repeated subtraction, as the specification says: a closed form rounds differently.
+    Repeated subtraction, as the specification says: a closed form rounds differently. It stands in where
+    subtracting would take minutes or, for steps that vanish beside δ, for ever.
     """
+    if not needed_gap > delta and delta > MOST_SUBTRACTIONS * dec:
+        steps = min((delta - max(needed_gap, 0.0)) // dec + 1, delta // dec)
+        return max(0.0, delta - steps * dec)
     while not needed_gap > delta and delta >= dec:
         delta -= dec
     return delta
