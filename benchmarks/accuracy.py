@@ -9,7 +9,16 @@ The runs lie in runs/accuracy; the same command continues after an interruption.
 import argparse
 import statistics
 
-from experiments import Setting, add_options, carry_out, render_table, summarise_accuracy, write_page
+from experiments import (
+    Setting,
+    add_options,
+    carry_out,
+    name_diverged,
+    render_command,
+    render_table,
+    summarise_accuracy,
+    write_page,
+)
 from plench.algorithms import algorithms
 from plench.algorithms.base import FAMILIES
 
@@ -51,7 +60,7 @@ def main() -> None:
         "accuracy",
         [
             "# Test accuracy with default hyperparameters",
-            "Written by `python benchmarks/accuracy.py` from the records of its runs.",
+            render_command("accuracy", parser, options),
             f"Percent of the test split after the last step: mean ± sample standard deviation over the first "
             f"{options.trials} splits; no early stopping, no search. s: mean seconds of training of a run. "
             f"Each run makes {options.steps:,} steps.",
@@ -61,6 +70,7 @@ def main() -> None:
             "GA and NN assume uniform complementary labels. Real candidate sets are far from that, and GA "
             "then takes nearly every step uphill, which its specification foresees: see their pages.",
             "Phases that runs of this length do not reach: " + ("; ".join(sorted(beyond)) or "none") + ".",
+            name_diverged(settings, options),
             render_table(["family", "algorithm", *columns], rows),
         ],
     )

@@ -10,7 +10,16 @@ import argparse
 import statistics
 from pathlib import Path
 
-from experiments import Setting, add_options, carry_out, render_table, summarise_accuracy, write_page
+from experiments import (
+    Setting,
+    add_options,
+    carry_out,
+    name_diverged,
+    render_command,
+    render_table,
+    summarise_accuracy,
+    write_page,
+)
 from plench.data import CandidateSpec
 
 VARIANTS = Path(__file__).parent / "defective.py"
@@ -62,13 +71,14 @@ def main() -> None:
         "defects",
         [
             "# What defects of the public code cost",
-            "Written by `python benchmarks/defects.py` from the records of its runs.",
+            render_command("defects", parser, options),
             "Each algorithm of this package beside the same one with one defect of the public benchmark's "
             "code put in (`benchmarks/defective.py`), all else equal, seeds too. Percent of the test split "
             f"after the last step, mean ± sample standard deviation over {options.trials} splits; gain: mean "
             "difference split by split. A defect may also help on some data. Noisy digits: flip rate 0.4, "
             "true labels dropped at rate 0.29, schedules set so that they are reached; elsewhere default "
             "hyperparameters.",
+            name_diverged(settings, options),
             render_table(["algorithm", "defect", *columns], rows),
         ],
     )

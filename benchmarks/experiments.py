@@ -169,6 +169,29 @@ def read_figures(setting: Setting, trial: int, output_dir: Path, data_dir: Path 
     )
 
 
+def name_diverged(settings: Sequence[Setting], options: argparse.Namespace) -> str:
+    """Return a sentence on the runs that ended because their loss was no longer finite."""
+    found = []
+    for setting in settings:
+        for trial in range(options.trials):
+            dataset = load(setting.dataset, options.data_dir)
+            run = find_store(setting.configure(trial), dataset, options.output_dir).read_run()
+            if run is not None and run["status"] == "diverged":
+                name = setting.algorithm.rpartition(":")[2]
+                found.append(f"{name} on {setting.dataset}, split {trial}")
+    return "Runs that diverged, which tables leave out: " + ("; ".join(found) or "none") + "."
+
+
+def render_command(name: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """Return the sentence with the command that makes a page: options that decide numbers, if not default."""
+    words = ["python", f"benchmarks/{name}.py"]
+    for key in ("trials", "steps", "datasets"):
+        value = getattr(options, key, None)
+        if value is not None and value != parser.get_default(key):
+            words += [f"--{key}", *(value if isinstance(value, list) else [str(value)])]
+    return f"Written by `{' '.join(words)}` from the records of its runs."
+
+
 def summarise(values: Sequence[float], digits: int = 1) -> str:
     """Return mean ± sample standard deviation."""
     if not values:

@@ -18,6 +18,8 @@ from experiments import (
     Setting,
     add_options,
     carry_out,
+    name_diverged,
+    render_command,
     render_table,
     summarise,
     summarise_accuracy,
@@ -120,7 +122,7 @@ def main() -> None:
         "noise",
         [
             "# Where the true label is often missing",
-            "Written by `python benchmarks/noise.py` from the records of its runs.",
+            render_command("noise", parser, options),
             f"Digits_FPS with flip rate 0.4 and true labels dropped at rate {DROPPED} (measured on the "
             f"training splits: {summarise(noise)} %), {STEPS:,} steps, batch 128, MLP, {options.trials} "
             "splits, other hyperparameters at their defaults. Percent of the test split after the last step, "
@@ -129,6 +131,7 @@ def main() -> None:
             "The first row of each pair is the method without its answer to noise (FREDIS uncorrected, "
             "the others told that there is none); the second row is the method. Why FREDIS gains "
             "little here: [fredis_views.md](fredis_views.md).",
+            name_diverged(settings, options),
             render_table(["run", "test accuracy", "gain over PRODEN", "at the end of training"], rows),
         ],
     )
