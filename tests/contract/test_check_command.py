@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from plench.algorithms import find_algorithm
 from plench.cli import main
-from plench.contract import checks
+from plench.contract import Subject, checks, run_check
 from tests.conftest import ROOT
 
 LISTING = ROOT / "tests" / "fixtures" / "cavl_listing.py"
@@ -64,6 +65,7 @@ def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> Non
         ("nowhere.py:CAVL", "cannot read the algorithm's file"),
         (f"{LISTING}:CAVIL", "has no class 'CAVIL'; its algorithms are CAVL"),
         (f"{LISTING}:F", "is not a subclass"),
+        (str(LISTING), "which class of"),
     ],
 )
 def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +73,30 @@ def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> 
     assert code == 2
     assert out == ""
     assert text in err
+
+
+def test_a_file_that_ends_the_process_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("import sys\n\nsys.exit(0)\n", encoding="utf-8")
+    code, _, err = check(capsys, f"{path}:Anything")
+    assert code == 2
+    assert "script.py fails to import: SystemExit(0)" in err
+
+
+def test_an_update_that_ends_the_process_is_told_as_any_error(tmp_path: Path) -> None:
+    path = tmp_path / "quitter.py"
+    path.write_text(
+        "from plench.algorithms.cc import CC\n\n\n"
+        "class Quitter(CC):\n"
+        "    def update(self, minibatches):\n"
+        "        raise SystemExit('enough')\n",
+        encoding="utf-8",
+    )
+    outcome = run_check(checks()["trains_and_predicts"], Subject(find_algorithm(f"{path}:Quitter")))
+    assert outcome.status == "failed"
+    assert "SystemExit: enough (line 6, in update" in outcome.detail
 
 
 def test_unknown_device(capsys: pytest.CaptureFixture[str]) -> None:

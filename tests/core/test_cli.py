@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from plench.cli import main, with_underscores
+from plench.cli.list import choose_columns
 from plench.version import __version__
 
 
@@ -70,6 +71,8 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
         (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),
         (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no class 'Nothing'"),
+        (["-a", __file__, "-d", "Digits_FPS"], "which class of "),
+        (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:ClassName"),
         (["-a", "CC", "-d", "Lost"], "--data_dir"),
         (
             ["-a", "CC", "-d", "Digits_FPS", "--skip_model_save", "--save_model_every_checkpoint"],
@@ -98,7 +101,110 @@ def test_list_filters_by_pattern(capsys):
     assert main(["list", "algorithms", "scl_*", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in rows] == ["SCL_EXP", "SCL_NL"]
-    assert rows[0]["family"] == "vanilla CLL"
+    assert rows[0] == {
+        "name": "SCL_EXP",
+        "family": "vanilla CLL",
+        "venue": "ICML 2020",
+        "views": ["weak"],
+        "passes": "1",
+        "state": "none",
+    }
+    assert main(["list", "algorithms", "pico+", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["PiCO_plus"]
+
+
+def test_json_lists_hold_data_and_tables_hold_text(capsys):
+    assert main(["list", "datasets", "lost", "digits_fps", "--json"]) == 0
+    digits, lost = json.loads(capsys.readouterr().out)
+    assert lost == {
+        "name": "Lost",
+        "kind": "tabular",
+        "data": "download",
+        "examples": 1122,
+        "classes": 16,
+        "candidates": "real",
+        "mean_size": 2.23,
+        "noise_rate": 0.0,
+        "steps": 10_000,
+        "task": "automatic face naming",
+    }
+    assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
+    assert main(["list", "datasets"]) == 0
+    text = capsys.readouterr().out
+    assert "1,122" in text
+    assert "17.56%" in text
+    assert "also path/to/file.npz" in text
+    assert main(["list", "criteria", "--json"]) == 0
+    assert {row["name"]: row["needs_labels"] for row in json.loads(capsys.readouterr().out)} == {
+        "CR": False,
+        "AA": False,
+        "OA": True,
+        "OA_ES": True,
+    }
+
+
+def test_a_narrow_window_has_whole_words_and_names_what_is_left_out():
+    cells = [{"name": "x" * 20, "kind": "tabular", "steps": "10,000", "task": "a long sentence of words"}]
+    assert choose_columns(cells, 200) == ["name", "kind", "steps", "task"]
+    assert choose_columns(cells, 54) == ["name", "kind", "steps", "task"]
+    assert choose_columns(cells, 53) == ["name", "kind", "steps"]
+    assert choose_columns(cells, 30) == ["name"]
+
+
+@pytest.mark.parametrize("command", ["train", "list", "cite", "check", "data"])
+def test_help_of_a_command_has_examples(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"\n  plench {command} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list", "datasets", "--js"], ["data", "info", "Digits_FPS", "--trial", "1"]]
+)
+def test_options_are_known_by_their_full_names_only(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_the_paper_s_command_takes_every_flag_of_the_protocol(tmp_path):
+    flags = {
+        "data_dir": str(tmp_path),
+        "algorithm": "PRODEN",
+        "dataset": "Digits_FPS",
+        "output_dir": str(tmp_path / "runs"),
+        "steps": "2",
+        "checkpoint_freq": "1",
+        "hparams": '{"lr": 0.01}',
+        "hparams_seed": "1",
+        "trial_seed": "1",
+        "seed": "1",
+        "holdout_fraction": "0.2",
+        "tabular_test_fraction": "0.2",
+        "pl_type": "fps",
+        "fps_rate": "0.2",
+        "drop_true_rate": "0.1",
+    }
+    command = [sys.executable, "-m", "plench.train", *(f"--{name}={value}" for name, value in flags.items())]
+    done = subprocess.run([*command, "--skip_model_save"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (record,) = [json.loads(line) for line in next(tmp_path.glob("runs/*/results.jsonl")).open()][1:]
+    expected = {name: flags[name] for name in ("algorithm", "dataset", "pl_type")} | {
+        "steps": 2,
+        "checkpoint_freq": 1,
+        "hparams_seed": 1,
+        "trial_seed": 1,
+        "seed": 1,
+        "holdout_fraction": 0.2,
+        "tabular_test_fraction": 0.2,
+        "fps_rate": 0.2,
+        "drop_true_rate": 0.1,
+    }
+    assert {name: record["args"][name] for name in expected} == expected
+    assert record["hparams"]["lr"] == 0.01
+    assert not list(tmp_path.glob("runs/*/model_*"))
 
 
 @pytest.mark.parametrize("what", ["algorithms", "datasets", "criteria", "models"])

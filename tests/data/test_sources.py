@@ -1,12 +1,13 @@
 import dataclasses
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.io import savemat
 
-from plench.data import CandidateSpec, dataset_card, dataset_names, draw_candidates, load_dataset
+from plench.data import CandidateSpec, Sizes, dataset_card, dataset_names, draw_candidates, load_dataset
 from plench.data.sources import find_source
 from plench.data.sources.base import Source, compare_published
 from plench.discovery import DiscoveryError, find_members
@@ -130,7 +131,7 @@ def test_a_missing_file_says_where_to_get_it_and_where_to_put_it(tmp_path):
     with pytest.raises(DataError) as caught:
         load_dataset("yahoonews", tmp_path)
     text = str(caught.value)
-    assert "plench data download YahooNews" in text
+    assert "plench data download YahooNews --data_dir" in text
     assert "/a43c823f1cf2575e7fc74bcdfc307463e0bd44bd/Yahoo%21%20News.mat" in text
     assert f"put it into {tmp_path}" in text
     with pytest.raises(DataError, match=r"no public raw file is known: get English.mat from palm.seu.edu.cn"):
@@ -148,6 +149,33 @@ def test_two_files_of_one_name_are_refused_and_the_folder_itself_goes_first(tmp_
         load_dataset("Lost", tmp_path)
     write_mat(tmp_path / "lost.mat", n=24)
     assert load_dataset("Lost", tmp_path).n_examples == 24
+
+
+def test_hidden_files_do_not_count(tmp_path):
+    write_mat(tmp_path / "lost.mat")
+    (tmp_path / "._lost.mat").write_bytes(b"what one system puts beside every file on a foreign disk")
+    assert load_dataset("Lost", tmp_path).n_examples == 20
+
+
+def test_a_folder_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    list_folder = Path.iterdir
+
+    def refuse(folder):
+        if folder == closed:
+            raise PermissionError(13, "Permission denied")
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(
+        DataError, match=r"lost\.mat is neither in .* \(.*closed cannot be read\); get it with"
+    ):
+        load_dataset("Lost", tmp_path)
+    with pytest.raises(DataError, match="closed cannot be read"):
+        load_dataset("CIFAR10", tmp_path)
+    write_mat(tmp_path / "open" / "lost.mat")
+    assert load_dataset("Lost", tmp_path).n_examples == 20
 
 
 def test_a_broken_file_is_our_error_and_names_the_file(tmp_path):
@@ -178,6 +206,7 @@ def test_real_files_agree_with_everything_that_is_known(real_data, name):
 def test_digits_are_built_in(name, pl_type):
     dataset = load_dataset(name)
     assert dataset.input_shape == (1797, 64)
+    assert dataset.card.known_sizes == Sizes(1797, 64, 10)
     assert dataset.card.candidates == CandidateSpec(pl_type)
     assert (dataset.features.min(), dataset.features.max()) == (0, 1)
     assert np.array_equal(dataset.candidates.argmax(axis=1), dataset.labels)

@@ -1,7 +1,6 @@
 """Image datasets: PLCIFAR10, CIFAR, IDX files, folders and arrays, good ones and hostile ones."""
 
 import gzip
-import io
 import pickle
 import tarfile
 from pathlib import Path
@@ -389,76 +388,6 @@ def test_broken_folders(tmp_path: Path) -> None:
     odd.write_bytes(b"no image")
     with pytest.raises(DataError, match=r"9\.png cannot be read as an image"):
         load_dataset(str(tmp_path / "pets"))
-
-
-def write_npz(path: Path, **arrays: Any) -> str:
-    np.savez(path, **arrays)
-    return str(path)
-
-
-def test_arrays_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.RandomState(0)
-    candidates = random.rand(12, 4) < 0.5
-    labels = np.arange(12) % 4
-    candidates[np.arange(12), labels] = True
-    tabular = write_npz(tmp_path / "mine.npz", features=random.rand(12, 5), candidates=candidates)
-    dataset = load_dataset(tabular)
-    assert (dataset.card.kind, dataset.input_shape, dataset.labels) == ("tabular", (12, 5), None)
-    assert np.array_equal(dataset.candidates, candidates)
-    pixels = random.randint(0, 256, (12, 6, 7, 3)).astype(np.uint8)
-    images = write_npz(tmp_path / "images.npz", images=pixels, labels=labels, candidates=candidates)
-    dataset = load_dataset(images)
-    assert dataset.card.name.startswith("images@")
-    assert dataset.card.candidates == CandidateSpec("real")
-    assert np.array_equal(dataset.features, pixels.transpose(0, 3, 1, 2))
-    gray = write_npz(
-        tmp_path / "gray.npz",
-        images=pixels[..., 0],
-        labels=labels,
-        test_images=pixels[:, :, :, 1],
-        test_labels=labels,
-    )
-    dataset = load_dataset(gray)
-    assert dataset.input_shape == (12, 1, 6, 7)
-    assert dataset.test is not None
-    assert dataset.card.candidates == CandidateSpec("fps")
-    monkeypatch.chdir(tmp_path)
-    assert load_dataset("gray.npz").card.name == dataset.card.name
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"labels": np.arange(3)}, "either `features` or `images`"),
-        ({"features": np.ones((3, 2)), "images": np.ones((3, 2))}, "either `features` or `images`"),
-        ({"features": np.ones((3, 2))}, "neither `candidates` nor `labels`"),
-        ({"features": np.ones((3, 2)), "labels": np.arange(3), "other": np.ones(1)}, "an array 'other'"),
-        ({"features": np.ones((3, 2)), "labels": np.array([0.5, 1, 2])}, "whole numbers"),
-        ({"features": np.ones((3, 2)), "labels": np.array([0, -1, 2])}, "whole numbers from 0"),
-        ({"images": np.ones((3, 4, 4)), "labels": np.arange(3)}, "images must be uint8"),
-        (
-            {"features": np.ones((3, 2)), "labels": np.arange(3), "test_labels": np.arange(3)},
-            "a test set needs both",
-        ),
-        ({"features": np.array([{}], object), "labels": np.arange(1)}, "plain arrays"),
-    ],
-)
-def test_broken_arrays(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_dataset(write_npz(tmp_path / "mine.npz", **arrays))
-
-
-def test_files_that_are_no_arrays(tmp_path: Path) -> None:
-    path = tmp_path / "mine.npz"
-    good = io.BytesIO()
-    np.savez(good, features=np.ones((30, 20)), labels=np.arange(30) % 3)
-    for content in (b"", b"no zip", good.getvalue()[:200], good.getvalue()[:-40], pickle.dumps([1])):
-        path.write_bytes(content)
-        with pytest.raises(DataError, match=r"cannot be read as an \.npz file"):
-            load_dataset(str(path))
-    path.unlink()
-    with pytest.raises(DataError, match="cannot be read"):
-        load_dataset(str(path))
 
 
 def test_a_folder_named_like_a_dataset_does_not_hide_it(

@@ -137,6 +137,27 @@ def test_models_are_kept_as_asked_for(tmp_path: Path) -> None:
     names = {path.stem for path in every.glob("model_*")}
     steps = (0, 10, 20, 30, 40, 50, 59)
     assert names == {"model_last", "model_CR", "model_AA", *(f"model_step{step}" for step in steps)}
+    assert [plench.load(every, f"step{step}").updates for step in steps] == [step + 1 for step in steps]
+    with pytest.raises(UsageError, match="no model for 'step7'; it has AA, CR, last, step0, step10, step20"):
+        plench.load(every, "step7")
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.full((2, 64), np.nan), "feature 0 of example 0 is nan"),
+        (np.zeros((0, 64)), "must be N×D and not empty"),
+        (np.zeros(64), "must be N×D"),
+        ([["a"] * 64], "must be real numbers"),
+    ],
+)
+def test_a_model_refuses_what_it_cannot_predict(features: object, message: str, tmp_path: Path) -> None:
+    model = plench.load(run(tmp_path, steps=2).folder)
+    with pytest.raises(DataError, match=message):
+        model.predict(features)
+    with pytest.raises(UsageError, match=r"expected \(n, 64\)"):
+        model.predict(np.zeros((2, 63)))
+    assert model.predict([[0.5] * 64]).shape == (1,)
 
 
 def test_load_says_what_is_wrong(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def choose_importance(margins: Tensor, noise_rate: float) -> float:
     if noise_rate == 0:
         return 0.0
     rank = min(int(len(margins) * noise_rate), len(margins) - 1)
-    return min(1.0, float(margins.kthvalue(rank + 1).values))
+    return min(1.0, float(margins.sort().values[rank]))  # not kthvalue, which MPS lacks
 
 
 def renews_importance(step: int, num_data: int, batch_size: int, start_epoch: int) -> bool:

@@ -74,30 +74,37 @@ def own_name(value: object) -> str | None:
 
 def find_algorithm(spec: str) -> AlgorithmEntry:
     """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
-    if ":" in spec:
+    if ":" in spec or is_path(spec):
         return load_third_party(spec)
     known = algorithms()
     aliases = {alias: entry.name for entry in known.values() for alias in entry.card.aliases}
     name = find_name(spec, [*known, *aliases], "algorithm")
     if name in aliases:
-        logger.warning("%s is the same method as %s here; running %s", name, aliases[name], aliases[name])
+        logger.warning("%s is the same method as %s here, which stands for it", name, aliases[name])
         name = aliases[name]
     return known[name]
 
 
 def load_third_party(spec: str) -> AlgorithmEntry:
     """Load a class given by path or module. Its name in records carries a hash of its file's content."""
-    location, _, class_name = spec.rpartition(":")
-    if not location or not class_name:
+    location, _, class_name = spec.rpartition(":") if ":" in spec else (spec, "", "")
+    if not location:
         raise UsageError(f"algorithm {spec!r}: expected path/to/file.py:ClassName or module:ClassName")
     module = load_file(Path(location)) if is_path(location) else import_module(location)
     cls = getattr(module, class_name, None)
     if cls is None:
-        classes = [name for name, value in vars(module).items() if is_algorithm(value)]
+        missing = f"{location} has no class {class_name!r}" if class_name else f"which class of {location}?"
         raise UsageError(
-            f"{location} has no class {class_name!r}; its algorithms are {', '.join(classes) or 'none'}"
+            f"{missing}; its algorithms are {', '.join(list_classes(module)) or 'none'}: "
+            "write path/to/file.py:ClassName or module:ClassName"
         )
     return third_party_entry(class_name, cls, spec)
+
+
+def list_classes(module: ModuleType) -> list[str]:
+    """Return the names of the algorithms that a module defines itself."""
+    own = [name for name, value in vars(module).items() if is_algorithm(value)]
+    return [name for name in own if vars(module)[name].__module__ == module.__name__]
 
 
 def is_path(location: str) -> bool:
@@ -146,7 +153,7 @@ def load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends the process is no module either
         del sys.modules[name]
         raise UsageError(f"{path} fails to import: {error!r}") from error
     return module
@@ -158,5 +165,5 @@ def import_module(name: str) -> ModuleType:
         sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"module {name!r} fails to import: {error!r}") from error

@@ -8,6 +8,7 @@ import logging
 import pkgutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from plench.errors import PlenchError, RunFailedError
 from plench.version import __version__
@@ -16,22 +17,37 @@ EXAMPLES = """examples:
   plench demo                                    compare a few algorithms on built-in data
   plench list algorithms 'SCL_*'                 what there is
   plench train -a PRODEN -d Digits_FPS           one run, resumable with the same command
+  plench data download Lost --data_dir DIR       a real dataset, verified
   plench train -a PRODEN -d Lost --data_dir DIR  the same on a real dataset (DIR/lost.mat)
+  plench check my_file.py:MyAlgorithm            does an algorithm of yours keep the contract?
   plench collect runs                            tables from a folder of runs
+
+`plench COMMAND --help` tells more. Options may be written with dashes or underscores.
 
 exit codes: 0 good (a diverged run counts as finished), 1 a run failed, 2 bad usage or bad data,
             130 interrupted, the same command continues
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that knows options by their full names only, and prints examples (`epilog`) as written.
+
+    An abbreviation would change its meaning, or stop working, when an option is added.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        if "epilog" in kwargs:
+            kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every sub-command of this folder."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="plench",
         description="Benchmark and toolbox for partial-label learning.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"plench {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -27,8 +27,6 @@ def add_parser(subparsers: Any) -> None:
         help="check an algorithm against the contract",
         description="Check an algorithm against the contract: what must hold, and what is good advice.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("algorithm", help="path/to/file.py:ClassName, module:ClassName or a name")
     parser.add_argument("--json", action="store_true", help="print as JSON")

@@ -8,7 +8,11 @@ from typing import Any
 
 def add_parser(subparsers: Any) -> None:
     """Add `plench cite`."""
-    parser = subparsers.add_parser("cite", help="print the BibTeX of algorithms' papers", allow_abbrev=False)
+    parser = subparsers.add_parser(
+        "cite",
+        help="print the BibTeX of algorithms' papers",
+        epilog="example:\n  plench cite PRODEN pico+ > methods.bib",
+    )
     parser.add_argument("names", nargs="+", metavar="NAME", help="an algorithm's name, in any spelling")
     parser.set_defaults(handler=print_bibtex)
 

@@ -19,7 +19,6 @@ def add_parser(subparsers: Any) -> None:
         help="compare a few algorithms on built-in data",
         description="Run a few algorithms on two built-in datasets, two splits and two configurations each, "
         "select models by every criterion, and print the leaderboard. The same command continues it.",
-        allow_abbrev=False,
     )
     parser.add_argument("--all", action="store_true", help="every registered algorithm")
     parser.add_argument("--output_dir", default="demo-results", metavar="DIR", help="default: demo-results")

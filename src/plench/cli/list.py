@@ -12,16 +12,30 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from plench.names import normalise
+
 Row = dict[str, Any]
 
-# Columns of a table that goes to a file or a pipe.
+EXAMPLES = """examples:
+  plench list algorithms
+  plench list algorithms 'SCL_*' 'pico*'
+  plench list datasets --json
+"""
+
+# Characters in a line of a table that goes to a file or a pipe.
 PLAIN_WIDTH = 200
+# Columns of sentences, which may be wrapped to this many characters; the space between columns, and at the
+# edges of a table.
+SENTENCES = ("task", "views", "passes", "state", "meaning")
+LEAST_SENTENCE = 10
+GAP = 3
+EDGES = 2
 
 
 def add_parser(subparsers: Any) -> None:
     """Add `plench list`."""
     parser = subparsers.add_parser(
-        "list", help="list algorithms, datasets, criteria or models", allow_abbrev=False
+        "list", help="list algorithms, datasets, criteria or models", epilog=EXAMPLES
     )
     parser.add_argument("what", choices=tuple(LISTS))
     parser.add_argument("pattern", nargs="*", default=["*"], help="only names like this, e.g. 'SCL_*'")
@@ -34,7 +48,7 @@ def list_names(arguments: argparse.Namespace) -> int:
     rows = [
         row
         for row in LISTS[arguments.what]()
-        if any(fnmatchcase(row["name"].lower(), pattern.lower()) for pattern in arguments.pattern)
+        if any(is_meant(row["name"], pattern) for pattern in arguments.pattern)
     ]
     if arguments.json:
         print(json.dumps(rows, indent=1))
@@ -42,14 +56,52 @@ def list_names(arguments: argparse.Namespace) -> int:
     if not rows:
         print(f"no {arguments.what} match {' '.join(arguments.pattern)}")
         return 0
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column, no_wrap=column == "name")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    cells = [{column: format_value(column, value) for column, value in row.items()} for row in rows]
+    columns = choose_columns(cells, console.width)
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for column in columns:
+        table.add_column(column.replace("_", " "), no_wrap=column not in SENTENCES)
+    for cell in cells:
+        table.add_row(*(cell[column] for column in columns))
     console.print(table)
+    left_out = [column.replace("_", " ") for column in cells[0] if column not in columns]
+    if left_out:
+        console.print(f"in a wider window, or with --json: {', '.join(left_out)}", highlight=False)
+    if arguments.what in REMARKS and arguments.pattern == ["*"]:
+        console.print(*REMARKS[arguments.what](), sep="\n", markup=False, highlight=False)
     return 0
+
+
+def is_meant(name: str, pattern: str) -> bool:
+    """Say whether a pattern covers a name, or is another spelling of it."""
+    return fnmatchcase(name.lower(), pattern.lower()) or normalise(name) == normalise(pattern)
+
+
+def choose_columns(cells: list[dict[str, str]], width: int) -> list[str]:
+    """Return the first columns that fit into a width; sentences may be wrapped, all else may not."""
+    chosen: list[str] = []
+    width += GAP - EDGES
+    for column in cells[0]:
+        needed = max(len(column), *(len(cell[column]) for cell in cells))
+        width -= GAP + (min(needed, LEAST_SENTENCE) if column in SENTENCES else needed)
+        if width < 0:
+            break
+        chosen.append(column)
+    return chosen
+
+
+def format_value(column: str, value: Any) -> str:
+    """Return a value as text for people."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.2%}" if column.endswith("rate") else f"{value:.2f}"
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def list_algorithms() -> list[Row]:
@@ -66,7 +118,7 @@ def list_algorithms() -> list[Row]:
             "name": card.name,
             "family": card.family,
             "venue": card.venue,
-            "views": ", ".join(card.views),
+            "views": list(card.views),
             "passes": card.passes,
             "state": card.state,
         }
@@ -76,25 +128,34 @@ def list_algorithms() -> list[Row]:
 
 def list_datasets() -> list[Row]:
     """Describe each dataset by its card."""
-    from plench.data import dataset_card, dataset_names
+    from plench.data.sources import dataset_names, find_source
 
-    rows = []
+    rows: list[Row] = []
     for name in dataset_names():
-        card = dataset_card(name)
-        published = card.published
+        source = find_source(name)
+        card, sizes, published = source.card, source.card.known_sizes, source.card.published
         rows.append(
             {
                 "name": name,
                 "kind": card.kind,
-                "task": card.task,
-                "examples": f"{published.examples:,}" if published else "",
-                "classes": published.classes if published else "",
-                "candidates": f"{published.mean_candidates:.2f}" if published else card.candidates.pl_type,
-                "noise": f"{published.noise_rate:.2%}" if published else "",
+                "data": source.how,
+                "examples": sizes and sizes.examples,
+                "classes": sizes and sizes.classes,
+                "candidates": card.candidates.pl_type,
+                "mean_size": published and published.mean_candidates,
+                "noise_rate": published and published.noise_rate,
                 "steps": card.default_steps,
+                "task": card.task,
             }
         )
     return rows
+
+
+def explain_patterns() -> list[str]:
+    """Say how datasets without a fixed name are asked for."""
+    from plench.data.sources import dataset_patterns
+
+    return [f"also {pattern}: {meaning}" for pattern, meaning in dataset_patterns().items()]
 
 
 def list_criteria() -> list[Row]:
@@ -104,8 +165,8 @@ def list_criteria() -> list[Row]:
     return [
         {
             "name": criterion.name,
-            "needs true labels": "yes" if criterion.needs_labels else "no",
-            "early stopping": "yes" if criterion.early_stopping else "no",
+            "needs_labels": criterion.needs_labels,
+            "early_stopping": criterion.early_stopping,
             "meaning": criterion.meaning,
         }
         for criterion in criteria.values()
@@ -125,3 +186,5 @@ LISTS = {
     "criteria": list_criteria,
     "models": list_models,
 }
+# Printed under a whole table.
+REMARKS = {"datasets": explain_patterns}

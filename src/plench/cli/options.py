@@ -43,9 +43,15 @@ def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> Candida
 def add_split_options(parser: argparse.ArgumentParser) -> None:
     """Add the fractions of the split."""
     group = parser.add_argument_group("split")
-    group.add_argument("--holdout_fraction", type=float, default=0.1, metavar="F", help="validation share")
     group.add_argument(
-        "--tabular_test_fraction", type=float, default=0.1, metavar="F", help="test share of tabular data"
+        "--holdout_fraction", type=float, default=0.1, metavar="F", help="share of validation (default: 0.1)"
+    )
+    group.add_argument(
+        "--tabular_test_fraction",
+        type=float,
+        default=0.1,
+        metavar="F",
+        help="share of test in data without a test set of its own (default: 0.1)",
     )
 
 

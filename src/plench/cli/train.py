@@ -21,13 +21,24 @@ if TYPE_CHECKING:
     from plench.training import RunOutcome
 
 
+DESCRIPTION = """Train one algorithm on one dataset. The same command continues an interrupted run,
+and leaves a finished one as it is."""
+
+EXAMPLES = """examples:
+  plench train -a PRODEN -d Digits_FPS --steps 500
+  plench train -a PRODEN -d Lost --data_dir data --trial_seed 1 --hparams_seed 3
+  plench train -a CC -d Digits_ID --id_rate 0.6 --drop_true_rate 0.1 --hparams '{"lr": 0.01}'
+  plench train -a my_file.py:MyAlgorithm -d my_arrays.npz --output_dir mine --json
+
+exit codes: 0 finished (diverged counts as finished), 1 the run failed, 2 bad usage or bad data,
+            130 interrupted, the same command continues
+"""
+
+
 def add_parser(subparsers: Any) -> None:
     """Add `plench train`."""
     parser = subparsers.add_parser(
-        "train",
-        help="train one algorithm on one dataset",
-        description="Train one algorithm on one dataset. The same command continues an interrupted run.",
-        allow_abbrev=False,
+        "train", help="train one algorithm on one dataset", description=DESCRIPTION, epilog=EXAMPLES
     )
     add_options(parser)
 
@@ -38,10 +49,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-a", "--algorithm", required=True, help="name, path/to/file.py:ClassName or module:ClassName"
     )
-    parser.add_argument("-d", "--dataset", required=True, help="name, see `plench list datasets`")
-    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument(
+        "-d",
+        "--dataset",
+        required=True,
+        help="name (`plench list datasets`), path/to/arrays.npz or path/to/folder of images",
+    )
+    parser.add_argument(
+        "--data_dir", metavar="DIR", help="folder with the data files; built-in data needs none"
+    )
     parser.add_argument("--output_dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
-    parser.add_argument("--steps", type=int, help="updates (default: the dataset's number in the protocol)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="updates (default: the dataset's number in the protocol)"
+    )
     parser.add_argument(
         "--checkpoint_freq",
         type=int,
@@ -55,21 +75,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="random configuration N; 0 is the default one",
+        help="random configuration N of the search; 0, the default: every hyperparameter's default",
     )
     parser.add_argument(
-        "--trial_seed", type=int, default=0, metavar="N", help="split, and generated candidates"
+        "--trial_seed", type=int, default=0, metavar="N", help="split, and generated candidates (default: 0)"
     )
     parser.add_argument(
         "--seed",
         type=int,
         default=0,
         metavar="N",
-        help="initialisation, batches, views, the method's own draws",
+        help="initialisation, batches, views, the method's own draws (default: 0)",
     )
     parser.add_argument("--skip_model_save", action="store_true", help="keep no model after the run")
     parser.add_argument(
-        "--save_model_every_checkpoint", action="store_true", help="keep a model per evaluation"
+        "--save_model_every_checkpoint", action="store_true", help="keep a model of every evaluation"
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_candidate_options(parser)

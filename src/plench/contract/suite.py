@@ -33,14 +33,14 @@ def run_check(check: Check, subject: Subject) -> Outcome:
         return Outcome(check, "skipped", str(reason))
     except BreachError as breach:
         detail = str(breach)
-    except Exception as error:  # the algorithm is somebody else's code: anything may be raised
+    except (Exception, SystemExit) as error:  # somebody else's code: anything may be raised
         detail = describe_error(error, subject)
     else:
         return Outcome(check, "passed")
     return Outcome(check, "failed" if check.level == "required" else "advice", detail)
 
 
-def describe_error(error: Exception, subject: Subject) -> str:
+def describe_error(error: BaseException, subject: Subject) -> str:
     """Say what was raised and at which line of the author's file."""
     text = f"{type(error).__name__}: {error}"
     notes = getattr(error, "__notes__", [])

@@ -1,7 +1,7 @@
 """Datasets for partial-label learning: types, sources, candidate generators and splits."""
 
 from plench.data.candidates import CandidateSpec, choose_candidates, draw_candidates
-from plench.data.dataset import Dataset, DatasetCard, Published, TestSet
+from plench.data.dataset import Dataset, DatasetCard, Published, Sizes, TestSet
 from plench.data.download import download_dataset
 from plench.data.sources import dataset_card, dataset_names, load_dataset
 from plench.data.splits import Split, split_dataset
@@ -11,6 +11,7 @@ __all__ = [
     "Dataset",
     "DatasetCard",
     "Published",
+    "Sizes",
     "Split",
     "TestSet",
     "choose_candidates",

@@ -17,12 +17,18 @@ from plench.errors import DataError
 
 
 @dataclass(frozen=True)
-class Published:
-    """A dataset's row in the paper's table of datasets; rates are fractions, not percentages."""
+class Sizes:
+    """How large a dataset is; the examples of its own test set are not counted."""
 
     examples: int
     features: int
     classes: int
+
+
+@dataclass(frozen=True)
+class Published(Sizes):
+    """A dataset's row in the paper's table of datasets; rates are fractions, not percentages."""
+
     mean_candidates: float
     noise_rate: float
 
@@ -32,7 +38,8 @@ class DatasetCard:
     """What a reader needs to know of a dataset before using it.
 
     `candidates` says how its candidate sets are made by default; `REAL_CANDIDATES` means they come with the
-    data. `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
+    data. `published` is its row in the paper's table; `sizes` are those of a dataset that is not in it.
+    `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
     `superclasses`, one number a class, keeps generated wrong labels within the true label's superclass.
     """
 
@@ -44,9 +51,15 @@ class DatasetCard:
     citation: str
     default_steps: int
     published: Published | None = None
+    sizes: Sizes | None = None
     protocol_noise_rate: float | None = None
     candidates: CandidateSpec = REAL_CANDIDATES
     superclasses: tuple[int, ...] | None = None
+
+    @property
+    def known_sizes(self) -> Sizes | None:
+        """The sizes that the dataset should have, if they are known."""
+        return self.published or self.sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +173,7 @@ def check_features(features: ArrayLike, kind: str, name: str) -> NDArray[Any]:
         if array.dtype != np.uint8:
             raise DataError(f"{name}: images must be uint8 (0…255), not {array.dtype}")
         return _freeze(array)
-    with np.errstate(
-        over="ignore"
-    ):  # a value too large for float32 becomes infinite, which is reported below
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite: reported below
         array = array.astype(np.float32, copy=False)
     finite = np.isfinite(array)
     if not finite.all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from plench.errors import DataError
@@ -13,10 +13,18 @@ from plench.names import normalise
 MAX_BYTES = 2**30  # public data files are far smaller
 
 
-def find_entry(name: str, wanted: Iterable[str], data_dir: Path | None, obtain: str) -> Path:
+def find_entry(
+    name: str,
+    wanted: Iterable[str],
+    data_dir: Path | None,
+    obtain: str,
+    accept: Callable[[Path], bool] = Path.exists,
+) -> Path:
     """Return the file or folder called as one of `wanted`, in the data folder or in one directly below it.
 
-    Case, spaces and punctuation do not matter; earlier names of `wanted` come first.
+    Case, spaces and punctuation do not matter; earlier names of `wanted` come first, and upper folders before
+    lower ones. Two that are equally near are an error. Hidden files are passed over: some systems put one
+    beside each file, with nearly its name. What `accept` refuses does not count.
     """
     names = tuple(wanted)
     expected = " or ".join(names)
@@ -24,25 +32,48 @@ def find_entry(name: str, wanted: Iterable[str], data_dir: Path | None, obtain: 
         raise DataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
     try:
         top = sorted(data_dir.iterdir())
-        below = [entry for folder in top if folder.is_dir() for entry in sorted(folder.iterdir())]
+        folders = [entry for entry in top if entry.is_dir()]
     except OSError as error:
         raise DataError(
             f"{name}: the data folder {data_dir} cannot be read ({error.strerror or error}); "
             f"it should hold {expected}: {obtain}"
         ) from None
+    below, closed = list_folders(folders)
     for candidate in names:
-        for entry in (data_dir, *top, *below):
-            if normalise(entry.name) == normalise(candidate):
-                return entry
+        for entries in ([data_dir], top, below):
+            found = [entry for entry in entries if is_called(entry, candidate) and accept(entry)]
+            if len(found) > 1:
+                places = " or ".join(map(str, found))
+                raise DataError(f"{name}: which file is meant? {places}; keep one of them")
+            if found:
+                return found[0]
+    unread = f" ({', '.join(map(str, closed))} cannot be read)" if closed else ""
     raise DataError(
-        f"{name}: {expected} is neither in {data_dir} nor in a folder directly below it; "
+        f"{name}: {expected} is neither in {data_dir} nor in a folder directly below it{unread}; "
         f"{obtain}, and put it into {data_dir}"
     )
 
 
-def read_file(path: Path, name: str) -> bytes:
-    """Return a file's content, unpacked if it is a gzip file."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
+def list_folders(folders: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Return what the folders hold, and those of them that cannot be read."""
+    entries: list[Path] = []
+    closed: list[Path] = []
+    for folder in folders:
+        try:
+            entries += sorted(folder.iterdir())
+        except OSError:
+            closed.append(folder)
+    return entries, closed
+
+
+def is_called(entry: Path, name: str) -> bool:
+    """Say whether a visible file or folder has a name, regardless of case, spaces and punctuation."""
+    return not entry.name.startswith(".") and normalise(entry.name) == normalise(name)
+
+
+def read_file(path: Path, name: str, unpack: bool = True) -> bytes:
+    """Return a file's content, that of a gzip file unpacked unless its own bytes are wanted."""
+    opened = gzip.open if unpack and path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rb") as stream:
             content: bytes = stream.read(MAX_BYTES + 1)

@@ -88,9 +88,7 @@ def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
     other = [f"{key} {before.get(key)} → {now[key]}" for key in MUST_AGREE if before.get(key) != now[key]]
     if other:
         raise ResumeError(
-            "this run was begun under other conditions ("
-            + ", ".join(other)
-            + "), so continuing it might not "
+            f"this run was begun under other conditions ({', '.join(other)}), so continuing it might not "
             "give the numbers of an undisturbed run; use --resume_anyway to continue all the same, or delete "
             "its folder to start over"
         )

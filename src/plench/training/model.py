@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
+from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
 from plench.results.store import RunStore
 from plench.training.checkpoint import parse
@@ -24,40 +26,43 @@ from plench.training.streams import Streams
 
 
 class TrainedModel:
-    """A classifier from a finished run. It takes features as they came with the data, not scaled."""
+    """A classifier from a run, as it was after `updates` updates.
+
+    It takes features (n, D) or images (n, C, H, W) as the data has them, not scaled.
+    """
 
     def __init__(self, algorithm: Algorithm, inputs: Inputs, updates: int) -> None:
         self.algorithm = algorithm
         self.inputs = inputs
         self.updates = updates
 
-    def predict_logits(self, X: np.ndarray) -> np.ndarray:
+    def predict_logits(self, X: ArrayLike) -> np.ndarray:
         """Return logits (n, K)."""
+        features = check_features(X, self.inputs.kind, "X")
         device = next(self.algorithm.parameters()).device
-        return predict_logits(self.algorithm, self.inputs, self.inputs.store(np.asarray(X), device))
+        return predict_logits(self.algorithm, self.inputs, self.inputs.store(features, device))
 
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return class probabilities (n, K)."""
         logits = self.predict_logits(X)
         weights = np.exp(logits - logits.max(1, keepdims=True))
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class of each example (n,)."""
         return self.predict_logits(X).argmax(1)
 
 
 def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> TrainedModel:
-    """Load a run's model: the last one, or the best by a criterion (`CR`, `AA`)."""
+    """Load a run's model: the last one, the best by a criterion (`CR`, `AA`), or that of a step (`step1000`).
+
+    Models of single steps exist if the run was told `--save_model_every_checkpoint`.
+    """
     store = RunStore(Path(folder))
     run = store.read_run()
     if run is None:
         raise DataError(f"{folder} is not a run's folder: it has no readable run.json")
-    name = "last" if criterion.lower() == "last" else find_criterion(criterion).name
-    path = store.folder / f"model_{name}.pt"
-    if not path.exists():
-        kept = sorted(file.stem.removeprefix("model_") for file in store.folder.glob("model_*.pt"))
-        raise UsageError(f"{folder} has no model for {criterion!r}; it has {', '.join(kept) or 'no model'}")
+    path = store.folder / f"model_{find_model(store, criterion)}.pt"
     try:
         payload = parse(path.read_bytes())
     except ValueError as error:
@@ -65,15 +70,31 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     data = run["dataset"]
     candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
     entry = find_entry(store, run)
-    with Streams(0, torch.device("cpu")).ambient(
-        "init"
-    ):  # weights are replaced; global generators are let be
+    with Streams(0, torch.device("cpu")).ambient("init"):  # the weights drawn here are replaced below
         algorithm = entry.cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
     inputs = inputs_for(data["kind"]).from_state(payload["inputs"])
     return TrainedModel(algorithm, inputs, payload["updates"])
+
+
+def find_model(store: RunStore, criterion: str) -> str:
+    """Return the name of the saved model that is meant; raise UsageError with those there are."""
+    kept = {path.stem.removeprefix("model_") for path in store.folder.glob("model_*.pt")}
+    name = criterion.lower()
+    if name != "last" and not name.startswith("step"):
+        name = find_criterion(criterion).name
+    if name not in kept:
+        has = ", ".join(sorted(kept, key=in_order)) or "no model"
+        raise UsageError(f"{store.folder} has no model for {criterion!r}; it has {has}")
+    return name
+
+
+def in_order(model: str) -> tuple[bool, int, str]:
+    """Return a key that sorts names of models: steps behind the others, by number."""
+    number = model.removeprefix("step")
+    return number.isdigit(), int(number) if number.isdigit() else 0, model
 
 
 def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:

@@ -133,10 +133,7 @@ class TrainingRun:
                 status = self.train(stop)
         except PlenchError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # whatever an algorithm raises is recorded, and ends this run only
+        except (Exception, SystemExit) as error:  # is recorded, and ends this run only
             return self.fail(error)
         if status == "interrupted":
             self.write_checkpoint()

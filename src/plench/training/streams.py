@@ -75,9 +75,8 @@ class Streams:
         """Continue every stream from `state()`; the active ambient stream continues at once."""
         for name, (device, position) in state["generators"].items():
             generator = self.generator(name)
-            if (
-                generator.device.type == device
-            ):  # on another device the stream starts anew, which was asked for
+            # On another device, which the user asked for, the stream starts anew.
+            if generator.device.type == device:
                 generator.set_state(position)
         self._ambient = dict(state["ambient"])
         if self._active and self._active[-1] in self._ambient:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
 import zlib
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import numpy as np
 
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, TestSet
-from plench.data.files import read_file
 from plench.data.sources.base import Source, SourceFinder
 from plench.errors import DataError
 
@@ -31,10 +29,9 @@ def find_arrays(name: str) -> Source | None:
     if not name.lower().endswith(".npz"):
         return None
     path = Path(name)
-    content = read_file(path, name)
-    arrays = read_npz(content, name)
+    digest, arrays = read_npz(path, name)
     kind: Literal["tabular", "image"] = "image" if "images" in arrays else "tabular"
-    card = make_card(path, hashlib.sha256(content).hexdigest(), kind, has_candidates="candidates" in arrays)
+    card = make_card(path, digest, kind, has_candidates="candidates" in arrays)
     return Source(card, partial(build_dataset, card, arrays), obtain="it is the user's own file")
 
 
@@ -54,26 +51,47 @@ def make_card(
     )
 
 
-def read_npz(content: bytes, name: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an `.npz` file; pickled objects are never read."""
-    known = {"features", "images", "candidates", "labels", "test_features", "test_images", "test_labels"}
+def read_npz(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the hash of an `.npz` file and its arrays, whatever its size; pickled objects are never read."""
+    if not path.is_file():
+        raise DataError(f"{name} cannot be read: there is no such file")
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as packed:
-            for entry in packed.infolist():
-                if entry.file_size > MAX_MEMBER_BYTES:
-                    raise DataError(f"{name}: {entry.filename} unpacks to {entry.file_size:,} bytes")
-        with np.load(io.BytesIO(content), allow_pickle=False) as store:
-            unknown = sorted(set(store.files) - known)
-            if unknown:
-                raise DataError(f"{name} has an array {unknown[0]!r}; expected are {LAYOUT}")
-            arrays = {key: np.asarray(store[key]) for key in store.files}
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            check_members(file, name)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as store:
+                check_names(set(store.files), name)
+                arrays = {key: np.asarray(store[key]) for key in store.files}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
         raise DataError(f"{name} cannot be read as an .npz file of plain arrays ({error})") from None
-    if ("features" in arrays) == ("images" in arrays):
+    return digest, arrays
+
+
+def check_members(file: IO[bytes], name: str) -> None:
+    """Raise DataError where a member would unpack to more than memory has room for."""
+    with zipfile.ZipFile(file) as packed:
+        for entry in packed.infolist():
+            if entry.file_size > MAX_MEMBER_BYTES:
+                raise DataError(
+                    f"{name}: {entry.filename} unpacks to {entry.file_size:,} bytes; "
+                    f"allowed are at most {MAX_MEMBER_BYTES:,}"
+                )
+
+
+def check_names(names: set[str], name: str) -> None:
+    """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
+    if ("features" in names) == ("images" in names):
         raise DataError(f"{name} must have either `features` or `images`; expected are {LAYOUT}")
-    if "candidates" not in arrays and "labels" not in arrays:
+    if "candidates" not in names and "labels" not in names:
         raise DataError(f"{name} has neither `candidates` nor `labels`; expected are {LAYOUT}")
-    return arrays
+    key = "images" if "images" in names else "features"
+    test = {f"test_{key}", "test_labels"}
+    unknown = sorted(names - {key, "candidates", "labels", *test})
+    if unknown:
+        raise DataError(f"{name} has an array {unknown[0]!r} beside `{key}`; expected are {LAYOUT}")
+    if len(names & test) == 1:
+        raise DataError(f"{name}: a test set needs both `test_{key}` and `test_labels`")
 
 
 def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Path | None) -> Dataset:
@@ -88,9 +106,7 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
             raise DataError(f"{card.name}: labels must be a list of whole numbers from 0")
         candidates = labels[:, None] == np.arange(labels.max() + 1)
     test = None
-    if f"test_{key}" in arrays or "test_labels" in arrays:
-        if f"test_{key}" not in arrays or "test_labels" not in arrays:
-            raise DataError(f"{card.name}: a test set needs both `test_{key}` and `test_labels`")
+    if "test_labels" in arrays:
         test = TestSet(arrange(arrays[f"test_{key}"], card), arrays["test_labels"])
     return Dataset(features, candidates, labels, card, test)
 

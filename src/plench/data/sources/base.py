@@ -10,6 +10,8 @@ import numpy as np
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.integrity import hash_git_blob, hash_md5
 
+BUILT_IN = "it is built in, nothing needs to be downloaded"
+
 
 @dataclass(frozen=True)
 class RemoteFile:
@@ -52,8 +54,15 @@ class Source:
     card: DatasetCard
     load: Callable[[Path | None], Dataset]
     files: tuple[RemoteFile, ...] = ()
-    obtain: str = "it is built in, nothing needs to be downloaded"
+    obtain: str = BUILT_IN
     annotations: Callable[[Path | None, int], Annotations] | None = None
+
+    @property
+    def how(self) -> str:
+        """How the data is come by, in a word or two: built in, by `plench data download`, or by hand."""
+        if self.files:
+            return "download"
+        return "built in" if self.obtain == BUILT_IN else "by hand"
 
 
 @dataclass(frozen=True)

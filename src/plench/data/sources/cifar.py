@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 
 from plench.data.archives import read_members
 from plench.data.candidates import CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.sources.base import RemoteFile, Source
 from plench.data.unpickle import read_pickle
@@ -78,7 +79,7 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
     """Read a distribution from its unpacked folder or else from its archive; the images are held once."""
     place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
     notices: list[str] = []
-    if place.is_file() and files.archive.explain_mismatch(read_file_raw(place, name)):
+    if place.is_file() and files.archive.explain_mismatch(read_file(place, name, unpack=False)):
         notices.append(f"{name}: {place.name} is not the public archive (its MD5 differs)")
     features = labels = np.empty(0, np.uint8)
     coarse: list[np.ndarray] = []
@@ -123,7 +124,7 @@ def read_batches(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[st
 def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return images (n, 3072) and labels (n,) of one file."""
     images = batch.get(b"data")
-    width = int(np.prod(IMAGE_SHAPE))
+    width = math.prod(IMAGE_SHAPE)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
         raise DataError(f"{name}: `data` must be a uint8 array of n×{width}")
     if images.shape[1] != width or len(images) == 0:
@@ -156,14 +157,6 @@ def find_superclasses(labels: np.ndarray, coarse: list[np.ndarray], n_classes: i
     return superclasses
 
 
-def read_file_raw(path: Path, name: str) -> bytes:
-    """Return an archive's bytes as they are."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
-
-
 def make_source(
     name: str, files: CifarFiles, candidates: CandidateSpec, task: str, hierarchical: bool = False
 ) -> Source:
@@ -176,6 +169,7 @@ def make_source(
         terms=TERMS,
         citation=CITATION,
         default_steps=60_000,
+        sizes=Sizes(50_000, math.prod(IMAGE_SHAPE), files.n_classes),
         candidates=candidates,
     )
     load = partial(load_cifar, card, files, hierarchical)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from plench.data.candidates import CandidateSpec, PartialLabelType
-from plench.data.dataset import Dataset, DatasetCard
+from plench.data.dataset import Dataset, DatasetCard, Sizes
 from plench.data.sources.base import Source
 
 
@@ -26,6 +26,7 @@ def make_source(
             "UCI Machine Learning Repository, 1998."
         ),
         default_steps=2_000,
+        sizes=Sizes(1_797, 64, 10),
         candidates=CandidateSpec(pl_type),
     )
     return Source(card, partial(load_digits, card))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plench.data.candidates import CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.sources.base import Source
 from plench.errors import DataError
@@ -80,6 +80,7 @@ def make_source(
         terms=terms,
         citation=citation,
         default_steps=60_000,
+        sizes=Sizes(60_000, 28 * 28, N_CLASSES),
         candidates=CandidateSpec("fps"),
     )
     return Source(card, partial(load_idx, card, folders, obtain), obtain=obtain)

@@ -5,16 +5,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from plench.data.dataset import Dataset, DatasetCard, Published
+from plench.data.files import find_entry, read_file
 from plench.data.integrity import hash_git_blob
 from plench.data.mat_file import read_mat
 from plench.data.sources.base import RemoteFile, Source, compare_published
 from plench.errors import DataError
-from plench.names import normalise
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
 TERMS = "academic use only, at the user's own risk (the authors' notice)"
-MAX_BYTES = 2**30  # the public files are far smaller
 
 
 def make_source(
@@ -36,7 +35,7 @@ def make_source(
         origin = f"GitHub repository {REPOSITORY} at commit {COMMIT}"
         url = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{quote(file)}"
         files = (RemoteFile(url, file, git_sha1),)
-        obtain = f"get it with `plench data download {name}`, or from {url}"
+        obtain = f"get it with `plench data download {name} --data_dir DIR`, or from {url}"
     card = DatasetCard(
         name=name,
         kind="tabular",
@@ -54,13 +53,8 @@ def load_mat(
     card: DatasetCard, file: str, git_sha1: str | None, obtain: str, data_dir: Path | None
 ) -> Dataset:
     """Load a dataset from its file in `data_dir` or a folder directly below; differences become notices."""
-    path = find_file(card.name, file, obtain, data_dir)
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{card.name}: {path} has more than {MAX_BYTES:,} bytes; allowed are fewer")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{card.name}: {path} cannot be read ({error.strerror or error})") from None
+    path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
+    content = read_file(path, card.name)
     try:
         arrays = read_mat(content)
     except DataError as error:
@@ -73,35 +67,6 @@ def load_mat(
     if arrays.labels is None:
         notices.append(f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured")
     return dataset.with_notices(notices + compare_published(dataset))
-
-
-def find_file(name: str, file: str, obtain: str, data_dir: Path | None) -> Path:
-    """The dataset's file, its name matched regardless of case, spaces and punctuation."""
-    if data_dir is None:
-        raise DataError(f"{name} is read from {file}: name its folder with --data_dir; {obtain}")
-    try:
-        top = sorted(data_dir.iterdir())
-        below = [sorted(folder.iterdir()) for folder in top if folder.is_dir()]
-    except OSError as error:
-        raise DataError(
-            f"{name}: the data folder {data_dir} cannot be read ({error.strerror or error}); "
-            f"it should hold {file}: {obtain}"
-        ) from None
-    wanted = normalise(Path(file).stem)
-    for entries in (top, [entry for folder in below for entry in folder]):
-        found = [
-            entry
-            for entry in entries
-            if entry.suffix.lower() == ".mat" and normalise(entry.stem) == wanted and entry.is_file()
-        ]
-        if len(found) > 1:
-            raise DataError(f"{name}: which file is meant? {' or '.join(map(str, found))}; keep one of them")
-        if found:
-            return found[0]
-    raise DataError(
-        f"{name}: {file} is neither in {data_dir} nor in a folder directly below it; "
-        f"{obtain}, and put it into {data_dir}"
-    )
 
 
 LOST = make_source(

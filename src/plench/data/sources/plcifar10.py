@@ -119,9 +119,8 @@ def load_plcifar10(
     card: DatasetCard, combine: Callable[[Annotations], np.ndarray], data_dir: Path | None
 ) -> Dataset:
     """Load images and annotations; the real release must have its published numbers, others give a notice."""
-    find_entry(
-        card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN
-    )  # before the images, which take longer
+    # Looked for before the images are read, which takes longer.
+    find_entry(card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
     arrays = read_cifar(CIFAR10_FILES, data_dir, card.name)
     annotations, is_release = read_annotations(card.name, data_dir, len(arrays.features))
     notices = list(arrays.notices)
