@@ -5,7 +5,8 @@
 
 One process, one thread. What is compared is measured in turns, and medians over the turns are reported. The
 floor is the bare network on one batch of the same memory format: forward, backward, Adam. The share of the
-views is the time to make the batch's views, measured alone, over the time of the whole step.
+views is the time to make the batch's views, measured alone, over the time of the whole step. Methods with a
+warm-up are measured as they are after it.
 """
 
 import argparse
@@ -35,6 +36,8 @@ from plench.training.run import RunOptions, TrainingRun
 
 GOALS = {"weak": 40, "strong": 250, "distill": 120}
 CHUNKS = (16, 32, 64, 128, 256, 512, 1024)
+# Hyperparameters that end a warm-up, for a method that has one; 0 means that it has ended.
+WARM_UPS = ("prot_start", "warm_up", "warm_up_epoch", "knn_start")
 
 
 def peak_mb() -> float:
@@ -70,7 +73,9 @@ def make_images(count: int = 50_000) -> Dataset:
 def build_run(name: str, dataset: Dataset, model: str, batch_size: int) -> TrainingRun:
     """Build a run as training does, before its first update."""
     entry = find_algorithm(name)
-    config = configure_run(entry, dataset.card, hparams={"batch_size": batch_size, "model": model})
+    own = {parameter.name for parameter in entry.card.hyperparameters}
+    hparams = {"batch_size": batch_size, "model": model, **dict.fromkeys(own.intersection(WARM_UPS), 0)}
+    config = configure_run(entry, dataset.card, hparams=hparams)
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
     run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), Silence(), None)
     run.build()
