@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def std(self) -> float | None:
-        """Sample standard deviation over the splits (n − 1 below); None for fewer than two."""
+        """Sample standard deviation over the splits (divisor n − 1); None for fewer than two."""
         return stdev(self.accuracies) if self.n > 1 else None
 
     @property
@@ -100,6 +100,11 @@ class Cell:
     def n_missing(self) -> int:
         """How many planned runs have no finished folder."""
         return max(self.plan.n_runs - self.n_finished, 0)
+
+    def by_split(self) -> list[tuple[int, Choice | None]]:
+        """Return every split that was planned or has a choice, with None where nothing could be chosen."""
+        chosen = {choice.trial_seed: choice for choice in self.choices}
+        return [(trial, chosen.get(trial)) for trial in sorted(self.plan.trial_seeds | chosen.keys())]
 
     @property
     def complete(self) -> bool:

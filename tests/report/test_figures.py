@@ -294,7 +294,7 @@ def test_command_draws_every_kind(sweep, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["curves", "{sweep}"], "one dataset: choose with --datasets (there are Lost, MSRCv2)"),
+        (["curves", "{sweep}"], "choose with --datasets and --where (there are Lost, MSRCv2)"),
         (["sensitivity", "{sweep}"], "one algorithm at a time"),
         (["slope", "{sweep}"], "two folders"),
         (["ranks", "{sweep}", "--algorithms", "CC", "LWS"], "3 algorithms and 2 datasets"),

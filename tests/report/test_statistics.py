@@ -310,7 +310,7 @@ def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
     board = build_leaderboard(read_runs(write_sweep(tmp_path, n_trials=n_trials, n_hparams=1)))
     criterion = criteria["CR"]
     comparison = compare_algorithms(board, criterion)
-    legend = comparison_grids(criterion, comparison, 0.05, all_pairs=True)[1].legend
+    legend = comparison_grids(comparison, 0.05, all_pairs=True)[1].legend
     n_means = len(board.settings) * len(board.algorithms)
     assert comparison["means_without_error"] == (n_means if n_trials == 1 else 0)
     assert (f"single split ({n_means} here)" in legend) == (n_trials == 1)

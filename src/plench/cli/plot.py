@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,13 @@ from plench.errors import UsageError
 from plench.names import find_name
 from plench.report.escape import clean
 from plench.report.grids import describe_incomplete
-from plench.report.leaderboard import Leaderboard, build_leaderboard
+from plench.report.leaderboard import (
+    Leaderboard,
+    build_leaderboard,
+    label_settings,
+    title_criterion,
+    warn_of_defects,
+)
 from plench.results.records import Experiment
 
 if TYPE_CHECKING:
@@ -69,7 +75,8 @@ def _add_kind(
 
     def handle(args: argparse.Namespace) -> int:
         found = read_input(args, folders_apart=folders_apart)
-        for notice in (*found.notices, describe_incomplete(_board(found))):
+        board = _board(found)
+        for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
             if notice:
                 print(f"notice: {notice}", file=sys.stderr)
         return _draw_and_save(args, lambda: draw(args, found))
@@ -164,15 +171,28 @@ def plot_slope(args: argparse.Namespace, found: ResultsInput) -> "Figure":
         raise UsageError(f"a slope chart needs two folders of runs, not {len(args.folders)}")
     criterion = _one_criterion(args, found)
     sets: list[dict[str, float]] = []
-    names = []
+    settings: list[Experiment] = []
     for folder in args.folders:
         board = build_leaderboard(
             [run for run in found.runs if run.path.parent == Path(folder)], [criterion], found.plans
         )
-        setting = _one_setting(board)
-        names.append(f"{Path(folder).name} ({board.labels[setting]})")
-        sets.append(board.means(setting, criterion))
-    return draw_slopes(sets[0], sets[1], (names[0], names[1]), f"selected by {criterion.title}")
+        settings.append(_one_setting(board))
+        sets.append(board.means(settings[-1], criterion))
+    labels = label_settings(set(settings))
+    folders = _name_folders(args.folders)
+    first, second = (f"{name}: {labels[s]}" for name, s in zip(folders, settings, strict=True))
+    title = f"selected by {title_criterion(criterion, settings)}"
+    return draw_slopes(sets[0], sets[1], (first, second), title)
+
+
+def _name_folders(folders: Sequence[str]) -> list[str]:
+    """Return the folders' own names, with as many of the folders above them as tell them apart."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    for depth in range(1, max(map(len, parts))):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(folders)
 
 
 def _board(found: ResultsInput) -> Leaderboard:
@@ -189,5 +209,8 @@ def _one_criterion(args: argparse.Namespace, found: ResultsInput) -> Criterion:
 def _one_setting(board: Leaderboard) -> Experiment:
     if len(board.settings) != 1:
         known = ", ".join(clean(label) for label in board.labels.values()) or "none"
-        raise UsageError(f"this figure shows one dataset: choose with --datasets (there are {known})")
+        raise UsageError(
+            "this figure shows one dataset in one setting: choose with --datasets and --where "
+            f"(there are {known})"
+        )
     return board.settings[0]

@@ -13,6 +13,7 @@ from plench.data import choose_candidates, dataset_card
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
+from plench.report.leaderboard import flatten_details, show_detail
 from plench.results import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.selection import Plan, infer_plans
 from plench.sweep.spec import FILE_PATTERN, Grid, read_sweep
@@ -43,6 +44,12 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
         parser.add_argument("folders", nargs="+", metavar="DIR", help="folder that holds run folders")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
+    parser.add_argument(
+        "--where",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="only experiments with these, such as steps=10000 model=ResNet (tables name what differs)",
+    )
     parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
 
 
@@ -77,6 +84,7 @@ def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Resu
         raise UsageError(f"no runs in {', '.join(map(str, args.folders))} (folders with results.jsonl)")
     kept = _keep(runs, args.datasets, "dataset")
     kept = _keep(kept, args.algorithms, "algorithm")
+    kept = _keep_where(kept, args.where)
     chosen = [find_criterion(name) for name in args.criteria or criteria]
     unique = tuple(dict.fromkeys(chosen))
     grids = _read_grids(folders, notices)
@@ -149,6 +157,21 @@ def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Ru
             raise UsageError(f"no {what} here matches {pattern!r}: there are {known}")
         wanted |= matching
     return [run for run in runs if getattr(run.experiment, what) in wanted]
+
+
+def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
+    """Keep the runs whose experiment has the given details, each written as tables' titles show it."""
+    for condition in conditions or ():
+        key, _, wanted = condition.partition("=")
+        shown = {run.experiment: show_detail(flatten_details(run.experiment).get(key)) for run in runs}
+        if not any(key in flatten_details(experiment) for experiment in shown):
+            known = sorted({name for experiment in shown for name in flatten_details(experiment)})
+            raise UsageError(f"--where takes KEY=VALUE with one of {', '.join(known)}, not {condition!r}")
+        if wanted not in shown.values():
+            values = ", ".join(sorted({clean(value) for value in shown.values()}))
+            raise UsageError(f"no experiment here has {condition!r}: {key} is {values}")
+        runs = [run for run in runs if shown[run.experiment] == wanted]
+    return runs
 
 
 def _fold(name: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from plench.cli.results_input import add_input_options, read_input
 from plench.errors import UsageError
 from plench.report.grids import describe_incomplete
-from plench.report.leaderboard import build_leaderboard
+from plench.report.leaderboard import build_leaderboard, warn_of_defects
 from plench.report.tables import render_text
 
 EXAMPLES = """examples:
@@ -51,10 +51,10 @@ def show_statistics(args: argparse.Namespace) -> int:
         print(json.dumps(content, indent=2))
     else:
         for criterion in found.criteria:
-            grids = comparison_grids(criterion, comparisons[criterion.name], args.alpha, args.pairs)
+            grids = comparison_grids(comparisons[criterion.name], args.alpha, args.pairs)
             print(render_text(grids) + "\n")
         print(render_text(quality_grids(judged, found.criteria)))
-    for notice in (*found.notices, describe_incomplete(board)):
+    for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
         if notice:
             print(f"notice: {notice}", file=sys.stderr)
     return 0

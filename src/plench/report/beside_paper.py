@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from plench.report.grids import Entry, Grid, Notes, describe_gaps
+from plench.report.escape import clean
+from plench.report.grids import ROUNDING, Entry, Grid, Notes, describe_gaps
 from plench.report.leaderboard import Leaderboard
 from plench.report.published import (
     HOLDOUT_FRACTION,
@@ -21,10 +22,11 @@ from plench.selection import Cell
 
 @dataclass(frozen=True)
 class Beside:
-    """One of our cells and the paper's cell of the same name."""
+    """One of our cells and the paper's cell of the same name; `setting` tells ours from other settings."""
 
     ours: Cell
     paper: PublishedCell
+    setting: str
 
     @property
     def difference(self) -> float | None:
@@ -43,7 +45,7 @@ class Beside:
         """Whether the difference is within the combined error."""
         if self.difference is None or self.combined_error is None:
             return None
-        return abs(self.difference) <= self.combined_error
+        return abs(self.difference) <= self.combined_error + ROUNDING
 
     @property
     def note(self) -> str:
@@ -78,7 +80,7 @@ def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[Besid
                 cell = board.cell(setting, algorithm, criterion)
                 paper = published.get((setting.dataset, setting.model, algorithm, criterion.name))
                 if cell is not None and paper is not None:
-                    pairs.append(Beside(cell, paper))
+                    pairs.append(Beside(cell, paper, board.labels[setting]))
     return pairs, reasons
 
 
@@ -115,6 +117,7 @@ def beside_rows(pairs: Iterable[Beside]) -> list[dict[str, Any]]:
     """Return the pairs as flat rows; accuracies are fractions."""
     return [
         {
+            "setting": clean(pair.setting, None),
             "dataset": pair.paper.dataset,
             "model": pair.paper.model,
             "algorithm": pair.paper.algorithm,
@@ -135,10 +138,10 @@ def beside_rows(pairs: Iterable[Beside]) -> list[dict[str, Any]]:
 
 
 def beside_grids(pairs: Iterable[Beside]) -> list[Grid]:
-    """Return one table per dataset, network and criterion."""
+    """Return one table per setting of ours and criterion."""
     groups: dict[tuple[str, str, str], list[Beside]] = {}
     for pair in pairs:
-        groups.setdefault((pair.paper.dataset, pair.paper.model, pair.ours.criterion.title), []).append(pair)
+        groups.setdefault((pair.setting, pair.paper.model, pair.ours.criterion.title), []).append(pair)
     return [_grid(key, group) for key, group in groups.items()]
 
 
@@ -157,9 +160,9 @@ def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> Grid:
             Entry(text=within),
         )
         rows.append((pair.paper.algorithm, entries))
-    dataset, model, title = key
+    setting, model, title = key
     return Grid(
-        f"{dataset}, {model}, selected by {title}",
+        f"{setting}, {model}, selected by {title}",
         ("Algorithm", "ours [error]", "paper [error]", "difference", "combined error", "within"),
         tuple(rows),
         notes.listed(),

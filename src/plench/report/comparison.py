@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.report.criterion_quality import CriterionQuality, summarise
 from plench.report.grids import Entry, Grid
-from plench.report.leaderboard import Leaderboard
+from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
     Scores,
     bootstrap_mean,
@@ -32,10 +33,12 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     ranking = friedman(scores.values) if testable else None
     ranks = np.empty(0) if ranking is None else ranking.average_ranks
     return {
+        "title": f"selected by {title_criterion(criterion, board.settings)}",
         "settings": list(scores.settings),
         "left_out": list(scores.left_out),
         "n_datasets": len({setting.dataset for setting in board.settings}),
         "n_settings": {name: _count_settings(board, criterion, name) for name in board.algorithms},
+        "means": {name: _average(board, criterion, name) for name in board.algorithms},
         "average_ranks": dict(zip(scores.algorithms, map(float, ranks), strict=False)),
         "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
         "critical_difference": critical_difference(k, n, alpha) if testable else None,
@@ -46,8 +49,14 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
 
 
 def _count_settings(board: Leaderboard, criterion: Criterion, algorithm: str) -> int:
-    cells = (board.cell(setting, algorithm, criterion) for setting in board.settings)
-    return sum(cell is not None and cell.mean is not None for cell in cells)
+    return sum(algorithm in board.means(setting, criterion) for setting in board.settings)
+
+
+def _average(board: Leaderboard, criterion: Criterion, algorithm: str) -> float | None:
+    """Return the mean over settings of the mean over splits; None if there is none."""
+    means = (board.means(setting, criterion).get(algorithm) for setting in board.settings)
+    found = [mean for mean in means if mean is not None]
+    return fmean(found) if found else None
 
 
 def compare_pairs(scores: Scores, average_ranks: np.ndarray | None) -> list[dict[str, Any]]:
@@ -79,29 +88,27 @@ def _intervals(board: Leaderboard, criterion: Criterion) -> dict[str, dict[str, 
     return found
 
 
-def comparison_grids(
-    criterion: Criterion, comparison: Comparison, alpha: float, all_pairs: bool
-) -> list[Grid]:
+def comparison_grids(comparison: Comparison, alpha: float, all_pairs: bool) -> list[Grid]:
     """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all)."""
     ranks: Mapping[str, float] = comparison["average_ranks"]
     names = sorted(comparison["intervals"], key=lambda name: (ranks.get(name, np.inf), name.lower()))
     rows = []
     for name in names:
-        interval = comparison["intervals"][name]
         rank = f"{ranks[name]:.2f}" if name in ranks else "none"
+        mean = comparison["means"][name]
+        shown = "none" if mean is None else f"{100 * mean:.2f}"
+        interval = _show_interval(comparison["intervals"][name])
         covered = f"{comparison['n_settings'][name]} of {len(comparison['settings'])}"
-        rows.append((name, (Entry(text=rank), *_interval_entries(interval), Entry(text=covered))))
+        rows.append((name, tuple(Entry(text=text) for text in (rank, shown, interval, covered))))
     header = ("Algorithm", "average rank", "mean accuracy (%)", "95 % bootstrap interval", "over datasets")
-    first = Grid(
-        f"selected by {criterion.title}", header, tuple(rows), legend=_describe_test(comparison, alpha)
-    )
+    first = Grid(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
     pairs = comparison["pairs"]
     if not all_pairs and ranks:
         best = names[0]
         pairs = [_seen_from(best, pair) for pair in pairs if best in (pair["first"], pair["second"])]
     pair_rows = tuple((pair["first"], _pair_entries(pair)) for pair in pairs)
     second = Grid(
-        f"pairs, selected by {criterion.title}",
+        f"pairs, {comparison['title']}",
         ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
         pair_rows,
         legend=_describe_ties(comparison),
@@ -139,11 +146,8 @@ def _describe_test(comparison: Comparison, alpha: float) -> str:
     )
 
 
-def _interval_entries(interval: Mapping[str, float] | None) -> tuple[Entry, Entry]:
-    if interval is None:
-        return Entry(text="none"), Entry(text="none")
-    shown = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}"
-    return Entry(text=f"{100 * interval['mean']:.2f}"), Entry(text=shown)
+def _show_interval(interval: Mapping[str, float] | None) -> str:
+    return "none" if interval is None else f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}"
 
 
 def _seen_from(name: str, pair: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +202,8 @@ def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]
             "Regret: test accuracy lost against OA w/ ES on the same splits, in points; "
             "ρ: Spearman's correlation of criterion and test accuracy over the configurations of a split."
         )
-        grids.append(Grid(title, (by.capitalize(), *(c.title for c in shown)), rows, legend=legend))
+        titles = (title_criterion(c, [quality.experiment for quality in judged]) for c in shown)
+        grids.append(Grid(title, (by.capitalize(), *titles), rows, legend=legend))
     return grids
 
 

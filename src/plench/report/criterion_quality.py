@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
+from plench.report.leaderboard import label_settings
 from plench.results.records import Experiment, Run
 from plench.selection import choose_checkpoint, select
 
@@ -87,12 +88,18 @@ def correlate_with_test(runs: Iterable[Run], criterion: Criterion) -> list[float
 def summarise(
     judged: Iterable[CriterionQuality], by: str
 ) -> dict[tuple[str, str], tuple[float | None, float | None]]:
-    """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`."""
+    """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`.
+
+    A dataset in several settings (other steps, another network) has one place for each.
+    """
+    judged = list(judged)
+    labels = label_settings(dict.fromkeys(quality.experiment.setting for quality in judged))
     regrets: dict[tuple[str, str], list[float]] = {}
     correlations: dict[tuple[str, str], list[float]] = {}
     keys: dict[tuple[str, str], None] = {}
     for quality in judged:
-        place = "all" if by == "all" else str(getattr(quality.experiment, by))
+        experiment = quality.experiment
+        place = {"all": "all", "dataset": labels[experiment.setting], "algorithm": experiment.algorithm}[by]
         key = (quality.criterion.name, place)
         keys[key] = None
         if quality.regret is not None:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from plench.criteria import Criterion
-from plench.report.leaderboard import Leaderboard
+from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.results.records import Experiment
-from plench.selection import Cell, Choice
+from plench.selection import Cell, Choice, Plan
 
+# Accuracies are shares of a few hundred examples, so that differences just as large as an error do come up.
+ROUNDING = 1e-12
 LEGEND = (
-    "Test accuracy in %: mean ± sample standard deviation over splits (n − 1 below), "
-    "[standard error of the mean], n = number of splits."
+    "Test accuracy in %: mean ± sample standard deviation over splits (divisor n − 1), "
+    "[standard error of the mean], n = number of splits. "
+    "A cell without a letter rests on all runs planned of it."
 )
 
 
@@ -32,13 +35,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table that a format can render. The first column holds the names of the rows."""
+    """A table that a format can render. The first column holds the names of the rows.
+
+    `basis` says what was planned of its cells.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Entry, ...]], ...]
     notes: tuple[tuple[str, str], ...] = ()
     legend: str = ""
+    basis: str = ""
 
     @cached_property
     def n(self) -> int | None:
@@ -80,7 +87,10 @@ def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
 
 
 def build_chosen_grids(board: Leaderboard) -> list[Grid]:
-    """Return one table per setting and criterion: what was chosen on each split of each algorithm."""
+    """Return one table per setting and criterion: what was chosen on each split of each algorithm.
+
+    A planned split on which there was nothing to choose from has a row that says so.
+    """
     header = ("Algorithm", "split", "configuration", "step", "criterion", "test accuracy", "hyperparameters")
     grids = []
     for setting in board.settings:
@@ -88,17 +98,21 @@ def build_chosen_grids(board: Leaderboard) -> list[Grid]:
             rows = []
             for algorithm in board.algorithms:
                 cell = board.cell(setting, algorithm, criterion)
-                for choice in cell.choices if cell is not None else ():
-                    rows.append((algorithm, tuple(Entry(text=text) for text in _describe_choice(choice))))
-            grids.append(Grid(f"{board.labels[setting]}, chosen by {criterion.title}", header, tuple(rows)))
+                for trial, choice in cell.by_split() if cell is not None else ():
+                    texts = _describe_choice(trial, choice)
+                    rows.append((algorithm, tuple(Entry(text=text) for text in texts)))
+            title = f"{board.labels[setting]}, chosen by {title_criterion(criterion, [setting])}"
+            grids.append(Grid(title, header, tuple(rows)))
     return grids
 
 
-def _describe_choice(choice: Choice) -> tuple[str, ...]:
+def _describe_choice(trial_seed: int, choice: Choice | None) -> tuple[str, ...]:
+    if choice is None:
+        return (str(trial_seed), "none", "none", "none", "none", "no run with a checkpoint that counts")
     accuracy = choice.test_acc
     hparams = ", ".join(f"{key}={_short(value)}" for key, value in sorted(choice.run.hparams.items()))
     return (
-        str(choice.trial_seed),
+        str(trial_seed),
         str(choice.run.hparams_seed),
         str(choice.record.step),
         f"{100 * choice.score:.2f}",
@@ -163,7 +177,32 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
             entries[algorithm].append(_entry(cell, best, marks))
     present = [a for a in board.algorithms if any(e.text != "" or e.n for e in entries[a])]
     rows = tuple((a, tuple(entries[a])) for a in present)
-    return Grid(title, ("Algorithm", *header), rows, marks.listed(), LEGEND)
+    basis = describe_plans(board, list(dict.fromkeys(setting for setting, _ in columns)))
+    return Grid(title, ("Algorithm", *header), rows, marks.listed(), LEGEND, basis)
+
+
+def describe_plans(board: Leaderboard, settings: Sequence[Experiment]) -> str:
+    """Say how many splits and configurations were planned of each cell in these settings."""
+    texts = {}
+    for setting in settings:
+        by_plan: dict[str, list[str]] = {}
+        for algorithm in board.algorithms:
+            cell = board.cell(setting, algorithm, board.criteria[0])
+            if cell is not None:
+                by_plan.setdefault(_describe_plan(cell.plan), []).append(algorithm)
+        named = [f"{plan} ({', '.join(algorithms)})" for plan, algorithms in by_plan.items()]
+        texts[setting] = "; ".join(by_plan if len(by_plan) == 1 else named)
+    if len(set(texts.values())) == 1:
+        return f"Planned: {texts[settings[0]]}."
+    return "Planned: " + "; ".join(f"{board.labels[s]}: {text}" for s, text in texts.items()) + "."
+
+
+def _describe_plan(plan: Plan) -> str:
+    splits, configurations = len(plan.trial_seeds), len(plan.hparams_seeds)
+    counted = f"{splits} split{'' if splits == 1 else 's'}"
+    if plan.n_runs == splits * configurations:
+        return f"{counted} × {configurations} configuration{'' if configurations == 1 else 's'}"
+    return f"{counted}, {plan.n_runs} runs"
 
 
 def _entry(cell: Cell | None, best: Cell | None, marks: Notes) -> Entry:
@@ -182,7 +221,7 @@ def is_within(cell: Cell, best: Cell) -> bool:
     """Whether a mean lies within one standard error (the best cell's) of the best mean."""
     if cell.mean is None or best.mean is None or best.stderr is None:
         return False
-    return cell.mean >= best.mean - best.stderr
+    return cell.mean >= best.mean - best.stderr - ROUNDING
 
 
 def _rank_grid(board: Leaderboard) -> Grid:

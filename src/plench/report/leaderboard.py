@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plench.criteria import Criterion, criteria
+from plench.report.escape import clean
 from plench.results.records import Experiment, Run
 from plench.selection import Cell, Plan, infer_plans, select
 
@@ -72,6 +73,19 @@ def build_leaderboard(
     )
 
 
+def title_criterion(criterion: Criterion, experiments: Iterable[Experiment]) -> str:
+    """Return a criterion's title, with a warning where the public code's defect is in what is shown of it."""
+    public = criterion.public_defect and any(experiment.origin == "public" for experiment in experiments)
+    return f"{criterion.title} (public code's, defective)" if public else criterion.title
+
+
+def warn_of_defects(board: Leaderboard) -> list[str]:
+    """Say of each criterion shown what is wrong with it in the public benchmark's records that are here."""
+    public = (setting for setting in board.settings if setting.origin == "public")
+    named = ", ".join(clean(board.labels[setting]) for setting in public)
+    return [f"{named}: {c.public_defect}" for c in board.criteria if named and c.public_defect]
+
+
 def rank_values(values: Sequence[float]) -> list[float]:
     """Rank values, 1 for the highest; equal ones share the average of their ranks.
 
@@ -94,24 +108,24 @@ def label_settings(settings: Iterable[Experiment]) -> dict[Experiment, str]:
         by_dataset.setdefault(setting.dataset, []).append(setting)
     labels: dict[Experiment, str] = {}
     for dataset, group in by_dataset.items():
-        flat = {setting: _flatten(setting.details) for setting in group}
+        flat = {setting: flatten_details(setting) for setting in group}
         keys = sorted({key for details in flat.values() for key in details})
         differing = [key for key in keys if len({str(flat[s].get(key)) for s in group}) > 1]
         for setting in group:
-            parts = [f"{key} {_brief(flat[setting].get(key))}" for key in differing]
+            parts = [f"{key} {show_detail(flat[setting].get(key))}" for key in differing]
             labels[setting] = dataset + (f" ({', '.join(parts)})" if parts else "")
     return labels
 
 
-def _flatten(details: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_details(experiment: Experiment) -> dict[str, Any]:
     """Lift the entries of inner dictionaries to the top: {"candidates": {"pl_type": …}} → {"pl_type": …}."""
     flat: dict[str, Any] = {}
-    for key, value in details.items():
+    for key, value in experiment.details.items():
         flat.update(value if isinstance(value, dict) else {key: value})
     return flat
 
 
-def _brief(value: object) -> str:
-    """Show a long fingerprint by its first digits."""
+def show_detail(value: object) -> str:
+    """Show a detail as labels do, a long fingerprint by its first digits."""
     text = "none" if value is None else str(value)
     return text[:12]

@@ -8,6 +8,7 @@ from typing import Any
 
 from plench.criteria import Criterion
 from plench.report.grids import Entry, Grid, Notes, describe_gaps
+from plench.report.leaderboard import label_settings
 from plench.results.pilot import SUFFIX
 from plench.results.records import Experiment, Run
 from plench.selection import Plan, select
@@ -35,7 +36,8 @@ class Arm:
 class PilotResult:
     """One algorithm on one dataset: validation labels used for choosing, and used for training.
 
-    `gaps` says what the choosing arm lacks, `n_planned` how many splits there should be.
+    `dataset` also says which setting where there are several. `gaps` says what the choosing arm lacks,
+    `n_planned` how many splits there should be.
     """
 
     dataset: str
@@ -52,28 +54,38 @@ def gather_pilot(
     criterion: Criterion,
     plans: Mapping[Experiment, Plan] | None = None,
 ) -> tuple[list[PilotResult], list[str]]:
-    """Put both arms side by side, on the splits that both have, and say what has no split in common."""
-    trained: dict[tuple[str, str], dict[int, float]] = {}
+    """Put both arms side by side, on the splits that both have, and say what has no split in common.
+
+    Runs of other steps, another network or other fractions are other experiments and never side by side.
+    """
+    trained: dict[tuple[object, ...], dict[int, float]] = {}
     for run in training_runs:
         record = run.last_record if run.finished else None
         test = record.get("test_acc") if record is not None else None
         if test is not None:
-            key = (run.experiment.dataset.removesuffix(SUFFIX), run.experiment.algorithm)
-            trained.setdefault(key, {})[run.trial_seed] = test
+            trained.setdefault(_identify(run.experiment), {})[run.trial_seed] = test
     results, apart = [], []
-    for cell in select(choosing_runs, criterion, plans):
-        key = (cell.experiment.dataset, cell.experiment.algorithm)
+    cells = select(choosing_runs, criterion, plans)
+    labels = label_settings(dict.fromkeys(cell.experiment.setting for cell in cells))
+    for cell in cells:
+        named = (labels[cell.experiment.setting], cell.experiment.algorithm)
         chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
-        common = sorted(set(chosen) & set(trained.get(key, {})))
+        other = trained.get(_identify(cell.experiment), {})
+        common = sorted(chosen.keys() & other.keys())
         if common:
-            choosing, training = (
-                Arm(tuple(values[trial] for trial in common)) for values in (chosen, trained[key])
-            )
+            choosing, training = (Arm(tuple(values[trial] for trial in common)) for values in (chosen, other))
             n_planned = len(cell.plan.trial_seeds)
-            results.append(PilotResult(*key, choosing, training, n_planned, describe_gaps(cell)))
+            results.append(PilotResult(*named, choosing, training, n_planned, describe_gaps(cell)))
         else:
-            apart.append(f"{key[0]}, {key[1]}: no split with a result in both arms")
+            apart.append(f"{named[0]}, {named[1]}: no split with a result in both arms")
     return results, apart
+
+
+def _identify(experiment: Experiment) -> tuple[object, ...]:
+    """Return what an experiment has in common with that of the other arm (the data have not)."""
+    details = experiment.details
+    shared = ("protocol", "model", "steps", "test_fraction", "holdout_fraction", "precision")
+    return (experiment.dataset.removesuffix(SUFFIX), experiment.algorithm, *map(details.get, shared))
 
 
 def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ FAULTS = (
     Fault(("FREDIS",), "the public code computes corrected candidates and then does not use them"),
     Fault(
         ("ALIM", "PiCO_plus"),
-        "the public code never counts its steps and so stays in warm-up for the whole run",
+        "the public code never counts its steps and so stays in warm-up for the whole run (the figures fit "
+        "that, but whether they came from exactly this version is not known)",
     ),
 )
 

@@ -35,6 +35,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
             "diverged_runs": cell.n_diverged,
             "runs_without_checkpoint": cell.n_absent,
             "average_rank": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[0],
+            "ranked_settings": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[1],
             "note": describe_gaps(cell),
             **_identity(cell),
         }
@@ -43,20 +44,24 @@ def cell_rows(board: Leaderboard) -> list[Row]:
 
 
 def choice_rows(board: Leaderboard) -> list[Row]:
-    """Return one row per cell and split: the run, checkpoint and hyperparameters that were chosen."""
+    """Return one row per cell and split: the run, checkpoint and hyperparameters that were chosen.
+
+    A planned split on which there was nothing to choose from has a row without them.
+    """
     return [
         {
             **_place(board, cell),
-            "trial_seed": choice.trial_seed,
-            "hparams_seed": choice.run.hparams_seed,
-            "step": choice.record.step,
-            "criterion_value": choice.score,
-            "test_accuracy": choice.test_acc,
-            "hparams": json.dumps(choice.run.hparams, sort_keys=True),
-            "folder": clean(choice.run.path.name, None),
+            "trial_seed": trial,
+            "hparams_seed": None if choice is None else choice.run.hparams_seed,
+            "step": None if choice is None else choice.record.step,
+            "criterion_value": None if choice is None else choice.score,
+            "test_accuracy": None if choice is None else choice.test_acc,
+            "hparams": None if choice is None else json.dumps(choice.run.hparams, sort_keys=True),
+            "folder": None if choice is None else clean(choice.run.path.name, None),
+            "note": describe_gaps(cell),
         }
         for cell in _cells(board)
-        for choice in cell.choices
+        for trial, choice in cell.by_split()
     ]
 
 

@@ -58,6 +58,7 @@ def _text_block(grid: Grid) -> str:
     for row in (header, rule, *body):
         padded = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
         lines.append("  ".join(padded).rstrip())
+    lines.extend([clean(grid.basis, None)] if grid.basis else [])
     lines.extend(f"({letter}) {clean(text, None)}" for letter, text in grid.notes)
     return "\n".join(lines)
 
@@ -87,8 +88,10 @@ def _markdown_block(grid: Grid) -> str:
     for name, entries in grid.rows:
         shown = (_markdown_entry(entry, grid) for entry in entries)
         lines.append(_markdown_row([escape_markdown(clean(name)), *shown]))
+    if grid.basis:
+        lines.extend(["", escape_markdown(clean(grid.basis, None)) + "  "])
     if grid.notes:
-        lines.append("")
+        lines.extend([] if grid.basis else [""])
         lines.extend(
             f"<sup>{letter}</sup> {escape_markdown(clean(text, None))}  " for letter, text in grid.notes
         )
@@ -106,29 +109,41 @@ def _markdown_entry(entry: Entry, grid: Grid) -> str:
 
 
 def _latex_block(grid: Grid) -> str:
-    header = " & ".join(escape_latex(clean(name)) for name in grid.header)
-    caption = f"{_title(grid)}. {grid.legend}".strip()
+    caption = " ".join(text for text in (f"{_title(grid)}.", grid.basis, grid.legend) if text)
     marked = any(entry.best for _, entries in grid.rows for entry in entries)
     caption += f" Bold: best of its column; underlined: {TIES}." if marked else ""
+    header = [escape_latex(clean(name)) for name in grid.header]
+    rows = [
+        [escape_latex(clean(name)), *(_latex_entry(entry, grid) for entry in entries)]
+        for name, entries in grid.rows
+    ]
     lines = [
+        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}",
         r"\begin{table}[ht]",
         r"\centering",
         rf"\caption{{{escape_latex(caption)}}}",
+        # Made smaller where it is wider than the page, and only there.
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'c' * (len(grid.header) - 1)}}}",
         r"\toprule",
-        header + r" \\",
+        _latex_row(header),
         r"\midrule",
+        *map(_latex_row, rows),
+        r"\bottomrule",
+        r"\end{tabular}}",
     ]
-    for name, entries in grid.rows:
-        cells = [escape_latex(clean(name)), *(_latex_entry(entry, grid) for entry in entries)]
-        lines.append(" & ".join(cells) + r" \\")
-    lines.extend([r"\bottomrule", r"\end{tabular}"])
     lines.extend(
-        rf"\par\footnotesize\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
+        rf"\par\footnotesize\raggedright\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
         for letter, text in grid.notes
     )
     lines.append(r"\end{table}")
     return "\n".join(lines)
+
+
+def _latex_row(cells: list[str]) -> str:
+    # The row before ends in \\, which would read a bracket or a star as its own.
+    guard = "{}" if cells[0][:1] in ("[", "*") else ""
+    return guard + " & ".join(cells) + r" \\"
 
 
 def _latex_entry(entry: Entry, grid: Grid) -> str:

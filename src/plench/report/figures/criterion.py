@@ -10,7 +10,8 @@ from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.criterion_quality import CriterionQuality, judge_criteria
 from plench.report.figures.style import DARK, GREY, MARKERS, add_grid, label, new_figure, shades
-from plench.results.records import Run
+from plench.report.leaderboard import label_settings, title_criterion
+from plench.results.records import Experiment, Run
 from plench.selection import choose_checkpoint
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ MOST_NAMED = 14
 
 
 def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
-    """Draw one panel per criterion, datasets by marker and shade, with regret and mean rank correlation."""
+    """Draw one panel per criterion, settings by marker and shade, with regret and mean rank correlation."""
     runs = [run for run in runs if run.finished]
-    datasets = sorted({run.experiment.dataset for run in runs}, key=str.lower)
-    if len(datasets) > MOST_NAMED:
-        raise UsageError(f"{len(datasets)} datasets are too many to tell apart: choose up to {MOST_NAMED}")
+    labels = label_settings({run.experiment.setting for run in runs})
+    settings = sorted(labels, key=lambda setting: labels[setting].lower())
+    if len(settings) > MOST_NAMED:
+        raise UsageError(f"{len(settings)} datasets are too many to tell apart: choose up to {MOST_NAMED}")
     judged = judge_criteria(runs, shown)
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
@@ -32,8 +34,8 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     drawn = 0
     for axes, criterion in zip(panels, shown, strict=False):
-        for number, dataset in enumerate(datasets):
-            points = _points(runs, dataset, criterion)
+        for number, setting in enumerate(settings):
+            points = _points(runs, setting, criterion)
             drawn += len(points)
             if points:
                 xs, ys = 100 * np.array(points).T
@@ -42,11 +44,11 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
                     ys,
                     s=12,
                     marker=MARKERS[number],
-                    color=[shades(len(datasets) + 1)[number]],
+                    color=[shades(len(settings) + 1)[number]],
                     edgecolor=DARK,
                     linewidth=0.2,
                     alpha=0.8,
-                    label=label(dataset),
+                    label=label(labels[setting]),
                 )
         low, high = axes.get_xlim()
         axes.plot(
@@ -60,7 +62,8 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
             scaley=False,
         )
         mine = [quality for quality in judged if quality.criterion is criterion]
-        axes.set_title(f"{criterion.title}: {_describe(mine)}", loc="left", fontsize=7.5)
+        title = title_criterion(criterion, settings)
+        axes.set_title(f"{title}:\n{_describe(mine)}", loc="left", fontsize=7.5)
         axes.set_xlabel(f"{criterion.title} on validation (%)")
         axes.set_ylabel("test accuracy (%)")
         add_grid(axes, "both")
@@ -73,10 +76,10 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
     return figure
 
 
-def _points(runs: Iterable[Run], dataset: str, criterion: Criterion) -> list[tuple[float, float]]:
+def _points(runs: Iterable[Run], setting: Experiment, criterion: Criterion) -> list[tuple[float, float]]:
     points = []
     for run in runs:
-        chosen = choose_checkpoint(run, criterion) if run.experiment.dataset == dataset else None
+        chosen = choose_checkpoint(run, criterion) if run.experiment.setting == setting else None
         test = chosen[0].get("test_acc") if chosen is not None else None
         if chosen is not None and test is not None:
             points.append((chosen[1], test))

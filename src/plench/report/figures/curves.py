@@ -7,8 +7,8 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.figures.style import DARK, DASHES, add_grid, label, new_figure, shades
-from plench.report.leaderboard import Leaderboard
+from plench.report.figures.style import DARK, DASHES, add_grid, add_notes, label, new_figure, shades
+from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.results.records import Experiment
 from plench.selection import Choice
 
@@ -31,23 +31,25 @@ def draw_curves(board: Leaderboard, setting: Experiment, criterion: Criterion) -
     figure = new_figure(1.2 + 1.75 * columns, 0.9 + 1.35 * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, (algorithm, choices) in zip(panels, chosen.items(), strict=False):
-        _draw_panel(axes, choices, criterion)
+        _draw_panel(axes, choices, criterion.record_key, title_criterion(criterion, [setting]))
         axes.set_title(label(algorithm), loc="left", fontsize=8)
     for axes in panels[len(chosen) :]:
         axes.set_visible(False)
     # Under a hidden panel the one above shows the steps.
     for axes in panels[max(len(chosen) - columns, 0) : len(chosen)]:
         axes.tick_params(labelbottom=True)
+        axes.set_xlabel("step")
     for axes in panels:
         axes.locator_params(axis="x", nbins=3)
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3, frameon=False)
-    figure.supxlabel("step", fontsize=8)
+    absent = [a for a in board.algorithms if a not in chosen]
+    add_notes(figure, [f"Without a checkpoint to choose: {', '.join(absent)}."] if absent else [])
     figure.supylabel(f"% on {label(board.labels[setting])}", fontsize=8)
     return figure
 
 
-def _draw_panel(axes: "Axes", choices: tuple[Choice, ...], criterion: Criterion) -> None:
+def _draw_panel(axes: "Axes", choices: tuple[Choice, ...], record_key: str, title: str) -> None:
     colours = shades(max(len(choices), 2))
     for number, choice in enumerate(choices):
         records = [record for record in choice.run.records if record.step > 0]
@@ -55,7 +57,7 @@ def _draw_panel(axes: "Axes", choices: tuple[Choice, ...], criterion: Criterion)
         first = number == 0
         for key, dash, width, name in (
             ("test_acc", DASHES[0], 1.0, "test accuracy"),
-            (criterion.record_key, DASHES[2], 0.9, f"{criterion.title} (validation)"),
+            (record_key, DASHES[2], 0.9, f"{title} (validation)"),
         ):
             values = [record.get(key) for record in records]
             shown = [np.nan if value is None else 100 * value for value in values]

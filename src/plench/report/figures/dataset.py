@@ -16,17 +16,14 @@ MOST_PRINTED_CLASSES = 12
 
 
 def draw_dataset(
-    name: str,
-    stats: CandidateStats,
-    annotator_noise: NDArray[np.float64] | None = None,
-    class_names: list[str] | None = None,
+    name: str, stats: CandidateStats, annotator_noise: NDArray[np.float64] | None = None
 ) -> "Figure":
     """Draw what is known: candidates per label, set sizes, annotators, flipping probabilities."""
     panels = [_draw_labels, _draw_sizes]
     n_panels = 2 + (annotator_noise is not None) + (stats.flipping is not None)
     figure = new_figure(3.1 * n_panels, 3.0)
     axes = figure.subplots(1, n_panels, squeeze=False)[0]
-    names = [label(text) for text in class_names] if class_names else [str(i) for i in range(stats.n_classes)]
+    names = [str(i) for i in range(stats.n_classes)]
     for panel, draw in zip(axes, panels, strict=False):
         draw(panel, stats, names)
     if annotator_noise is not None:
@@ -106,7 +103,7 @@ def _name_classes(axes: "Axes", names: list[str], axis: str) -> None:
     """Name every class where there is room, else every so many."""
     every = -(-len(names) // 24)
     places = list(range(0, len(names), every))
-    texts = [names[place][:12] for place in places]
+    texts = [names[place] for place in places]
     if axis == "x":
         axes.set_xticks(places, texts, rotation=90, fontsize=6)
     else:

@@ -11,8 +11,9 @@ from plench.errors import UsageError
 from plench.names import normalise
 from plench.report.costs import Cost
 from plench.report.figures.labels import name_points
-from plench.report.figures.style import DARK, GREY, add_grid, new_figure
-from plench.report.leaderboard import Leaderboard
+from plench.report.figures.style import DARK, GREY, add_grid, add_notes, label, new_figure
+from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.statistics import gather_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,22 +29,17 @@ def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]
 
 
 def draw_pareto(board: Leaderboard, criterion: Criterion, costs: Sequence[Cost]) -> "Figure":
-    """Draw each algorithm's mean test accuracy over its settings against its time per step (log scale)."""
+    """Draw each algorithm's mean test accuracy over the settings against its time per step (log scale).
+
+    Means over different datasets do not compare: an algorithm without a figure in some setting, or without a
+    measurement on some dataset of `costs`, is left out, and the figure names it.
+    """
     from matplotlib.ticker import LogFormatter
 
-    by_name: dict[str, list[float]] = {}
-    for cost in costs:
-        by_name.setdefault(normalise(cost.algorithm), []).append(cost.ms)
-    names, times, accuracies = [], [], []
-    for algorithm in board.algorithms:
-        cells = (board.cell(setting, algorithm, criterion) for setting in board.settings)
-        means = [cell.mean for cell in cells if cell is not None and cell.mean is not None]
-        if means and normalise(algorithm) in by_name:
-            names.append(algorithm)
-            times.append(fmean(by_name[normalise(algorithm)]))
-            accuracies.append(100 * fmean(means))
-    if not names:
-        raise UsageError("no algorithm has both results and measurements of its cost")
+    points, notes = _gather_points(board, criterion, costs)
+    names = list(points)
+    times = [points[name][0] for name in names]
+    accuracies = [points[name][1] for name in names]
     front = find_front(times, accuracies)
     figure = new_figure(6.4, 4.4)
     axes = figure.add_subplot()
@@ -60,12 +56,47 @@ def draw_pareto(board: Leaderboard, criterion: Criterion, costs: Sequence[Cost])
         np.array(times)[others], np.array(accuracies)[others], s=22, facecolor="white", edgecolor=DARK
     )
     axes.scatter(steps_x, steps_y, s=26, color=DARK, label="on the front")
-    axes.set_xlabel("time per step (ms, log scale)")
-    axes.set_ylabel(f"mean test accuracy (%), selected by {criterion.title}")
+    measured = ", ".join(sorted({cost.dataset for cost in costs if cost.dataset}))
+    axes.set_xlabel(label(f"time per step{measured and f' on {measured}'} (ms, log scale)", 90))
+    where = f" over {len(board.settings)} datasets" if len(board.settings) > 1 else ""
+    axes.set_ylabel(
+        f"mean test accuracy{where} (%),\nselected by {title_criterion(criterion, board.settings)}"
+    )
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False)
     add_grid(axes, "both")
+    add_notes(figure, notes)
     name_points(axes, times, accuracies, names, _trace(steps_x, steps_y))
     return figure
+
+
+def _gather_points(
+    board: Leaderboard, criterion: Criterion, costs: Sequence[Cost]
+) -> tuple[dict[str, tuple[float, float]], list[str]]:
+    """Return milliseconds and mean accuracy (%) of the algorithms that have both, and who was left out."""
+    scores = gather_scores(board, criterion)
+    by_name: dict[str, dict[str, list[float]]] = {}
+    for cost in costs:
+        by_name.setdefault(normalise(cost.algorithm), {}).setdefault(cost.dataset, []).append(cost.ms)
+    datasets = {cost.dataset for cost in costs}
+    points: dict[str, tuple[float, float]] = {}
+    unmeasured = []
+    for algorithm, means in zip(scores.algorithms, scores.values.T, strict=True):
+        measured = by_name.get(normalise(algorithm), {})
+        if measured.keys() == datasets:
+            points[algorithm] = (fmean(map(fmean, measured.values())), 100 * float(means.mean()))
+        else:
+            unmeasured.append(algorithm)
+    if not points:
+        raise UsageError(
+            "no algorithm has both results on every dataset here and measurements of its cost: choose with "
+            "--datasets and --algorithms"
+        )
+    notes = []
+    if scores.left_out:
+        notes.append(f"Left out, with no figure in some dataset: {', '.join(scores.left_out)}.")
+    if unmeasured:
+        notes.append(f"Left out, with no measurement of the cost: {', '.join(unmeasured)}.")
+    return points, notes
 
 
 def _trace(xs: np.ndarray, ys: np.ndarray) -> list[tuple[float, float]]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.figures.style import DARK, label, new_figure
-from plench.report.leaderboard import Leaderboard
+from plench.report.figures.style import DARK, add_notes, label, new_figure
+from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
     critical_difference,
     find_groups,
@@ -31,8 +31,10 @@ def draw_ranks(
     scores = gather_scores(board, criterion)
     n, k = scores.values.shape
     if k < 3 or n < 2:
+        lacking = f" ({len(scores.left_out)} lack a figure in some dataset)" if scores.left_out else ""
         raise UsageError(
             f"a critical-difference diagram needs 3 algorithms and 2 datasets without gaps, not {k} and {n}"
+            f"{lacking}: choose with --datasets and --algorithms"
         )
     ranking = friedman(scores.values)
     ranks = ranking.average_ranks
@@ -69,11 +71,13 @@ def draw_ranks(
         height = 0.8 + 0.45 * number
         low, high = min(ranks[group]), max(ranks[group])
         axes.plot([low - 0.03, high + 0.03], [height, height], color=DARK, linewidth=3, solid_capstyle="butt")
+    title = title_criterion(criterion, board.settings)
     axes.set_title(
-        f"Average rank over {n} datasets, selected by {criterion.title} "
-        f"({said}; Friedman p = {ranking.p_value:.2g})",
+        f"Average rank over {n} datasets, selected by {title} ({said}; Friedman p = {ranking.p_value:.2g})",
         fontsize=8,
     )
+    if scores.left_out:
+        add_notes(figure, [f"Left out, with no figure in some dataset: {', '.join(scores.left_out)}."])
     return figure
 
 

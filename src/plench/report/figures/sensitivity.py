@@ -9,6 +9,7 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.figures.style import DARK, GREY, add_grid, label, new_figure, shades
+from plench.report.leaderboard import title_criterion
 from plench.results.lines import is_finite
 from plench.results.records import Run
 from plench.selection import choose_checkpoint
@@ -42,7 +43,8 @@ def draw_sensitivity(runs: Sequence[Run], algorithm: str, criterion: Criterion) 
     handles, texts = panels[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside upper center", ncols=3, frameon=False)
     figure.supylabel("test accuracy less the mean\nof its dataset and split (points)", fontsize=8)
-    figure.supxlabel(f"hyperparameters of {label(algorithm)}, checkpoint by {criterion.title}", fontsize=8)
+    title = title_criterion(criterion, [run.experiment for run, _ in points])
+    figure.supxlabel(f"hyperparameters of {label(algorithm)}, checkpoint by {title}", fontsize=8)
     return figure
 
 

@@ -1,12 +1,13 @@
 """The paper's slope chart: the same algorithms in two sets of results, and how often their order turns."""
 
+import textwrap
 from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from plench.errors import UsageError
 from plench.report.figures.labels import spread_positions
-from plench.report.figures.style import DARK, DASHES, GREY, MARKERS, label, new_figure, shades
+from plench.report.figures.style import DARK, DASHES, GREY, MARKERS, add_notes, label, new_figure, shades
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +22,10 @@ def count_inversions(first: Mapping[str, float], second: Mapping[str, float]) ->
 def draw_slopes(
     first: Mapping[str, float], second: Mapping[str, float], names: tuple[str, str], title: str
 ) -> "Figure":
-    """Draw a line per algorithm from its accuracy (a fraction) in one set to that in the other."""
+    """Draw a line per algorithm from its accuracy (a fraction) in one set to that in the other.
+
+    Algorithms that only one set has are named below.
+    """
     common = sorted((a for a in first if a in second), key=lambda a: -first[a])
     if len(common) < 2:
         raise UsageError("the two sets of results have fewer than two algorithms in common")
@@ -62,7 +66,7 @@ def draw_slopes(
     axes.set_xlim(-0.75, 1.75)
     lowest = min(min(places[0]), min(places[1]), *values) - gap
     axes.set_ylim(lowest, max(max(places[0]), max(places[1]), *values) + gap)
-    axes.set_xticks([0, 1], [label(name) for name in names], fontsize=8)
+    axes.set_xticks([0, 1], ["\n".join(textwrap.wrap(label(name, 120), 26)) for name in names], fontsize=8)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.spines["bottom"].set_visible(False)
@@ -71,4 +75,10 @@ def draw_slopes(
         f"{label(title)} (test accuracy, %)\n{count_inversions(first, second)} of {pairs} pairs change order",
         fontsize=8,
     )
+    alone = [
+        f"Only in {name}: {', '.join(a for a in here if a not in there)}."
+        for name, here, there in ((names[0], first, second), (names[1], second, first))
+        if here.keys() - there.keys()
+    ]
+    add_notes(figure, alone)
     return figure

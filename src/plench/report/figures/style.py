@@ -4,7 +4,8 @@ Colours come from `cividis`, whose lightness rises evenly, and lines differ by d
 figure printed without colour still reads.
 """
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +78,9 @@ def save_figure(figure: "Figure", path: Path) -> None:
         write_through(path, lambda temporary: figure.savefig(temporary, format=form, metadata=undated))
 
 
-def label(name: str) -> str:
+def label(name: str, longest: int | None = 40) -> str:
     """Make a name safe to draw: plain text, no formula."""
-    return clean(name, 40).replace("$", r"\$")
+    return clean(name, longest).replace("$", r"\$")
 
 
 def shades(n: int) -> list[Any]:
@@ -87,6 +88,15 @@ def shades(n: int) -> list[Any]:
     from matplotlib import colormaps
 
     return [colormaps["cividis"](0.88 * i / max(n - 1, 1)) for i in range(n)]
+
+
+def add_notes(figure: "Figure", notes: Iterable[str]) -> None:
+    """Write below the figure what its reader has to know, broken into lines of its width."""
+    per_line = max(30, int(14.5 * figure.get_figwidth()))  # letters of this size that fit an inch
+    lines = [line for note in notes if note for line in textwrap.wrap(label(note, None), per_line)]
+    if lines:
+        figure.set_figheight(figure.get_figheight() + 0.12 * len(lines))
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=6.5, color=DARK)
 
 
 def add_grid(axes: "Axes", axis: Any = "y") -> None:
