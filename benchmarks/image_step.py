@@ -2,6 +2,7 @@
 
     python benchmarks/image_step.py                                made-up images of CIFAR's size and number
     python benchmarks/image_step.py --data_dir DIR --json out.json PLCIFAR10 from DIR
+    python benchmarks/image_step.py --page                         also writes docs/results/image_step.md
 
 One process, one thread. What is compared is measured in turns, and medians over the turns are reported. The
 floor is the bare network on one batch of the same memory format: forward, backward, Adam. The share of the
@@ -24,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments import render_table, write_page
 from plench.algorithms import find_algorithm
 from plench.algorithms.base import build_adam, build_network, descend
 from plench.batch import VIEWS
@@ -169,6 +171,55 @@ def print_rows(title: str, rows: list[dict[str, Any]]) -> None:
         print("  ".join(f"{cell:>11}" for cell in cells), flush=True)
 
 
+def render_rows(rows: list[dict[str, Any]], titles: dict[str, str]) -> str:
+    """Return rows as a table in Markdown, with these columns under these titles."""
+
+    def render(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+        return "–" if value is None else str(value)
+
+    return render_table([*titles.values()], [[render(row[key]) for key in titles] for row in rows])
+
+
+def write_results(results: dict[str, Any], data: str, options: argparse.Namespace) -> None:
+    """Write the page of results."""
+    view = {"view": "view", "batch_size": "batch", "us": "µs", "goal": "goal"}
+    step = {
+        "algorithm": "algorithm",
+        "batch_size": "batch",
+        "ms": "ms",
+        "floor_ms": "floor",
+        "ratio": "ratio",
+    }
+    step |= {"views_ms": "views, ms", "views_share": "share of views"}
+    memory = {"images_mb": "images", "start_mb": "before loading", "loaded_mb": "after loading"}
+    memory |= {"prepared_mb": "after preparing", "peak_mb": "after training steps"}
+    write_page(
+        "image_step",
+        [
+            "# What a step on images costs beside the network",
+            f"Written by `python benchmarks/image_step.py --page`; images: {data}.",
+            "One process, one thread. What is compared is measured in turns; medians are shown.",
+            "## Views, microseconds per image",
+            "From the stored images to network inputs. Goals are those of the project.",
+            render_rows(results["views"], view),
+            f"## Steps with {options.model}, milliseconds",
+            "Floor: forward, backward and Adam of the bare network on one batch of the same memory format. "
+            "Views were also measured alone; their share is of the whole step. PiCO is past its warm-up: it "
+            "passes a second network without a gradient and compares with a queue, which the floor does not.",
+            render_rows(results["steps"], step),
+            "## Evaluation, microseconds per image",
+            "A forward pass without a gradient, by images per pass; "
+            f"runs take {results['evaluation'][0]['ours']}.",
+            render_rows(results["evaluation"], {"chunk": "images per pass", "us": "µs"}),
+            "## Memory, peak of the process in MB",
+            "Images are kept once, as uint8, for all parts of the split.",
+            render_rows(results["memory"], memory),
+        ],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", type=Path, help="folder with cifar-10-batches-py and plcifar10.pkl")
@@ -179,6 +230,7 @@ def main() -> None:
         "--turns", type=int, default=5, help="turns of whole steps; views take 10 times as many"
     )
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--page", action="store_true", help="write docs/results/image_step.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
     before = peak_mb()
@@ -211,6 +263,10 @@ def main() -> None:
     print_rows("memory, peak of the process", results["memory"])
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        write_results(
+            results, dataset.card.name if options.data_dir else "made up, of CIFAR-10's size", options
+        )
 
 
 if __name__ == "__main__":

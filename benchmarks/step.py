@@ -3,6 +3,7 @@
     python benchmarks/step.py                       every algorithm on Lost and Italian, or on Digits_FPS
     python benchmarks/step.py -a CC PRODEN -d Lost --json step.json
     python benchmarks/step.py -a POP --sizes 1000 10000 100000    does the cost grow with N?
+    python benchmarks/step.py --page                also writes docs/results/step.md
 
 Each algorithm runs in a fresh process with one thread. A timed stretch is an epoch (50 to 800 steps) of
 drawing batches and updating, so that work at the end of epochs counts. Stretches of the floor, on one batch
@@ -122,6 +123,38 @@ def measure_in_fresh_process(algorithm: str, dataset: str, options: argparse.Nam
     return row
 
 
+def write_results(rows: list[dict], options: argparse.Namespace) -> None:
+    """Write the page of results, an algorithm a row."""
+    from experiments import render_table, write_page
+
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    head = ["algorithm", *(f"{what}, {name}" for name in datasets for what in ("ms", "ratio", "MB"))]
+    table = []
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        own = {row["dataset"]: row for row in rows if row["algorithm"] == algorithm}
+        cells = [(f"{own[name]['ms']:.2f}", f"{own[name]['ratio']:.2f}") for name in datasets]
+        peaks = [f"{own[name]['peak_mb']:.0f}" for name in datasets]
+        table.append(
+            [algorithm, *(part for pair, peak in zip(cells, peaks, strict=True) for part in (*pair, peak))]
+        )
+    write_page(
+        "step",
+        [
+            "# What a step costs",
+            "Written by `python benchmarks/step.py --page`.",
+            f"Milliseconds of a training step at batch {options.batch_size}, drawing the batch included; its "
+            "ratio to the floor, which is forward, backward and Adam of the same network on one batch, "
+            "measured in turns; and the peak memory of the process, interpreter and torch included. Default "
+            "hyperparameters, each algorithm in a fresh process with one thread, in the last phase of its "
+            f"schedule that begins within {LONGEST_WARM_UP:,} updates.",
+            "What bounds the methods that contrast with a queue (PiCO, DIRK, ALIM, PiCO_plus) are the two "
+            "products of the batch with its 8,192 keys, one for the loss and one for its gradient; their "
+            "pages say how they are made and what else is needed.",
+            render_table(head, table),
+        ],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-a", "--algorithms", nargs="+", help="all by default")
@@ -131,6 +164,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--page", action="store_true", help="write docs/results/step.md")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -158,6 +192,8 @@ def main() -> None:
             )
     if options.json:
         options.json.write_text(json.dumps({"benchmark": "step", "rows": rows}, indent=1) + "\n")
+    if options.page:
+        write_results(rows, options)
 
 
 if __name__ == "__main__":
