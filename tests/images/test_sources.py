@@ -61,6 +61,13 @@ def test_aggregate_vaguest_and_first_annotators(data_dir: Path) -> None:
     assert np.array_equal(aggregate.test.features.reshape(4, -1), draw_pixels(4, 5))
 
 
+def test_vaguest_goes_by_the_length_of_lists(data_dir: Path) -> None:
+    """The public code counts a repeated label twice when it looks for the largest set."""
+    write_annotations(data_dir, {**ANNOTATIONS, 3: [[5], [4, 4], [1, 2]]})
+    assert sets_of(load_dataset("PLCIFAR10_Vaguest", data_dir))[3] == [4]
+    assert sets_of(load_dataset("PLCIFAR10_Aggregate", data_dir))[3] == [1, 2, 4, 5]
+
+
 def test_cards_of_the_protocol() -> None:
     aggregate, vaguest = dataset_card("PLCIFAR10_Aggregate"), dataset_card("PLCIFAR10_Vaguest")
     assert (aggregate.protocol_noise_rate, vaguest.protocol_noise_rate) == (0.00132, 0.17556)

@@ -33,13 +33,16 @@ class RemoteFile:
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which."""
+    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which.
+
+    `lengths` (M,) is how many labels were listed; more than a set has, if a list repeats one.
+    """
 
     image: np.ndarray
     annotator: np.ndarray
     sets: np.ndarray
+    lengths: np.ndarray
     n_images: int
-    n_labels: int
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Annotations:
     sets = np.zeros((len(flat_sets), N_CLASSES), np.bool_)
     sets[set_of_label, np.asarray(labels, np.int64)] = True
     annotator = np.arange(len(flat_sets)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return Annotations(image, annotator, sets, n_images, len(labels))
+    return Annotations(image, annotator, sets, sizes, n_images)
 
 
 def unite(annotations: Annotations, first: int | None = None) -> np.ndarray:
@@ -75,10 +75,9 @@ def unite(annotations: Annotations, first: int | None = None) -> np.ndarray:
 
 
 def pick_vaguest(annotations: Annotations) -> np.ndarray:
-    """Return the largest set (N, K) of each image, the first of equals."""
+    """Return the largest set (N, K) of each image, the first of equals; as published, the longest list."""
     candidates = np.zeros((annotations.n_images, N_CLASSES), np.bool_)
-    sizes = annotations.sets.sum(1)
-    order = np.lexsort((annotations.annotator, -sizes, annotations.image))
+    order = np.lexsort((annotations.annotator, -annotations.lengths, annotations.image))
     images, first = np.unique(annotations.image[order], return_index=True)
     candidates[images] = annotations.sets[order[first]]
     return candidates
@@ -140,10 +139,11 @@ def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[A
     where = f"{name}: {path.name}"
     annotations = parse_annotations(read_pickle(content, where), n_images, where)
     is_release = hash_git_blob(content) == RELEASE.git_sha1
-    if is_release and (len(annotations.sets), annotations.n_labels) != (RELEASED_SETS, RELEASED_LABELS):
+    n_labels = annotations.lengths.sum()
+    if is_release and (len(annotations.sets), n_labels) != (RELEASED_SETS, RELEASED_LABELS):
         raise DataError(
             f"{where} is the public release, but {len(annotations.sets):,} sets with "
-            f"{annotations.n_labels:,} labels were read instead of {RELEASED_SETS:,} with {RELEASED_LABELS:,}"
+            f"{n_labels:,} labels were read instead of {RELEASED_SETS:,} with {RELEASED_LABELS:,}"
         )
     return annotations, is_release
 
