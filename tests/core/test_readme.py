@@ -1,8 +1,11 @@
-"""The README's Python runs as it stands."""
+"""The README's Python runs as it stands, links lead somewhere, and no file goes without description."""
 
 import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -34,3 +37,29 @@ def test_the_algorithm_of_the_readme_trains(tmp_path):
     assert "done: " in done.stdout
     final = re.findall(r"step 299: .* test ([\d.]+)", done.stderr)
     assert float(final[0]) > 0.8
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_between_pages_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("folder", [".", "data", "training", "results"])
+def test_the_architecture_describes_every_file(folder):
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    files = (ROOT / "src" / "plench" / folder).glob("*.py")
+    names = [path.stem for path in files if not path.stem.startswith("__")]
+    assert len(names) > 3
+    assert [name for name in names if not re.search(rf"\b{name}\b", page)] == []
+
+
+def test_pages_name_commands_that_exist():
+    pages = [ROOT / "README.md", *Path(ROOT / "docs").rglob("*.md")]
+    commands = {path.stem for path in (ROOT / "src" / "plench" / "cli").glob("*.py")}
+    for page in pages:
+        named = re.findall(r"(?:^ {4}|`)plench ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(named) <= commands, page

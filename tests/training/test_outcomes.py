@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from plench.cli import main
 from plench.criteria import measure_all
 from plench.data import draw_candidates, split_dataset
 from plench.errors import DataError, UsageError
+from plench.training.options import Status
+from tests.conftest import ROOT
 from tests.training.harness import (
     LISTING,
     MISBEHAVED,
@@ -240,3 +243,12 @@ def test_a_number_that_is_not_finite_beside_the_loss_is_null(tmp_path: Path) -> 
 def test_a_phase_that_is_never_reached_is_noticed(tmp_path: Path) -> None:
     notices = read_description(run(tmp_path, "IDGP").folder)["notices"]
     assert any("end of warm-up would begin at update" in notice for notice in notices)
+
+
+def test_the_page_on_runs_names_every_file_and_key(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    folder = run(tmp_path, LISTING).folder
+    missing = [path.name for path in folder.iterdir() if f"`{path.name}`" not in page]
+    assert [name for name in missing if name != ".lock"] == []
+    assert [key for key in read_records(folder)[-1] if f"`{key}`" not in page] == []
+    assert [name for name in get_args(Status) if f"`{name}`" not in page] == []
