@@ -71,6 +71,20 @@ def test_known_counts() -> None:
     assert count_parameters(Featurizer((1, 3, 32, 32), {"model": "ResNet"})) == 466_256
 
 
+def test_lenet() -> None:
+    """With a classifier of 10 classes on colour images, LeNet-5 has its well-known 62,006 parameters."""
+    network = Featurizer((1, 3, 32, 32), {"model": "lenet"})
+    assert count_parameters(network) + 84 * 10 + 10 == 62_006
+    for shape in ((3, 32, 32), (1, 28, 28), (2, 17, 33), (1, 16, 16)):
+        network = Featurizer((1, *shape), {"model": "LeNet"})
+        features = network(torch.randn(3, *shape).to(memory_format=torch.channels_last))
+        assert features.shape == (3, network.n_outputs) == (3, 84)
+        features.sum().backward()
+        assert all(p.grad is not None for p in network.parameters())
+    with pytest.raises(UsageError, match="at least 16×16 pixels"):
+        Featurizer((1, 1, 15, 40), {"model": "LeNet"})
+
+
 def test_depths() -> None:
     """The depth counts layers with weights: convolutions (shortcuts aside) and the classifier."""
     resnet, densenet = (Featurizer((1, 3, 32, 32), {"model": model}) for model in ("ResNet", "DenseNet"))
