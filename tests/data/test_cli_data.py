@@ -5,7 +5,8 @@ import pytest
 
 from plench.cli.data import add_parser
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset
-from plench.errors import UsageError
+from plench.data.sources import find_source
+from plench.errors import DataError, UsageError
 
 
 def run(*words):
@@ -39,6 +40,22 @@ def test_info_as_text_shows_card_sizes_histogram_and_notices(capsys, tmp_path):
     assert "examples      20\n" in text
     assert "1       20 ####" in text
     assert "notice: Lost has 20 examples; published are 1,122" in text
+
+
+def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):
+    assert run("info", "PLCIFAR10 Vaguest") == 0
+    text = capsys.readouterr().out
+    assert dataset_card("PLCIFAR10_Vaguest").terms in text
+    assert "told noise    17.556%" in text
+    assert "examples      50,000\n" in text
+    assert "noise rate    17.56%\n" in text
+    assert "name their folder with --data_dir" in text
+    assert run("info", "MNIST", "--json") == 0
+    info = json.loads(capsys.readouterr().out)
+    assert info["card"]["sizes"] == {"examples": 60_000, "features": 784, "classes": 10}
+    assert info["obtain"] == find_source("MNIST").obtain
+    with pytest.raises(DataError, match="there is no such file"):
+        run("info", "absent.npz")
 
 
 def test_no_rate_is_accepted_and_ignored():

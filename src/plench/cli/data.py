@@ -51,9 +51,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def show_info(arguments: argparse.Namespace) -> int:
-    """Print what is known of a dataset, as text or JSON."""
+    """Print what is known of a dataset, as text or JSON: of its files, if they are there, else its card."""
+    source = find_source(arguments.name)
+    if arguments.data_dir is None and source.obtain is not None:
+        info: dict[str, Any] = {"card": asdict(source.card), "obtain": source.obtain}
+        print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_card(info))
+        return 0
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
-    loaded = find_source(arguments.name).load(folder)  # not load_dataset: notices stand among the facts
+    loaded = source.load(folder)  # not load_dataset: notices stand among the facts
     spec = read_candidates(arguments, loaded.card)
     dataset = draw_candidates(loaded, spec, arguments.trial_seed)
     info = describe(dataset, spec, arguments.trial_seed, loaded.fingerprint)
@@ -88,6 +93,42 @@ def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint
     }
 
 
+def describe_card(card: dict[str, Any]) -> dict[str, str]:
+    """The rows of a card."""
+    rows = {
+        "task": card["task"],
+        "source": card["source"],
+        "terms": card["terms"],
+        "reference": card["citation"],
+        "steps": f"{card['default_steps']:,} by default",
+    }
+    if card["protocol_noise_rate"] is not None:
+        rows["told noise"] = (
+            f"{card['protocol_noise_rate']:.3%} (what the protocol tells noise-aware methods)"
+        )
+    return rows
+
+
+def format_card(info: dict[str, Any]) -> str:
+    """The text form of what is known of a dataset whose files are not at hand."""
+    card, rows = info["card"], describe_card(info["card"])
+    sizes = card["published"] or card["sizes"]
+    if sizes is not None:
+        rows |= {name: f"{sizes[name]:,}" for name in ("examples", "features", "classes")}
+    if card["published"] is not None:
+        rows["mean set size"] = f"{card['published']['mean_candidates']:.2f}"
+        rows["noise rate"] = f"{card['published']['noise_rate']:.2%}"
+    rows["the files"] = f"{info['obtain']}; then name their folder with --data_dir"
+    return format_rows(card, rows)
+
+
+def format_rows(card: dict[str, Any], rows: dict[str, str]) -> str:
+    """The dataset's name, and a line for each row."""
+    return "\n".join(
+        [f"{card['name']} ({card['kind']})", *(f"  {key:<14}{value}" for key, value in rows.items())]
+    )
+
+
 def format_info(info: dict[str, Any]) -> str:
     """The text form of `describe`."""
     card, spec = info["card"], info["candidates"]
@@ -95,11 +136,7 @@ def format_info(info: dict[str, Any]) -> str:
     noise = "unknown (no true labels)" if info["noise_rate"] is None else f"{info['noise_rate']:.2%}"
     own_test = "" if info["test_examples"] is None else f", and {info['test_examples']:,} in its own test set"
     rows = {
-        "task": card["task"],
-        "source": card["source"],
-        "terms": card["terms"],
-        "reference": card["citation"],
-        "steps": f"{card['default_steps']:,} by default",
+        **describe_card(card),
         "examples": f"{info['examples']:,}{own_test}",
         "features": " × ".join(f"{size:,}" for size in info["input_shape"][1:]),
         "classes": f"{info['classes']:,}",
@@ -108,8 +145,6 @@ def format_info(info: dict[str, Any]) -> str:
         "noise rate": noise,
         "fingerprint": info["fingerprint"][:16],
     }
-    lines = [f"{card['name']} ({card['kind']})"]
-    lines += [f"  {key:<14}{value}" for key, value in rows.items()]
-    lines += ["  set sizes", *format_histogram(info["set_sizes"])]
+    lines = [format_rows(card, rows), "  set sizes", *format_histogram(info["set_sizes"])]
     lines += [f"  notice: {notice}" for notice in info["notices"]]
     return "\n".join(lines)

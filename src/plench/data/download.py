@@ -23,7 +23,8 @@ def download_dataset(name: str, data_dir: str | Path) -> list[Path]:
     """
     source = find_source(name)
     if not source.files:
-        raise DataError(f"{source.card.name} cannot be downloaded: {source.obtain}")
+        reason = source.obtain or "it is built in or given by path"
+        raise DataError(f"{source.card.name} cannot be downloaded: {reason}")
     return [download_file(remote, Path(data_dir) / remote.path) for remote in source.files]
 
 

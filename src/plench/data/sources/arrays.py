@@ -32,7 +32,7 @@ def find_arrays(name: str) -> Source | None:
     digest, arrays = read_npz(path, name)
     kind: Literal["tabular", "image"] = "image" if "images" in arrays else "tabular"
     card = make_card(path, digest, kind, has_candidates="candidates" in arrays)
-    return Source(card, partial(build_dataset, card, arrays), obtain="it is the user's own file")
+    return Source(card, partial(build_dataset, card, arrays))
 
 
 def make_card(

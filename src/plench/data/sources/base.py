@@ -10,8 +10,6 @@ import numpy as np
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.integrity import hash_git_blob, hash_md5
 
-BUILT_IN = "it is built in, nothing needs to be downloaded"
-
 
 @dataclass(frozen=True)
 class RemoteFile:
@@ -50,22 +48,23 @@ class Source:
     """A dataset that can be loaded by name.
 
     `load` takes the data folder (None where the user named none). `files` are what `download_dataset`
-    fetches; a dataset without any says in `obtain` how the user comes by it. `annotations`, where an example
-    has several annotators, takes the data folder and the number of examples and returns their single sets.
+    fetches. `obtain` says how the user comes by the files of the data folder; None means that none are
+    needed, because the data is built in or was given by path. `annotations`, where an example has several
+    annotators, takes the data folder and the number of examples and returns their single sets.
     """
 
     card: DatasetCard
     load: Callable[[Path | None], Dataset]
     files: tuple[RemoteFile, ...] = ()
-    obtain: str = BUILT_IN
+    obtain: str | None = None
     annotations: Callable[[Path | None, int], Annotations] | None = None
 
     @property
     def how(self) -> str:
-        """How the data is come by, in a word or two: built in, by `plench data download`, or by hand."""
-        if self.files:
-            return "download"
-        return "built in" if self.obtain == BUILT_IN else "by hand"
+        """How the user comes by the data of a named dataset, in a word or two."""
+        if self.obtain is None:
+            return "built in"
+        return "download" if self.files else "by hand"
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def find_folder(name: str) -> Source | None:
         classes = list_classes(path)
         files = {"train": list_files(path, classes)}
     card = make_card(path.resolve(), hash_files(path, files), "image", has_candidates=False)
-    return Source(card, partial(load_folder, card, classes, files), obtain="it is the user's own folder")
+    return Source(card, partial(load_folder, card, classes, files))
 
 
 def list_classes(folder: Path) -> list[str]:
