@@ -103,9 +103,7 @@ def describe_card(card: dict[str, Any]) -> dict[str, str]:
         "steps": f"{card['default_steps']:,} by default",
     }
     if card["protocol_noise_rate"] is not None:
-        rows["told noise"] = (
-            f"{card['protocol_noise_rate']:.3%} (what the protocol tells noise-aware methods)"
-        )
+        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, which noise-aware methods get to know"
     return rows
 
 
@@ -118,7 +116,7 @@ def format_card(info: dict[str, Any]) -> str:
     if card["published"] is not None:
         rows["mean set size"] = f"{card['published']['mean_candidates']:.2f}"
         rows["noise rate"] = f"{card['published']['noise_rate']:.2%}"
-    rows["the files"] = f"{info['obtain']}; then name their folder with --data_dir"
+    rows["the files"] = f"{info['obtain']}, and name their folder with --data_dir"
     return format_rows(card, rows)
 
 
