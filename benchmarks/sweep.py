@@ -2,35 +2,62 @@
 
     python benchmarks/sweep.py --data_dir DIR [--only local public ray status]
 
-Every figure comes from whole commands in fresh processes, start-up included, with two workers.
+Every figure comes from whole commands in fresh processes, start-up included, with two workers. With all parts
+(the default) the figures go to docs/results/sweep.md.
 """
 
 import argparse
 import json
 import os
-import resource
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from experiments import render_table, write_page
 from plench.algorithms import algorithms
 from plench.sweep.plan import DataShelf, expand, settle
 from plench.sweep.spec import Grid, SweepSpec
 
 WORKERS = 2
 N_FINISHED = 20_000
+# What the public code's launcher took for the same sweep on such a machine.
+PUBLIC_SECONDS = 162
+COLUMNS = ["sweep", "runs", "seconds", "runs/min", "training", "peak memory of each worker"]
 
 
-def run_sweep(output_dir: Path, *arguments: str) -> float:
-    """Carry out a sweep command; return its wall time."""
-    begun = time.perf_counter()
+def run_sweep(output_dir: Path, *arguments: str) -> tuple[float, dict[int, int]]:
+    """Carry out a sweep command; return its wall time and the peak memory of its workers (kB, Linux only)."""
     command = [sys.executable, "-m", "plench.sweep", *arguments, "--output_dir", str(output_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return time.perf_counter() - begun
+    peaks: dict[int, int] = {}
+    with tempfile.TemporaryFile("w+") as said:
+        begun = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        while process.poll() is None:
+            peaks.update(read_worker_peaks(process.pid))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.25)
+        seconds = time.perf_counter() - begun
+        if process.returncode != 0:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)} failed:\n{said.read()}")
+    return seconds, peaks
+
+
+def read_worker_peaks(driver: int) -> dict[int, int]:
+    """Return the peak resident memory of the worker processes of a driver, in kB."""
+    peaks = {}
+    for children in Path(f"/proc/{driver}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in children.read_text().split():
+                command = Path(f"/proc/{child}/cmdline").read_bytes()
+                found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{child}/status").read_text())
+                if found and b"plench.sweep.worker" in command:
+                    peaks[int(child)] = int(found.group(1))
+    return peaks
 
 
 def read_training_seconds(output_dir: Path) -> list[float]:
@@ -41,59 +68,68 @@ def read_training_seconds(output_dir: Path) -> list[float]:
     ]
 
 
-def measure(title: str, output_dir: Path, *arguments: str) -> float:
-    """Carry out a sweep and print its figures; return runs per minute."""
-    seconds = run_sweep(output_dir, "launch", *arguments)
+def measure(title: str, output_dir: Path, *arguments: str) -> tuple[list[str], float]:
+    """Carry out a sweep; return its figures as a row, and its seconds."""
+    seconds, peaks = run_sweep(output_dir, "launch", *arguments)
     training = read_training_seconds(output_dir)
-    rate = 60 * len(training) / seconds
-    share = sum(training) / (WORKERS * seconds)
-    print(
-        f"{title}: {len(training)} runs in {seconds:.1f} s, {rate:.1f} runs/min, "
-        f"{share:.1%} of the workers' time is training",
-        flush=True,
-    )
-    return rate
+    row = [
+        title,
+        f"{len(training)}",
+        f"{seconds:.1f}",
+        f"{60 * len(training) / seconds:.1f}",
+        f"{sum(training) / (WORKERS * seconds):.1%}",
+        ", ".join(f"{peak / 1024:.0f} MB" for peak in peaks.values()) or "not measured",
+    ]
+    print(", ".join(f"{name}: {cell}" for name, cell in zip(COLUMNS, row, strict=True)), flush=True)
+    return row, seconds
 
 
 def vanilla_names() -> list[str]:
     return [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]
 
 
-def measure_engines(folder: Path, data_dir: str, only: list[str]) -> None:
+def measure_engines(folder: Path, data_dir: str, only: list[str]) -> tuple[list[list[str]], list[str]]:
+    """Carry out the same sweep on the local engine and on Ray; return rows and what they tell."""
+    names = vanilla_names()
     grid = [
-        *("--datasets", "Lost", "--data_dir", data_dir, "--algorithms", *vanilla_names()),
+        *("--datasets", "Lost", "--data_dir", data_dir, "--algorithms", *names),
         *("--n_hparams", "4", "--n_trials", "2", "--steps", "500"),
     ]
-    local = ray = None
-    if "local" in only:
-        local = measure("local engine", folder / "local", *grid, "--workers", str(WORKERS))
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(f"largest process: {peak:.0f} MB", flush=True)
-    if "ray" in only:
-        launcher = ["--command_launcher", "ray", "--workers", str(WORKERS)]
-        ray = measure("Ray on one node", folder / "ray", *grid, *launcher)
-    if local and ray:
-        print(f"Ray has {ray / local:.0%} of the local engine's rate", flush=True)
+    engines = {
+        "local": ["--workers", str(WORKERS)],
+        "ray": ["--command_launcher", "ray", "--workers", str(WORKERS)],
+    }
+    what = f"{len(names)} vanilla algorithms × 4 configurations × 2 splits × 500 steps"
+    rows, seconds = [], {}
+    for engine in (name for name in engines if name in only):
+        row, seconds[engine] = measure(f"{engine}: {what}", folder / engine, *grid, *engines[engine])
+        rows.append(row)
+    if len(seconds) < len(engines):
+        return rows, []
+    return rows, [f"Ray on one node has {seconds['local'] / seconds['ray']:.0%} of the local engine's rate."]
 
 
-def measure_public(folder: Path, data_dir: str) -> None:
-    """The sweep that the public code's launcher took 162 s for on such a machine."""
-    measure(
-        "CC and SCL_NL × 3 configurations × 2 splits × 2,001 steps",
+def measure_public(folder: Path, data_dir: str) -> tuple[list[str], str]:
+    """Carry out the sweep that we know the public code's time for."""
+    row, seconds = measure(
+        "local: CC and SCL_NL × 3 configurations × 2 splits × 2,001 steps",
         folder / "public",
         *("--datasets", "Lost", "--data_dir", data_dir, "--algorithms", "CC", "SCL_NL"),
         *("--n_hparams", "3", "--n_trials", "2", "--steps", "2001", "--workers", str(WORKERS)),
     )
+    return row, (
+        f"The sweep of CC and SCL_NL took {seconds:.1f} s. For scale: the public code's launcher needed "
+        f"{PUBLIC_SECONDS} s for it on such a machine, {PUBLIC_SECONDS / seconds:.1f} times as long."
+    )
 
 
-def measure_status(folder: Path) -> None:
-    """Plan and status of many finished runs (folders made up, as training would leave them)."""
+def make_finished(output_dir: Path) -> int:
+    """Make up the folders of many finished runs, as training would leave them; return how many."""
     names = tuple(name for name, entry in algorithms().items() if entry.source is None)
     datasets = ("Digits_USS", "Digits_FPS", "Digits_ID")
     n_trials = -(-N_FINISHED // (len(names) * len(datasets) * 20))
     spec = settle(SweepSpec((Grid(names, datasets, n_trials=n_trials),)), DataShelf(None))
     runs = expand(spec)
-    output_dir = folder / "finished"
     for run in runs:
         place = output_dir / run.folder
         place.mkdir(parents=True)
@@ -114,9 +150,17 @@ def measure_status(folder: Path) -> None:
         (place / "results.jsonl").write_text("".join(json.dumps({"step": s, **record}) + "\n" for s in steps))
         (place / "done").touch()
     spec.write(output_dir / spec.file_name)
-    plan = run_sweep(output_dir, "plan", "--probe_seconds", "0")
-    status = run_sweep(output_dir, "status")
-    print(f"{len(runs)} finished runs: plan {plan:.2f} s, status {status:.2f} s (whole commands)", flush=True)
+    return len(runs)
+
+
+def measure_status(folder: Path) -> str:
+    """Plan and read the status of many finished runs."""
+    number = make_finished(folder / "finished")
+    plan, _ = run_sweep(folder / "finished", "plan", "--probe_seconds", "0")
+    status, _ = run_sweep(folder / "finished", "status")
+    text = f"With {number:,} finished runs `plan` takes {plan:.1f} s and `status` {status:.1f} s."
+    print(text, flush=True)
+    return text
 
 
 def main() -> None:
@@ -124,18 +168,33 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data_dir", default=os.environ.get("PLENCH_DATA"), help="folder with lost.mat")
-    sections = ["local", "ray", "public", "status"]
-    parser.add_argument("--only", nargs="+", choices=sections, default=sections)
+    parts = ["local", "ray", "public", "status"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     arguments = parser.parse_args()
+    if arguments.data_dir is None and set(arguments.only) - {"status"}:
+        sys.exit("name the folder of Lost with --data_dir or PLENCH_DATA")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if arguments.data_dir is None and set(arguments.only) - {"status"}:
-            sys.exit("name the folder of Lost with --data_dir or PLENCH_DATA")
-        measure_engines(folder, arguments.data_dir, arguments.only)
+        rows, told = measure_engines(folder, arguments.data_dir, arguments.only)
         if "public" in arguments.only:
-            measure_public(folder, arguments.data_dir)
+            row, text = measure_public(folder, arguments.data_dir)
+            rows.append(row)
+            told.append(text)
         if "status" in arguments.only:
-            measure_status(folder)
+            told.append(measure_status(folder))
+    if set(arguments.only) == set(parts):
+        write_page(
+            "sweep",
+            [
+                "# Speed of sweeps",
+                "Written by `python benchmarks/sweep.py --data_dir DIR`.",
+                f"Whole commands on Lost with {WORKERS} workers of one thread each, start-up included. "
+                "`training` is the share of the workers' time that goes into updates; the rest is start-up, "
+                "loading, evaluation and writing. A worker's memory is its peak resident size.",
+                render_table(COLUMNS, rows),
+                *told,
+            ],
+        )
 
 
 if __name__ == "__main__":

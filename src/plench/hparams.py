@@ -191,12 +191,13 @@ def draw_hparams(
     if unknown:
         raise UsageError(f"unknown hyperparameter {unknown[0]!r}: known are {', '.join(declared)}")
     values: dict[str, Value] = {}
+    seed = seed_hash(hparams_seed, trial_seed)
     for name, parameter in declared.items():
         if overrides and name in overrides:
             values[name] = parameter.convert(overrides[name])
-        elif hparams_seed == 0:
+        elif hparams_seed == 0 or parameter.search is None:
             values[name] = parameter.default_for(traits)
         else:
-            _drawing.state.seed(seed_hash(seed_hash(hparams_seed, trial_seed), name))
+            _drawing.state.seed(seed_hash(seed, name))
             values[name] = parameter.convert(parameter.search_for(traits).draw(_drawing.state))
     return values

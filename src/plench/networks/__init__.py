@@ -26,6 +26,7 @@ def networks() -> dict[str, Network]:
     return find_members(__name__, "network", lambda value: value.name if isinstance(value, Network) else None)
 
 
+@cache
 def find_network(name: str) -> Network:
     """Return the network that `name` means, regardless of case and punctuation."""
     return networks()[find_name(name, networks(), "model")]

@@ -114,7 +114,7 @@ def _explain_foreign(info: dict[str, Any]) -> str:
 
 def _read_json(path: str) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as file:
+        with open(path, encoding="utf-8") as file:
             content = json.loads(file.read())
     except (OSError, ValueError, RecursionError):
         return None
