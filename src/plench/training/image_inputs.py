@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -12,12 +13,15 @@ from torch import Tensor
 
 from plench.data.views import VIEW_MAKERS
 from plench.data.views.constants import constant
+from plench.data.views.holes import SQUARE
 from plench.errors import UsageError
 from plench.training.stored import EVERY_ROW, Rows, SelectedRows, Stored
 
 # The public benchmark's constants (R, G, B) for every view and split; not the usual ones of CIFAR-10.
 BENCHMARK_MEAN = (0.4922, 0.4832, 0.4486)
 BENCHMARK_STD = (0.2456, 0.2419, 0.2605)
+
+logger = logging.getLogger("plench")
 
 
 class ImageInputs:
@@ -32,6 +36,7 @@ class ImageInputs:
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean = tuple(mean)
         self.std = tuple(std)
+        self.told_of_darkness = False
 
     @classmethod
     def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
@@ -72,7 +77,20 @@ class ImageInputs:
     ) -> dict[str, Tensor]:
         """Return the named views of the examples `index`, each image with random numbers of its own."""
         images = stored.index_select(0, index)
+        if "distill" in names and not self.told_of_darkness:
+            self.tell_of_darkness(*images.shape[2:])
         return {name: self.normalise(VIEW_MAKERS[name](images, generator)) for name in names}
+
+    def tell_of_darkness(self, height: int, width: int) -> None:
+        """Tell, once, of images so small that the black square of the distill view covers them."""
+        self.told_of_darkness = True
+        if max(height, width) <= SQUARE // 2:
+            logger.warning(
+                "images of %d×%d pixels are all black in the distill view, whose square of %d covers them",
+                height,
+                width,
+                SQUARE,
+            )
 
     def normalise(self, images: Tensor) -> Tensor:
         """Scale values 0…255 to 0…1 and normalise them; the result is channels-last. Works in place."""
