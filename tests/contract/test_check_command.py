@@ -65,7 +65,7 @@ def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> Non
         ("nowhere.py:CAVL", "cannot read the algorithm's file"),
         (f"{LISTING}:CAVIL", "has no class 'CAVIL'; its algorithms are CAVL"),
         (f"{LISTING}:F", "is not a subclass"),
-        (str(LISTING), "which class of"),
+        (str(LISTING), ": a class is needed; its algorithms are CAVL"),
     ],
 )
 def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
         (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),
         (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no class 'Nothing'"),
-        (["-a", __file__, "-d", "Digits_FPS"], "which class of "),
+        (["-a", __file__, "-d", "Digits_FPS"], ": a class is needed; its algorithms are none"),
         (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:ClassName"),
         (["-a", "CC", "-d", "Lost"], "--data_dir"),
         (

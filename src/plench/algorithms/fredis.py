@@ -140,7 +140,7 @@ def largest_but(values: Tensor, rank: int) -> float:
         return float("inf")
     if rank > len(values):
         return float("-inf")
-    return float(values.kthvalue(len(values) - rank + 1).values)
+    return float(values.sort(descending=True).values[rank - 1])  # not kthvalue, which MPS lacks
 
 
 def restrict(posterior: Tensor, candidates: Tensor) -> Tensor:

@@ -93,9 +93,9 @@ def load_third_party(spec: str) -> AlgorithmEntry:
     module = load_file(Path(location)) if is_path(location) else import_module(location)
     cls = getattr(module, class_name, None)
     if cls is None:
-        missing = f"{location} has no class {class_name!r}" if class_name else f"which class of {location}?"
+        wrong = f"{location} has no class {class_name!r}" if class_name else f"{location}: a class is needed"
         raise UsageError(
-            f"{missing}; its algorithms are {', '.join(list_classes(module)) or 'none'}: "
+            f"{wrong}; its algorithms are {', '.join(list_classes(module)) or 'none'}: "
             "write path/to/file.py:ClassName or module:ClassName"
         )
     return third_party_entry(class_name, cls, spec)
