@@ -269,6 +269,17 @@ def test_quality_of_criteria_keeps_settings_apart(tmp_path, capsys):
     assert {r["of"] for r in rows if r["by"] == "dataset"} == {"Lost (steps 1000)", "Lost (steps 500)"}
 
 
+def test_quality_of_criteria_says_over_how_many_experiments_it_is(gapped, capsys):
+    assert main(["stats", str(gapped), "--criteria", "CR", "OA"]) == 0
+    out = capsys.readouterr().out.split("Criteria by algorithm")[1]
+    rows = {
+        line.split()[0]: line.split()[1:] for line in out.split("\n") if line[:3] in ("CC ", "LWS", "EXP")
+    }
+    assert (rows["CC"][0], rows["LWS"][0], rows["EXP"][0]) == ("2", "1", "2")
+    assert "(1)," in rows["EXP"]
+    assert "(1)," not in rows["CC"] + rows["LWS"]
+
+
 def test_settings_beside_the_paper_have_tables_of_their_own(tmp_path, capsys):
     for precision in ("float32", "bf16"):
         for trial in range(2):
@@ -300,3 +311,13 @@ def test_arms_of_other_steps_are_not_side_by_side(tmp_path):
     assert result.dataset == "Lost (steps 1000)"
     assert result.training.accuracies == (0.7,)
     assert apart == ["Lost (steps 500), CC: no split with a result in both arms"]
+
+
+def test_cost_without_memory_is_said_not_drawn_as_nothing():
+    pytest.importorskip("matplotlib")
+    from plench.report.figures.cost import draw_costs
+    from plench.report.figures.style import figure_style
+
+    with figure_style():
+        figure = draw_costs([Cost("CC", "Lost", 1.0, None, 300.0), Cost("NN", "Lost", 2.0, None, None)])
+    assert [text.get_text().strip() for text in figure.axes[1].texts] == ["not measured", "300"]

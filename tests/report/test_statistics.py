@@ -222,8 +222,9 @@ def test_quality_over_a_sweep(runs):
         if quality.criterion.name == "CR":
             (cell,) = [c for c in select(runs, criteria["CR"]) if c.experiment == quality.experiment]
             assert quality.regret == pytest.approx(reference[cell.experiment].mean - cell.mean)
-    everything = summarise(judged, "all")["CR", "all"][0]
-    assert everything == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
+    everything = summarise(judged, "all")["CR", "all"]
+    assert everything.n_experiments == everything.n_regret == len(reference)
+    assert everything.regret == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
     rows = quality_rows(judged)
     assert {row["by"] for row in rows} == {"all", "dataset", "algorithm", "experiment"}
     single = [row for row in rows if row["by"] == "experiment"]

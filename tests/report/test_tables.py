@@ -120,6 +120,8 @@ def test_terminal_sees_no_control_characters_and_no_endless_names(tmp_path):
     text = render_leaderboard(read_runs(tmp_path))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
     assert max(map(len, text.split("\n"))) < 250
+    write_run(tmp_path / "b", records(), dataset="D" * 3000)
+    assert "D" * 300 not in render_leaderboard(read_runs(tmp_path))
 
 
 def test_notes_say_what_a_cell_rests_on(tmp_path):

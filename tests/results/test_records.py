@@ -234,3 +234,24 @@ def test_ours_without_run_json_is_not_taken_for_public(tmp_path):
     (folder / "run.json").write_text("{")
     (notice,) = read_run(folder).notices
     assert notice.startswith("run.json: cannot be read")
+
+
+def test_figures_that_are_no_shares_are_absent_with_a_notice(tmp_path):
+    odd = {"test_acc": 61.5, "val_covering_rate": 10**400, "val_accuracy": -0.5, "loss": 7.5}
+    write_run(tmp_path / "a", [{**record, **odd} for record in make_records(0.5, np.random.default_rng(0))])
+    (run,), (notice,) = read_runs_with_notices(tmp_path)
+    last = run.records[-1]
+    assert [last.get(key) for key in odd] == [None, None, None, 7.5]
+    for said in (
+        "test_acc is not between 0 and 1 in 11 of 11 records",
+        "val_accuracy is not between 0 and 1 in 11 of 11 records",
+        "val_covering_rate is NaN or no number in 11 of 11 records",
+    ):
+        assert said in notice
+
+
+def test_a_link_that_leads_nowhere_hides_nothing(tmp_path):
+    write_run(tmp_path / "a", make_records(0.5, np.random.default_rng(0)))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    assert [run.path.name for run in read_runs(tmp_path)] == ["a"]

@@ -99,7 +99,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.results.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
-    everything = {"datasets": None, "algorithms": None, "criteria": [args.criterion]}
+    everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
     choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
     (criterion,) = choosing.criteria
     results, apart = gather_pilot(choosing.runs, read_runs(folder / TRAINING_ARM), criterion, choosing.plans)

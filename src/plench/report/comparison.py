@@ -1,6 +1,7 @@
 """All statistics of one criterion's leaderboard, as data and as tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import combinations
 from statistics import fmean
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plench.criteria import Criterion
-from plench.report.criterion_quality import CriterionQuality, summarise
+from plench.report.criterion_quality import CriterionQuality, Summary, summarise
 from plench.report.grids import Entry, Grid
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
@@ -170,9 +171,9 @@ def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
     The last rows, by `experiment`, are the single ones: one dataset (and setting) and one algorithm.
     """
     averages = [
-        {"criterion": criterion, "by": by, "of": place, "regret": regret, "rank_correlation": correlation}
+        {"criterion": criterion, "by": by, "of": place, **asdict(summary)}
         for by in ("all", "dataset", "algorithm")
-        for (criterion, place), (regret, correlation) in summarise(judged, by).items()
+        for (criterion, place), summary in summarise(judged, by).items()
     ]
     single = [
         {
@@ -194,20 +195,38 @@ def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]
         summary = summarise(judged, by)
         places = list(dict.fromkeys(place for _, place in summary))
         rows = tuple(
-            (place, tuple(Entry(text=_show_quality(*summary[c.name, place])) for c in shown))
+            (
+                place,
+                tuple(
+                    Entry(text=text) for text in _describe_quality([summary[c.name, place] for c in shown])
+                ),
+            )
             for place in places
         )
         title = "Criteria over everything" if by == "all" else f"Criteria by {by}"
         legend = (
             "Regret: test accuracy lost against OA w/ ES on the same splits, in points; "
-            "ρ: Spearman's correlation of criterion and test accuracy over the configurations of a split."
+            "ρ: Spearman's correlation of criterion and test accuracy over the configurations of a split. "
+            "Means over experiments (one algorithm on one dataset); in brackets, over how many if not all."
         )
         titles = (title_criterion(c, [quality.experiment for quality in judged]) for c in shown)
-        grids.append(Grid(title, (by.capitalize(), *titles), rows, legend=legend))
+        grids.append(Grid(title, (by.capitalize(), "experiments", *titles), rows, legend=legend))
     return grids
 
 
-def _show_quality(regret: float | None, correlation: float | None) -> str:
-    first = "none" if regret is None else f"{round(100 * regret, 2) + 0.0:.2f}"  # no minus before a zero
-    second = "none" if correlation is None else f"{correlation:+.2f}"
-    return f"{first}, ρ {second}"
+def _describe_quality(summaries: Sequence[Summary]) -> Iterator[str]:
+    """Yield the number of experiments, then regret and correlation by each criterion."""
+    yield str(summaries[0].n_experiments)
+    for summary in summaries:
+        whole = summary.n_experiments
+        regret, correlation = "none", "none"
+        if summary.regret is not None:
+            shown = round(100 * summary.regret, 2) + 0.0  # no minus before a zero
+            regret = f"{shown:.2f}" + _count(summary.n_regret, whole)
+        if summary.rank_correlation is not None:
+            correlation = f"{summary.rank_correlation:+.2f}" + _count(summary.n_correlation, whole)
+        yield f"{regret}, ρ {correlation}"
+
+
+def _count(n: int, whole: int) -> str:
+    return "" if n == whole else f" ({n})"

@@ -85,31 +85,39 @@ def correlate_with_test(runs: Iterable[Run], criterion: Criterion) -> list[float
     return found
 
 
-def summarise(
-    judged: Iterable[CriterionQuality], by: str
-) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+@dataclass(frozen=True)
+class Summary:
+    """Averages of one criterion over several experiments, each with the number of those that have it."""
+
+    n_experiments: int
+    regret: float | None
+    n_regret: int
+    rank_correlation: float | None
+    n_correlation: int
+
+
+def summarise(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[str, str], Summary]:
     """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`.
 
     A dataset in several settings (other steps, another network) has one place for each.
     """
     judged = list(judged)
     labels = label_settings(dict.fromkeys(quality.experiment.setting for quality in judged))
-    regrets: dict[tuple[str, str], list[float]] = {}
-    correlations: dict[tuple[str, str], list[float]] = {}
-    keys: dict[tuple[str, str], None] = {}
+    groups: dict[tuple[str, str], list[CriterionQuality]] = {}
     for quality in judged:
         experiment = quality.experiment
         place = {"all": "all", "dataset": labels[experiment.setting], "algorithm": experiment.algorithm}[by]
-        key = (quality.criterion.name, place)
-        keys[key] = None
-        if quality.regret is not None:
-            regrets.setdefault(key, []).append(quality.regret)
-        if quality.rank_correlation is not None:
-            correlations.setdefault(key, []).append(quality.rank_correlation)
-    return {
-        key: (
-            fmean(regrets[key]) if key in regrets else None,
-            fmean(correlations[key]) if key in correlations else None,
-        )
-        for key in keys
-    }
+        groups.setdefault((quality.criterion.name, place), []).append(quality)
+    return {key: _average(group) for key, group in groups.items()}
+
+
+def _average(group: list[CriterionQuality]) -> Summary:
+    regrets = [quality.regret for quality in group if quality.regret is not None]
+    correlations = [q.rank_correlation for q in group if q.rank_correlation is not None]
+    return Summary(
+        n_experiments=len(group),
+        regret=fmean(regrets) if regrets else None,
+        n_regret=len(regrets),
+        rank_correlation=fmean(correlations) if correlations else None,
+        n_correlation=len(correlations),
+    )

@@ -128,6 +128,7 @@ def _identity(cell: Cell) -> Row:
         "protocol",
         "test_fraction",
         "holdout_fraction",
+        "precision",
         "origin",
     )
     return {

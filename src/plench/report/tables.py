@@ -9,6 +9,7 @@ from plench.report.grids import Entry, Grid, build_grids
 from plench.report.leaderboard import build_leaderboard
 from plench.results.records import Run
 
+LONGEST_TITLE = 240
 TIES = "within one standard error (the best cell's) of it"
 
 
@@ -46,7 +47,7 @@ def _legend(grids: list[Grid], marks: str, line_end: str) -> list[str]:
 
 
 def _title(grid: Grid) -> str:
-    return clean(grid.title, None) + ("" if grid.n is None else f", n = {grid.n}")
+    return clean(grid.title, LONGEST_TITLE) + ("" if grid.n is None else f", n = {grid.n}")
 
 
 def _text_block(grid: Grid) -> str:

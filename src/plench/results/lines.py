@@ -1,16 +1,19 @@
 """The lines of results.jsonl, one evaluation each: a bad line costs itself and a notice, no more."""
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 # The figures that every record has by the protocol (null where they cannot be measured).
 FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
+# Those that are shares: a number outside 0 to 1 is none.
+SHARES = frozenset(FIGURES) - {"loss"}
 _MISSING = object()
 _BROKEN = object()
 # By exact type, which is all that JSON gives: this is asked two million times of a full benchmark.
 _NUMBERS = (float, int)
+_LARGEST = sys.float_info.max
 
 
 class Record(NamedTuple):
@@ -20,9 +23,9 @@ class Record(NamedTuple):
     values: Mapping[str, Any]
 
     def get(self, key: str) -> float | None:
-        """Return a figure, or None where it is missing, null, NaN or no number at all."""
+        """Return a figure, or None where it is missing, null, NaN, no number or no share where it must be."""
         value = self.values.get(key)
-        return value if is_finite(value) else None
+        return value if is_finite(value) and (key not in SHARES or 0 <= value <= 1) else None
 
 
 class ParsedLines(NamedTuple):
@@ -34,8 +37,8 @@ class ParsedLines(NamedTuple):
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether a value read from JSON is a finite number (true and false are none)."""
-    return type(value) in _NUMBERS and -math.inf < value < math.inf  # type: ignore[operator]
+    """Whether a value read from JSON is a finite number (true, false and integers too large are none)."""
+    return type(value) in _NUMBERS and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
 
 
 def parse_lines(lines: Iterable[str]) -> ParsedLines:
@@ -105,19 +108,28 @@ def _decode(text: str) -> Any:
 
 
 def _check_figures(records: Sequence[Record]) -> list[str]:
-    """Say which of the protocol's figures are missing from records, or there but no finite number."""
+    """Say which of the protocol's figures are missing from records, or there but not as they should be."""
     missing: dict[str, int] = {}
     odd: dict[str, int] = {}
+    outside: dict[str, int] = {}
     for record in records:
         values = record.values
         for key in FIGURES:
             value = values.get(key, _MISSING)
             if value is _MISSING:
                 missing[key] = missing.get(key, 0) + 1
-            elif value is not None and not is_finite(value):
+            elif value is None:
+                continue
+            elif not is_finite(value):
                 odd[key] = odd.get(key, 0) + 1
-    notices = [f"{key} is missing from {n} of {len(records)} records" for key, n in missing.items()]
-    return notices + [f"{key} is NaN or no number in {n} of {len(records)} records" for key, n in odd.items()]
+            elif key in SHARES and not 0 <= value <= 1:
+                outside[key] = outside.get(key, 0) + 1
+    wrong = (("missing from", missing), ("NaN or no number in", odd), ("not between 0 and 1 in", outside))
+    return [
+        f"{key} is {what} {n} of {len(records)} records"
+        for what, counts in wrong
+        for key, n in counts.items()
+    ]
 
 
 def _count(found: Sequence[int], what: str) -> str:

@@ -133,7 +133,7 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
     root = Path(output_dir)
     try:
         with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir())
+            names = sorted(entry.name for entry in entries if _is_folder(entry))
     except OSError as error:
         raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
     runs: list[Run] = []
@@ -147,6 +147,14 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
             if run is not None:
                 runs.append(run)
     return runs, notices
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder that can be looked into; a link that leads nowhere is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:

@@ -35,17 +35,18 @@ def draw_costs(costs: Sequence[Cost], dataset: str | None = None) -> "Figure":
     panels[0].set_yticks(range(len(rows)), [label(cost.algorithm) for cost in rows])
     panels[0].set_ylim(-0.7, len(rows) - 0.3)
     if with_memory:
-        _draw_bars(
-            panels[1], [cost.peak_mb or 0.0 for cost in rows], light, "peak memory of the process (MB)"
-        )
+        _draw_bars(panels[1], [cost.peak_mb for cost in rows], light, "peak memory of the process (MB)")
     figure.suptitle(f"Cost of a training step on {label(chosen)}", fontsize=9)
     return figure
 
 
-def _draw_bars(axes: "Axes", values: Sequence[float], colour: Any, title: str) -> None:
-    axes.barh(range(len(values)), values, height=0.7, color=colour, edgecolor=DARK, linewidth=0.4)
+def _draw_bars(axes: "Axes", values: Sequence[float | None], colour: Any, title: str) -> None:
+    """Draw one bar per value; where there is none, say so."""
+    lengths = [value or 0.0 for value in values]
+    axes.barh(range(len(values)), lengths, height=0.7, color=colour, edgecolor=DARK, linewidth=0.4)
     for place, value in enumerate(values):
-        axes.text(value, place, f" {value:.3g}", va="center", ha="left", fontsize=6)
-    axes.set_xlim(0, max(values) * 1.15)
+        text = " not measured" if value is None else f" {value:.3g}"
+        axes.text(lengths[place], place, text, va="center", ha="left", fontsize=6)
+    axes.set_xlim(0, max(lengths) * 1.15)
     axes.set_xlabel(title)
     add_grid(axes, "x")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NAMED = 14
+LONGEST_TITLE = 12  # that leaves room for what follows on the line
 
 
 def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
@@ -63,7 +64,8 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
         )
         mine = [quality for quality in judged if quality.criterion is criterion]
         title = title_criterion(criterion, settings)
-        axes.set_title(f"{title}:\n{_describe(mine)}", loc="left", fontsize=7.5)
+        gap = "\n" if len(title) > LONGEST_TITLE else " "
+        axes.set_title(f"{title}:{gap}{_describe(mine)}", loc="left", fontsize=7.5)
         axes.set_xlabel(f"{criterion.title} on validation (%)")
         axes.set_ylabel("test accuracy (%)")
         add_grid(axes, "both")

@@ -56,7 +56,7 @@ def _draw_panel(axes: "Axes", choices: tuple[Choice, ...], record_key: str, titl
         steps = [record.step for record in records]
         first = number == 0
         for key, dash, width, name in (
-            ("test_acc", DASHES[0], 1.0, "test accuracy"),
+            ("test_acc", DASHES[0], 1.0, "test accuracy (a shade per split)"),
             (record_key, DASHES[2], 0.9, f"{title} (validation)"),
         ):
             values = [record.get(key) for record in records]

@@ -1,5 +1,6 @@
 """The paper's first figure: clean validation labels used for choosing (lighter) and for training (darker)."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,10 +46,11 @@ def draw_pilot(results: Sequence[PilotResult]) -> "Figure":
                 error_kw={"linewidth": 0.7, "capsize": 1.5},
                 label=text,
             )
-        # Bars start at zero unless that would hide all differences.
-        axes.set_ylim(bottom=max(0.0, lowest - 15) if lowest > 30 else 0.0)
+        # Bars start at zero unless that would hide all differences; then the axis says so.
+        bottom = 5 * math.floor((lowest - 15) / 5) if lowest > 30 else 0
+        axes.set_ylim(bottom=bottom)
         axes.set_xticks(places, [label(result.algorithm) for result in group], rotation=90)
-        axes.set_ylabel("test accuracy (%)")
+        axes.set_ylabel("test accuracy (%)" + (f"\nfrom {bottom}, not 0" if bottom else ""))
         axes.set_title(label(dataset), loc="left")
         add_grid(axes)
     handles, names = panels[0].get_legend_handles_labels()
