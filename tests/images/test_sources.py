@@ -1,7 +1,9 @@
 """Image datasets: PLCIFAR10, CIFAR, IDX files, folders and arrays, good ones and hostile ones."""
 
+import dataclasses
 import gzip
 import pickle
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -186,7 +188,6 @@ def test_python_2_files(tmp_path: Path) -> None:
     write_cifar10(tmp_path, **contents)
     dataset = load_dataset("CIFAR10", tmp_path)
     assert np.array_equal(dataset.features[300:600].reshape(300, -1), draw_pixels(300, 1))
-    assert dataset.notices == ()
 
 
 def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
@@ -195,8 +196,36 @@ def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
     pack(folder, tmp_path / "b" / "cifar-10-python.tar.gz")
     unpacked, packed = load_dataset("CIFAR10", tmp_path / "a"), load_dataset("CIFAR10", tmp_path / "b")
     assert packed.fingerprint == unpacked.fingerprint
-    assert any("not the public archive" in notice for notice in packed.notices)
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["cifar-10-python.tar.gz"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_only_public_files_are_verified(
+    data_dir: Path, tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images count as the public ones by their files' MD5, in a folder as in an archive."""
+    folder = data_dir / "cifar-10-batches-py"
+    digests = {path.name: hash_md5(path.read_bytes()) for path in sorted(folder.iterdir())}
+    test = {"test_batch": digests.pop("test_batch")}
+    content = (data_dir / "plcifar10" / "plcifar10.pkl").read_bytes()
+    release = plcifar10.RemoteFile("", plcifar10.RELEASE.path, hash_git_blob(content))
+    monkeypatch.setattr(plcifar10, "RELEASE", release)
+    monkeypatch.setattr(plcifar10, "RELEASED_SETS", 80)
+    monkeypatch.setattr(plcifar10, "RELEASED_LABELS", 100)
+    if packed:
+        pack(folder, data_dir / "cifar-10-python.tar.gz")
+        shutil.rmtree(folder)
+    for train, verified in (
+        (digests, True),
+        ({**digests, "data_batch_2": "0" * 32, "data_batch_4": "0" * 32}, False),
+    ):
+        files = dataclasses.replace(plcifar10.CIFAR10_FILES, train=train, test=test)
+        monkeypatch.setattr(plcifar10, "CIFAR10_FILES", files)
+        dataset = load_dataset("PLCIFAR10_Aggregate", data_dir)
+        assert dataset.verified == verified
+        told = [notice for notice in dataset.notices if "other files than the public ones" in notice]
+        assert len(told) == (not verified)
+        assert verified or told[0].endswith("(by MD5): data_batch_2, data_batch_4")
 
 
 def test_archive_packed_from_within_its_folder(tmp_path: Path) -> None:

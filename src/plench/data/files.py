@@ -71,9 +71,9 @@ def is_called(entry: Path, name: str) -> bool:
     return not entry.name.startswith(".") and normalise(entry.name) == normalise(name)
 
 
-def read_file(path: Path, name: str, unpack: bool = True) -> bytes:
-    """Return a file's content, that of a gzip file unpacked unless its own bytes are wanted."""
-    opened = gzip.open if unpack and path.suffix.lower() == ".gz" else open
+def read_file(path: Path, name: str) -> bytes:
+    """Return a file's content, that of a gzip file unpacked."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rb") as stream:
             content: bytes = stream.read(MAX_BYTES + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from plench.data.archives import read_members
 from plench.data.candidates import CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
+from plench.data.integrity import hash_md5
 from plench.data.sources.base import RemoteFile, Source
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError
@@ -26,12 +27,12 @@ IMAGE_SHAPE = (3, 32, 32)
 
 @dataclass(frozen=True)
 class CifarFiles:
-    """One of the two distributions: its folder, archive and files, and the keys of its labels."""
+    """One of the two distributions: its folder, archive and files with their MD5, the key of its labels."""
 
     folder: str
     archive: RemoteFile
-    train: tuple[str, ...]
-    test: str
+    train: Mapping[str, str]
+    test: Mapping[str, str]
     label_key: bytes
     n_classes: int
 
@@ -60,16 +61,22 @@ def make_archive(name: str, md5: str) -> RemoteFile:
 CIFAR10_FILES = CifarFiles(
     "cifar-10-batches-py",
     make_archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
-    tuple(f"data_batch_{number}" for number in range(1, 6)),
-    "test_batch",
+    {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    },
+    {"test_batch": "40351d587109b95175f43aff81a1287e"},
     b"labels",
     10,
 )
 CIFAR100_FILES = CifarFiles(
     "cifar-100-python",
     make_archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
-    ("train",),
-    "test",
+    {"train": "16019d7e3df5f24257cddd939b257f8d"},
+    {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
     b"fine_labels",
     100,
 )
@@ -78,15 +85,16 @@ CIFAR100_FILES = CifarFiles(
 def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArrays:
     """Read a distribution from its unpacked folder or else from its archive; the images are held once."""
     place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
-    notices: list[str] = []
-    if place.is_file() and files.archive.explain_mismatch(read_file(place, name, unpack=False)):
-        notices.append(f"{name}: {place.name} is not the public archive (its MD5 differs)")
     features = labels = np.empty(0, np.uint8)
     coarse: list[np.ndarray] = []
+    others: list[str] = []
     start = 0
-    for file, batch in read_batches(files, place, name):
+    for file, content in read_contents(files, place, name):
+        if hash_md5(content) != {**files.train, **files.test}[file]:
+            others.append(file)
+        batch = read_batch(content, f"{name}: {place.name}/{file}")
         images, batch_labels = check_batch(batch, files, f"{name}: {place.name}/{file}")
-        if file == files.test:
+        if file in files.test:
             test = TestSet(images.reshape(-1, *IMAGE_SHAPE), batch_labels)
             continue
         if start == 0:  # every file holds as many images as the first, so that one array can take them all
@@ -95,7 +103,7 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
         if len(images) * len(files.train) != len(features):
             raise DataError(
                 f"{name}: {place.name}/{file} has {len(images):,} images, "
-                f"{files.train[0]} has {len(features) // len(files.train):,}"
+                f"{next(iter(files.train))} has {len(features) // len(files.train):,}"
             )
         features[start : start + len(images)] = images.reshape(-1, *IMAGE_SHAPE)
         labels[start : start + len(images)] = batch_labels
@@ -103,22 +111,30 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
         if b"coarse_labels" in batch:
             coarse.append(check_labels(batch[b"coarse_labels"], len(images), 20, f"{name}: {file}"))
     superclasses = find_superclasses(labels, coarse, files.n_classes, name) if coarse else None
-    return CifarArrays(features, labels, test, superclasses, tuple(notices))
+    notices: tuple[str, ...] = ()
+    if others:
+        notices = (
+            f"{name}: {place.name} has other files than the public ones (by MD5): {', '.join(others)}",
+        )
+    return CifarArrays(features, labels, test, superclasses, notices)
 
 
-def read_batches(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield each file's content as a dict, the training files first."""
-    wanted = (*files.train, files.test)
+def read_contents(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each file's bytes, the training files first."""
+    wanted = (*files.train, *files.test)
     if place.is_dir():
-        contents = ((file, read_file(place / file, name)) for file in wanted)
+        yield from ((file, read_file(place / file, name)) for file in wanted)
     else:
-        members = read_members(place, [f"{files.folder}/{file}" for file in wanted], name)
-        contents = ((member.rpartition("/")[2], content) for member, content in members)
-    for file, content in contents:
-        batch = read_pickle(content, f"{name}: {place.name}/{file}")
-        if not isinstance(batch, dict):
-            raise DataError(f"{name}: {place.name}/{file} holds no dict")
-        yield file, batch
+        for member, content in read_members(place, [f"{files.folder}/{file}" for file in wanted], name):
+            yield member.rpartition("/")[2], content
+
+
+def read_batch(content: bytes, name: str) -> dict[Any, Any]:
+    """Return the dict that a file holds."""
+    batch = read_pickle(content, name)
+    if not isinstance(batch, dict):
+        raise DataError(f"{name} holds no dict")
+    return batch
 
 
 def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np.ndarray, np.ndarray]:
