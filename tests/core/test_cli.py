@@ -6,6 +6,7 @@ import pytest
 
 from plench.cli import main, with_underscores
 from plench.cli.list import choose_columns
+from plench.training import train
 from plench.version import __version__
 
 
@@ -95,6 +96,19 @@ def test_train_prints_its_outcome_as_json(tmp_path, capsys):
     assert outcome["updates_made"] == 3
     assert main([*arguments, "--output_dir", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["updates_made"] == 0
+
+
+def test_a_run_in_one_call_is_that_of_the_command(tmp_path, capsys):
+    outcome = train("cc", "digits-uss", tmp_path, steps=3, checkpoint_freq=2, hparams={"lr": 0.01})
+    assert outcome.status == "done"
+    arguments = ["-a", "CC", "-d", "Digits_USS", "--steps", "3", "--checkpoint_freq", "2"]
+    assert (
+        main(["train", *arguments, "--hparams", '{"lr": 0.01}', "--output_dir", str(tmp_path), "--json"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert (told["folder"], told["updates_made"]) == (str(outcome.folder), 0)
+    with pytest.raises(TypeError, match="no_such_setting"):
+        train("CC", "Digits_USS", tmp_path, no_such_setting=1)
 
 
 def test_list_filters_by_pattern(capsys):

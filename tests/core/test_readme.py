@@ -15,6 +15,7 @@ def python_blocks():
 
 
 def test_the_five_lines_of_python_run(tmp_path):
+    assert len([line for line in python_blocks()[0].splitlines() if line]) == 5
     done = subprocess.run(
         [sys.executable, "-c", python_blocks()[0]], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -1,5 +1,6 @@
 """Training: one run from configuration to records, exact and resumable."""
 
+from plench.training.by_name import train
 from plench.training.config import RunConfig, configure_run
 from plench.training.options import RunOptions, RunOutcome
 from plench.training.prepare import PreparedData, prepare_data
@@ -13,4 +14,5 @@ __all__ = [
     "configure_run",
     "prepare_data",
     "run_training",
+    "train",
 ]
