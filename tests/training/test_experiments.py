@@ -1,5 +1,6 @@
 """The runs of the accuracy benchmarks: carried out once, and inspected whatever happens."""
 
+import argparse
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,3 +45,29 @@ def test_no_kill_separates_a_run_from_its_inspection(experiments: ModuleType, tm
     assert figures.inspected == {"updates": 3.0}
     assert figures.steps == 3
     assert 0 <= figures.accuracy <= 100
+
+
+def test_pages_name_the_command_that_makes_them(experiments: ModuleType) -> None:
+    parser = argparse.ArgumentParser()
+    experiments.add_options(parser, "accuracy", trials=3)
+    parser.add_argument("--datasets", nargs="+", default=("Lost", "MSRCv2"))
+
+    def render(*words: str) -> str:
+        sentence: str = experiments.render_command("accuracy", parser, parser.parse_args(words))
+        return sentence.split("`")[1]
+
+    assert render("--output_dir", "elsewhere", "--report_only") == "python benchmarks/accuracy.py"
+    assert render("--trials", "2") == "python benchmarks/accuracy.py --trials 2"
+    assert render("--datasets", "Lost", "FGNET").endswith("accuracy.py --datasets Lost FGNET")
+
+
+def test_pages_name_diverged_runs(experiments: ModuleType, tmp_path: Path) -> None:
+    setting = experiments.Setting("PRODEN", "PRODEN", "Digits_FPS", steps=3)
+    options = argparse.Namespace(trials=2, data_dir=None, output_dir=tmp_path)
+    assert experiments.name_diverged([setting], options).endswith("leave out: none.")
+    for trial, status in enumerate(("done", "diverged")):
+        dataset = experiments.load("Digits_FPS", None)
+        store = experiments.find_store(setting.configure(trial), dataset, tmp_path)
+        store.folder.mkdir()
+        store.write_run({"status": status})
+    assert experiments.name_diverged([setting], options).endswith("PRODEN on Digits_FPS, split 1.")
