@@ -2,9 +2,9 @@
 
     python benchmarks/collect.py [--runs 17000] [--keep DIR]
 
-Writes a made-up sweep in the real schema to a temporary folder, then times `plench collect` on it in a fresh
-process, as a user meets it, and the parts of it in this one. On a machine that does other things too, look at
-the CPU seconds.
+Trains one short run of FREDIS, whose records are long, writes its files again and again to a temporary folder
+with other names, seeds and figures, then times `plench collect` on it in a fresh process, as a user meets it,
+and the parts of it in this one. On a machine that does other things too, look at the CPU seconds.
 """
 
 import argparse
@@ -16,12 +16,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from tests.synthetic_sweep import make_records, write_run
 
 from plench.report.grids import build_grids
 from plench.report.leaderboard import build_leaderboard
@@ -31,25 +28,46 @@ from plench.results import read_runs
 DATASETS = 11
 N_TRIALS = 3
 N_HPARAMS = 20
+N_RECORDS = 11
+FIGURES = ("val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
+
+
+def train_one(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return run.json and the records of a real run."""
+    from plench.algorithms import find_algorithm
+    from plench.data import load_dataset
+    from plench.training import configure_run, run_training
+
+    data, method = load_dataset("Digits_FPS"), find_algorithm("FREDIS")
+    config = configure_run(method, data.card, steps=N_RECORDS, checkpoint_freq=1)
+    outcome = run_training(config, data, method, folder)
+    lines = (outcome.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    return json.loads((outcome.folder / "run.json").read_text(encoding="utf-8")), list(map(json.loads, lines))
 
 
 def write_many(root: Path, n_runs: int) -> None:
     """Write runs over 11 datasets, 3 splits and 20 configurations; the number of algorithms follows."""
+    with tempfile.TemporaryDirectory() as folder:
+        info, records = train_one(Path(folder))
     rng = np.random.default_rng(0)
-    hparams = {"lr": 1e-3, "weight_decay": 1e-5, "batch_size": 128, "model": "MLP", "max_steps": 1000}
     for number in range(n_runs):
         rest, configuration = divmod(number, N_HPARAMS)
         rest, trial = divmod(rest, N_TRIALS)
         algorithm, dataset = divmod(rest, DATASETS)
-        write_run(
-            root / f"{number:032x}",
-            make_records(float(rng.uniform(0.3, 0.8)), rng),
-            f"Dataset{dataset}",
-            f"Algorithm{algorithm}",
-            trial,
-            configuration,
-            hparams=hparams,
-        )
+        names = {"dataset": f"Dataset{dataset}", "algorithm": f"Algorithm{algorithm}"}
+        seeds = {"trial_seed": trial, "hparams_seed": configuration}
+        info["run_id"] = f"{number:032x}"
+        info["experiment"].update(names)
+        info["config"].update(names | seeds)
+        folder = root / info["run_id"]
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+        for record in records:
+            record["args"].update(names | seeds)
+            record.update(zip(FIGURES, rng.uniform(0.3, 0.9, size=len(FIGURES)).tolist(), strict=True))
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / "results.jsonl").write_text(text, encoding="utf-8")
+        (folder / "done").write_text("done\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -76,9 +94,11 @@ def main() -> None:
         start = time.perf_counter()
         text = render_text(build_grids(build_leaderboard(runs)))
         tabulating = time.perf_counter() - start
+        size = sum(file.stat().st_size for file in runs[0].path.iterdir())
     figures = {
         "runs": len(runs),
         "records": sum(len(run.records) for run in runs),
+        "bytes_per_run": size,
         "command_seconds": round(whole, 2),
         "command_cpu_seconds": round(cpu, 2),
         "reading_seconds": round(reading, 2),

@@ -1,4 +1,4 @@
-"""A small made-up sweep in the real schema, for tests and for `benchmarks/collect.py`.
+"""A small made-up sweep in the real schema, for tests.
 
 Figures come from a seeded generator: each configuration has a quality, each record a noisy view of it, so
 that criteria agree roughly and not exactly, and small validation sets give ties.
