@@ -12,6 +12,7 @@ import pytest
 import plench
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import third_party_entry
+from plench.cli.list import list_algorithms
 from plench.discovery import DiscoveryError
 from tests.training.harness import LISTING, only_folder, read_description, read_records, run
 
@@ -81,6 +82,15 @@ def test_an_entry_point_is_found_by_its_name(
     outcome = run(tmp_path / "out", entry)
     assert outcome.status == "done"
     assert read_records(outcome.folder)[0]["args"]["algorithm"] == f"Listing@{DIGEST}"
+    assert list_algorithms()[-1]["name"] == "Listing"
+
+
+def test_an_entry_point_named_as_an_alias_of_ours_is_what_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_registry: None
+) -> None:
+    install(tmp_path, "rc", "package_of_others:CAVL")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_algorithm("RC").name == f"rc@{DIGEST}"
 
 
 def test_an_entry_point_in_a_process_of_its_own(tmp_path: Path) -> None:

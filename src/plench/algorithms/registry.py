@@ -78,8 +78,8 @@ def find_algorithm(spec: str) -> AlgorithmEntry:
         return load_third_party(spec)
     known = algorithms()
     aliases = {alias: entry.name for entry in known.values() for alias in entry.card.aliases}
-    name = find_name(spec, [*known, *aliases], "algorithm")
-    if name in aliases:
+    name = find_name(spec, [*aliases, *known], "algorithm")  # of two that are alike the later is taken
+    if name not in known:
         logger.warning("%s is the same method as %s here, which stands for it", name, aliases[name])
         name = aliases[name]
     return known[name]

@@ -109,20 +109,18 @@ def list_algorithms() -> list[Row]:
     from plench.algorithms import algorithms
     from plench.algorithms.base import FAMILIES
 
-    cards = sorted(
-        (entry.card for entry in algorithms().values()),
-        key=lambda card: (FAMILIES.index(card.family), card.name.lower()),
-    )
+    found = [(name, entry.card) for name, entry in algorithms().items()]
+    found.sort(key=lambda pair: (FAMILIES.index(pair[1].family), pair[0].lower()))
     return [
         {
-            "name": card.name,
+            "name": name,
             "family": card.family,
             "venue": card.venue,
             "views": list(card.views),
             "passes": card.passes,
             "state": card.state,
         }
-        for card in cards
+        for name, card in found
     ]
 
 
