@@ -22,6 +22,12 @@ COLUMNS = {
     "OA": "val_accuracy",
 }
 
+# For data that are not the public ones.
+SUBSTITUTE = (
+    "The candidate sets are not those of PLCIFAR10's release but, in its format, the union of the three human "
+    "labels that CIFAR-10N has for each image."
+)
+
 
 def describe(run: Run) -> str:
     """Return the heading of a run and the table of its records."""
@@ -52,6 +58,7 @@ def main() -> None:
             "# Learning curves on CIFAR-10 images",
             "Written by `python benchmarks/image_curves.py` from the records of its runs (its text has the "
             "commands). Percent; CR, AA and OA are on the validation split. One split, one seed.",
+            *([] if all(run.info["dataset"]["verified"] for run in runs) else [SUBSTITUTE]),
             *(describe(run) for run in sorted(runs, key=lambda run: run.experiment.algorithm)),
         ],
     )
