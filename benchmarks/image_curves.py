@@ -24,8 +24,8 @@ COLUMNS = {
 
 # For data that are not the public ones.
 SUBSTITUTE = (
-    "The candidate sets are not those of PLCIFAR10's release but, in its format, the union of the three human "
-    "labels that CIFAR-10N has for each image."
+    "The candidate sets are not those of PLCIFAR10's release but, in its format, the union of the three "
+    "human labels that CIFAR-10N has for each image."
 )
 
 
