@@ -321,3 +321,25 @@ def test_cost_without_memory_is_said_not_drawn_as_nothing():
     with figure_style():
         figure = draw_costs([Cost("CC", "Lost", 1.0, None, 300.0), Cost("NN", "Lost", 2.0, None, None)])
     assert [text.get_text().strip() for text in figure.axes[1].texts] == ["not measured", "300"]
+
+
+def test_commands_print_no_control_characters(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    name = "\x1b[31mred"
+    for arm, suffix in (("validation", ""), ("training", "+validation")):
+        write_run(tmp_path / arm / "a", records(), name + suffix, name)
+        (tmp_path / arm / "a" / "results.jsonl").open("a").write("garbage\n")
+    write_run(tmp_path / "validation" / "b", records(), name, "CC")
+    root, output = str(tmp_path / "validation"), ["--output", str(tmp_path / "x.svg")]
+    for words, code in (
+        (["compare", root], 0),
+        (["stats", root], 0),
+        (["collect", root, "--chosen"], 0),
+        (["pilot", "--output_dir", str(tmp_path), "--plot_only", *output], 0),
+        (["plot", "sensitivity", root, *output], 2),
+        (["plot", "sensitivity", root, "--algorithms", "*red", *output], 2),
+    ):
+        assert main(words) == code
+        said = capsys.readouterr()
+        assert "red" in said.out + said.err
+        assert "\x1b" not in said.out + said.err, words

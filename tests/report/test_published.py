@@ -139,6 +139,14 @@ def test_command(tmp_path, capsys):
     assert {cell["criterion"] for cell in content["cells"]} == set(criteria)
 
 
+def test_what_the_paper_has_no_figure_of_is_named(tmp_path, capsys):
+    for name in ("PRODEN", "VALEN", "Mine@12345678"):
+        write_image_run(tmp_path / name, name, 0, 0.5)
+    assert main(["compare", str(tmp_path)]) == 0
+    said = "not compared: PLCIFAR10_Vaguest: the paper has no figure of Mine@12345678, VALEN"
+    assert said in capsys.readouterr().out
+
+
 def test_command_without_anything_to_compare(sweep, capsys):
     assert main(["compare", str(sweep)]) == 0
     out = capsys.readouterr().out

@@ -5,6 +5,7 @@ import json
 import sys
 
 from plench.cli.results_input import add_input_options, add_plan_options, read_input
+from plench.report.escape import clean
 from plench.report.leaderboard import build_leaderboard
 
 EXAMPLES = """examples:
@@ -42,7 +43,7 @@ def compare(args: argparse.Namespace) -> int:
     else:
         print(render_text(beside_grids(pairs)) if pairs else "nothing here can be compared with the paper")
         for reason in reasons:
-            print(f"not compared: {reason}")
+            print(f"not compared: {clean(reason, None)}")
     for notice in found.notices:
         print(f"notice: {notice}", file=sys.stderr)
     return 0

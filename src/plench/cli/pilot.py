@@ -91,20 +91,22 @@ def _run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.cli.results_input import read_input
+    from plench.report.escape import clean
     from plench.report.figures.pilot import draw_pilot
     from plench.report.figures.style import figure_style, save_figure
     from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
     from plench.report.tables import render_text
-    from plench.results import read_runs
+    from plench.results import read_runs_with_notices
     from plench.results.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
     everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
     choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
     (criterion,) = choosing.criteria
-    results, apart = gather_pilot(choosing.runs, read_runs(folder / TRAINING_ARM), criterion, choosing.plans)
-    for notice in (*choosing.notices, *apart):
-        print(f"notice: {notice}", file=sys.stderr)
+    training, said = read_runs_with_notices(folder / TRAINING_ARM)
+    results, apart = gather_pilot(choosing.runs, training, criterion, choosing.plans)
+    for notice in (*choosing.notices, *(f"{TRAINING_ARM}/{text}" for text in said), *apart):
+        print(f"notice: {clean(notice, None)}", file=sys.stderr)
     with figure_style():
         save_figure(draw_pilot(results), output)
     if args.json:

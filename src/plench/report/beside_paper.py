@@ -12,6 +12,7 @@ from plench.report.published import (
     HOLDOUT_FRACTION,
     N_HPARAMS,
     N_SPLITS,
+    PUBLISHED_CRITERIA,
     STEPS,
     PublishedCell,
     load_published,
@@ -75,12 +76,17 @@ def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[Besid
         if reason:
             reasons.append(f"{board.labels[setting]}: {reason}")
             continue
+        unknown: dict[str, None] = {}
         for algorithm in board.algorithms:
             for criterion in board.criteria:
                 cell = board.cell(setting, algorithm, criterion)
                 paper = published.get((setting.dataset, setting.model, algorithm, criterion.name))
                 if cell is not None and paper is not None:
                     pairs.append(Beside(cell, paper, board.labels[setting]))
+                elif cell is not None:
+                    unknown[algorithm if criterion.name in PUBLISHED_CRITERIA else criterion.title] = None
+        if unknown:
+            reasons.append(f"{board.labels[setting]}: the paper has no figure of {', '.join(unknown)}")
     return pairs, reasons
 
 

@@ -13,6 +13,7 @@ N_SPLITS = 3
 STEPS = 60_000
 N_HPARAMS = 20
 HOLDOUT_FRACTION = 0.1
+PUBLISHED_CRITERIA = ("CR", "AA", "OA", "OA_ES")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def load_published() -> dict[tuple[str, str, str, str], PublishedCell]:
     cells = {}
     for table in json.loads(text)["tables"]:
         for row in table["rows"]:
-            for criterion in ("CR", "AA", "OA", "OA_ES"):
+            for criterion in PUBLISHED_CRITERIA:
                 mean, error = row[criterion]
                 key = (table["dataset"], table["model"], row["algorithm"], criterion)
                 cells[key] = PublishedCell(*key, mean=mean / 100, printed_error=error / 100)

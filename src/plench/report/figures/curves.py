@@ -7,6 +7,7 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.report.escape import clean
 from plench.report.figures.style import DARK, DASHES, add_grid, add_notes, label, new_figure, shades
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.results.records import Experiment
@@ -25,7 +26,7 @@ def draw_curves(board: Leaderboard, setting: Experiment, criterion: Criterion) -
         if cell is not None and cell.choices:
             chosen[algorithm] = cell.choices
     if not chosen:
-        raise UsageError(f"nothing was selected by {criterion.title} on {setting.dataset}")
+        raise UsageError(f"nothing was selected by {criterion.title} on {clean(setting.dataset)}")
     columns = min(4, len(chosen))
     rows = math.ceil(len(chosen) / columns)
     figure = new_figure(1.2 + 1.75 * columns, 0.9 + 1.35 * rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.report.escape import clean
 from plench.report.figures.style import DARK, GREY, add_grid, label, new_figure, shades
 from plench.report.leaderboard import title_criterion
 from plench.results.lines import is_finite
@@ -31,7 +32,8 @@ def draw_sensitivity(runs: Sequence[Run], algorithm: str, criterion: Criterion) 
     names = sorted({name for run, _ in points for name in run.hparams})
     varying = [name for name in names if len({str(run.hparams.get(name)) for run, _ in points}) > 1]
     if not varying:
-        raise UsageError(f"no hyperparameter of {algorithm} varies over its {len(points)} finished runs")
+        name = clean(algorithm)
+        raise UsageError(f"no hyperparameter of {name} varies over its {len(points)} finished runs")
     columns = min(3, len(varying))
     rows = math.ceil(len(varying) / columns)
     figure = new_figure(1.0 + 2.1 * columns, 1.2 + 1.6 * rows)
