@@ -64,3 +64,12 @@ def test_pages_name_commands_that_exist():
     for page in pages:
         named = re.findall(r"(?:^ {4}|`)plench ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= commands, page
+
+
+def test_the_page_for_developers_names_every_benchmark_and_variable():
+    page = (ROOT / "docs" / "develop.md").read_text(encoding="utf-8")
+    scripts = [path.name for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "experiments"]
+    assert len(scripts) > 5
+    assert [name for name in scripts if f"`{name}`" not in page] == []
+    folders = [path.name for path in (ROOT / "tests").iterdir() if list(path.glob("test_*.py"))]
+    assert [name for name in folders if f"`{name}`" not in page] == []
