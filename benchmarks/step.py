@@ -89,16 +89,22 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     def floor() -> None:
         descend(optimizer, network(features).mean())
 
+    def pass_alone() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        network(features).mean().backward()
+
     with run.streams.ambient("algorithm"), flush_denormals():
         later = [first for first in run.algorithm.phases().values() if first <= LONGEST_WARM_UP]
         time_stretch(step, max([WARM_UP, *later]))
         stretch = min(max(50, len(run.training_set) // len(batch)), 800)
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         time_stretch(floor, WARM_UP)
-        times, floors = [], []
+        times, floors, passes, draws = [], [], [], []
         for _ in range(repeats):
             times.append(time_stretch(step, stretch))
             floors.append(time_stretch(floor, min(stretch, 100)))
+            passes.append(time_stretch(pass_alone, min(stretch, 100)))
+            draws.append(time_stretch(run.training_set.next_batch, min(stretch, 100)))
     ms, floor_ms = statistics.median(times), statistics.median(floors)
     return {
         "algorithm": entry.name,
@@ -107,6 +113,8 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
         "batch_size": len(batch),
         "ms": round(ms, 4),
         "floor_ms": round(floor_ms, 4),
+        "pass_ms": round(statistics.median(passes), 4),
+        "draw_ms": round(statistics.median(draws), 4),
         "ratio": round(statistics.median(t / f for t, f in zip(times, floors, strict=True)), 3),
         "peak_mb": round(peak_mb, 1),
     }
@@ -123,20 +131,36 @@ def measure_in_fresh_process(algorithm: str, dataset: str, options: argparse.Nam
     return row
 
 
+def describe_costs(row: dict) -> list[str]:
+    """Return the cells of one measurement."""
+    own = max(0.0, row["ms"] - row["floor_ms"] - row["draw_ms"])
+    return [f"{row['ms']:.2f}", f"{row['ratio']:.2f}", f"{own:.2f}", f"{row['peak_mb']:.0f}"]
+
+
+def describe_floor(dataset: str, rows: list[dict]) -> str:
+    """Say what all methods pay alike on a dataset, as medians over the rows."""
+    draw, both, floor = (
+        statistics.median(row[key] for row in rows) for key in ("draw_ms", "pass_ms", "floor_ms")
+    )
+    return (
+        f"On {dataset} drawing a batch takes {draw:.3f} ms, forward and backward {both:.3f} ms and Adam "
+        f"{floor - both:.3f} ms (medians over the algorithms)."
+    )
+
+
 def write_results(rows: list[dict], options: argparse.Namespace) -> None:
     """Write the page of results, an algorithm a row."""
     from experiments import render_table, write_page
 
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    head = ["algorithm", *(f"{what}, {name}" for name in datasets for what in ("ms", "ratio", "MB"))]
+    head = [
+        "algorithm",
+        *(f"{what}, {name}" for name in datasets for what in ("ms", "ratio", "own ms", "MB")),
+    ]
     table = []
     for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
-        own = {row["dataset"]: row for row in rows if row["algorithm"] == algorithm}
-        cells = [(f"{own[name]['ms']:.2f}", f"{own[name]['ratio']:.2f}") for name in datasets]
-        peaks = [f"{own[name]['peak_mb']:.0f}" for name in datasets]
-        table.append(
-            [algorithm, *(part for pair, peak in zip(cells, peaks, strict=True) for part in (*pair, peak))]
-        )
+        of_dataset = {row["dataset"]: row for row in rows if row["algorithm"] == algorithm}
+        table.append([algorithm, *(cell for name in datasets for cell in describe_costs(of_dataset[name]))])
     write_page(
         "step",
         [
@@ -147,6 +171,10 @@ def write_results(rows: list[dict], options: argparse.Namespace) -> None:
             "measured in turns; and the peak memory of the process, interpreter and torch included. Default "
             "hyperparameters, each algorithm in a fresh process with one thread, in the last phase of its "
             f"schedule that begins within {LONGEST_WARM_UP:,} updates.",
+            *(describe_floor(name, [row for row in rows if row["dataset"] == name]) for name in datasets),
+            "Own is what a step takes beside these: the loss and its gradient, the revision of state, "
+            "further passes. Where it is small, the network bounds the step: no method is faster than its "
+            "floor.",
             "What bounds the methods that contrast with a queue (PiCO, DIRK, ALIM, PiCO_plus) are the two "
             "products of the batch with its 8,192 keys, one for the loss and one for its gradient; their "
             "pages say how they are made and what else is needed.",
