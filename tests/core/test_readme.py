@@ -66,7 +66,7 @@ def test_pages_name_commands_that_exist():
         assert set(named) <= commands, page
 
 
-def test_the_page_for_developers_names_every_benchmark_and_variable():
+def test_the_page_for_developers_names_every_benchmark_and_folder_of_tests():
     page = (ROOT / "docs" / "develop.md").read_text(encoding="utf-8")
     scripts = [path.name for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "experiments"]
     assert len(scripts) > 5

@@ -155,6 +155,10 @@ def test_hidden_files_do_not_count(tmp_path):
     write_mat(tmp_path / "lost.mat")
     (tmp_path / "._lost.mat").write_bytes(b"what one system puts beside every file on a foreign disk")
     assert load_dataset("Lost", tmp_path).n_examples == 20
+    (tmp_path / "lost.mat").unlink()
+    write_mat(tmp_path / ".trash" / "lost.mat")
+    with pytest.raises(DataError, match="neither in"):
+        load_dataset("Lost", tmp_path)
 
 
 def test_a_folder_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch):

@@ -23,8 +23,8 @@ def find_entry(
     """Return the file or folder called as one of `wanted`, in the data folder or in one directly below it.
 
     Case, spaces and punctuation do not matter; earlier names of `wanted` come first, and upper folders before
-    lower ones. Two that are equally near are an error. Hidden files are passed over: some systems put one
-    beside each file, with nearly its name. What `accept` refuses does not count.
+    lower ones. Two that are equally near are an error. Hidden files and folders are passed over: some systems
+    put a file beside each other one, with nearly its name. What `accept` refuses does not count.
     """
     names = tuple(wanted)
     expected = " or ".join(names)
@@ -32,7 +32,7 @@ def find_entry(
         raise DataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
     try:
         top = sorted(data_dir.iterdir())
-        folders = [entry for entry in top if entry.is_dir()]
+        folders = [entry for entry in top if not is_hidden(entry) and entry.is_dir()]
     except OSError as error:
         raise DataError(
             f"{name}: the data folder {data_dir} cannot be read ({error.strerror or error}); "
@@ -68,7 +68,12 @@ def list_folders(folders: Iterable[Path]) -> tuple[list[Path], list[Path]]:
 
 def is_called(entry: Path, name: str) -> bool:
     """Say whether a visible file or folder has a name, regardless of case, spaces and punctuation."""
-    return not entry.name.startswith(".") and normalise(entry.name) == normalise(name)
+    return not is_hidden(entry) and normalise(entry.name) == normalise(name)
+
+
+def is_hidden(entry: Path) -> bool:
+    """Say whether a file or folder is one that lists leave out."""
+    return entry.name.startswith(".")
 
 
 def read_file(path: Path, name: str) -> bytes:
