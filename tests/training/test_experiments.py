@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,3 +72,11 @@ def test_pages_name_diverged_runs(experiments: ModuleType, tmp_path: Path) -> No
         store.folder.mkdir()
         store.write_run({"status": status})
     assert experiments.name_diverged([setting], options).endswith("PRODEN on Digits_FPS, split 1.")
+
+
+def test_every_page_of_results_is_listed(experiments: ModuleType) -> None:
+    index = (experiments.RESULTS / "README.md").read_text(encoding="utf-8")
+    pages = sorted(path.name for path in experiments.RESULTS.glob("*.md") if path.name != "README.md")
+    assert sorted(re.findall(r"\]\((\w+\.md)\)", index)) == pages
+    for script in re.findall(r"`(\w+\.py)` \|", index):
+        assert (SCRIPT.parent / script).exists()
