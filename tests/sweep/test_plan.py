@@ -10,9 +10,11 @@ from plench.data import dataset_card
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
 from plench.sweep.plan import DataShelf, expand, expand_all, settle
+from plench.sweep.probe import estimate_cost
 from plench.sweep.spec import Grid, SweepSpec
 from plench.sweep.suites import make_grids, make_suite
 from plench.training.config import configure_run
+from plench.training.run import RunOptions
 from tests.sweep.driving import odd
 
 GRID = Grid(("rc", "cc", "PRODEN"), ("digits uss", "Digits_FPS"), n_hparams=3, n_trials=2, steps=50)
@@ -131,3 +133,18 @@ def test_suites_follow_the_protocol() -> None:
 def test_a_dataset_is_loaded_once(tmp_path: Path) -> None:
     shelf = DataShelf(None)
     assert shelf.get("Digits_USS") is shelf.get("Digits_USS")
+
+
+def test_all_data_that_cannot_be_loaded_are_told_at_once(tmp_path: Path) -> None:
+    spec = SweepSpec((Grid(("CC",), ("Lost", "Digits_USS", "MSRCv2")),))
+    with pytest.raises(DataError, match=r"(?s)2 datasets cannot be loaded:\n- Lost.*\n- MSRCv2"):
+        settle(spec, DataShelf(tmp_path))
+    with pytest.raises(DataError, match=r"^Lost"):
+        settle(SweepSpec((Grid(("CC",), ("Lost", "Digits_USS")),)), DataShelf(tmp_path))
+
+
+def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:
+    shelf = DataShelf(None)
+    runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))
+    assert estimate_cost(runs, shelf, RunOptions(device="cpu"), budget_seconds=0.1) is not None
+    assert not caplog.records

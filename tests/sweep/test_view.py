@@ -51,14 +51,17 @@ def test_time_left_follows_the_updates_that_were_really_made(
 
 def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[PlannedRun]) -> None:
     view = LiveView()
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(view.render())
+    assert console.export_text() == "preparing …\n"
     view.planned(runs, finished=3, slots=2)
     view.begun(runs[0], 0)
     view.begun(runs[1], 0)
     view.advanced(runs[0], 50)
     view.ended(runs[1], Attempt("failed", "ZeroDivisionError: no\nsecond line"))
-    console = Console(width=120, record=True, file=io.StringIO())
     console.print(view.render())
     text = console.export_text()
+    assert len(text.splitlines()) == 4  # totals, their bar, the run going on, the notice
     assert "1/4 ended, 1 running, 1 failed" in text
     assert "(finished before: 3)" in text
     assert "50/100" in text

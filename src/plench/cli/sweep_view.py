@@ -150,6 +150,10 @@ class LiveView:
     def render(self) -> Group:
         """Draw the view."""
         tally = self.tally
+        if not tally.todo:
+            return Group(Text("preparing …"))
+        total = Table.grid()  # a bar alone does not end its line
+        total.add_row(ProgressBar(total=max(tally.todo, 1), completed=tally.n_ended, width=60))
         runs = Table.grid(padding=(0, 2))
         for run, _, updates in list(tally.current.values())[:_RUNS_SHOWN]:
             bar = ProgressBar(total=run.config.steps, completed=updates, width=24)
@@ -158,7 +162,7 @@ class LiveView:
             runs.add_row(f"… and {len(tally.current) - _RUNS_SHOWN} more")
         return Group(
             Text(f"{tally.summary()} (finished before: {tally.finished_before})"),
-            ProgressBar(total=max(tally.todo, 1), completed=tally.n_ended, width=60),
+            total,
             runs,
             *(Text(notice, overflow="ellipsis", no_wrap=True, style="yellow") for notice in self.notices),
         )

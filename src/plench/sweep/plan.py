@@ -44,6 +44,20 @@ class DataShelf:
             self._loaded[name] = load_dataset(name, self.data_dir)
         return self._loaded[name]
 
+    def fill(self, names: Iterable[str]) -> None:
+        """Load datasets; the error tells of all that cannot be loaded, not of the first alone."""
+        errors = []
+        for name in names:
+            try:
+                self.get(name)
+            except DataError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            listed = "\n".join(f"- {error}" for error in errors)
+            raise DataError(f"{len(errors)} datasets cannot be loaded:\n{listed}")
+
 
 def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
     """Return what was asked with canonical names and the fingerprints of the data.
@@ -51,8 +65,10 @@ def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
     Data that differ from the fingerprints in a sweep file would give another table, so they are refused.
     """
     grids = tuple(_settle_grid(grid) for grid in spec.grids)
+    names = dict.fromkeys(name for grid in grids for name in grid.datasets)
+    shelf.fill(names)
     fingerprints = {}
-    for name in dict.fromkeys(name for grid in grids for name in grid.datasets):
+    for name in names:
         found = fingerprints[name] = shelf.get(name).fingerprint
         wanted = spec.fingerprints.get(name, found)
         if found != wanted:

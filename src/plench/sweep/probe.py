@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,9 +103,10 @@ def _try_out(
     config = replace(run.config, steps=steps, checkpoint_freq=steps)
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         store = RunStore(Path(folder) / run.folder)
-        attempt: Attempt = performer.perform(
-            replace(run, config=config), shelf.get(run.dataset), store, options, Silence()
-        )
+        with without_notices():
+            attempt: Attempt = performer.perform(
+                replace(run, config=config), shelf.get(run.dataset), store, options, Silence()
+            )
         if attempt.status != "done":
             return None
         timings = json.loads((store.folder / RUN).read_text(encoding="utf-8"))["timings"]
@@ -119,6 +122,18 @@ def _try_out(
         record_bytes=record_bytes,
         fixed_bytes=other_bytes,
     )
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Keep quiet what runs say: that a phase is not reached, say, is true of the probe only."""
+    logger = logging.getLogger("plench")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def count_records(run: PlannedRun) -> int:

@@ -103,6 +103,7 @@ class Pool:
         self.shared: dict[str, SharedDataset] = {}
         self.tolls = defaultdict[str, DeathToll](DeathToll)
         self.failed_starts = 0
+        self.stopping = False
 
     def work(self, stop: StopRequest) -> None:
         """Carry out runs until none is left or a stop is asked for."""
@@ -193,6 +194,9 @@ class Pool:
                     raise WorkerStartError(f"worker processes cannot start: {reason}")
             return
         run = worker.give_back()
+        if self.stopping:  # it was between two runs, or has been killed; its run stays to be done
+            self.listener.ended(run, Attempt("interrupted", reason))
+            return
         deaths = self.tolls[run.folder].count()
         if deaths < DEATHS_ALLOWED:
             self.listener.noticed(f"{run.label}: its {reason}; it is started again")
@@ -228,6 +232,7 @@ class Pool:
 
     def interrupt(self) -> None:
         """Let every run write a checkpoint and stop."""
+        self.stopping = True
         self.waiting.clear()
         for worker in self.busy():
             worker.ask_to_stop()

@@ -35,6 +35,7 @@ class WorkerProcess:
                 stderr=self.output,
                 pass_fds=[theirs.fileno()],
                 env=worker_environment(threads),
+                process_group=0,  # Ctrl-C is for the driver, which asks its workers to stop
             )
         self.socket = ours
         self.connection = Connection(os.dup(ours.fileno()))
