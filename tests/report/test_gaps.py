@@ -62,6 +62,14 @@ def texts_of(figure):
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
+def test_long_texts_are_broken_in_latex(board):
+    text = render_latex(build_chosen_grids(board))
+    assert r"\begin{tabular}{lccccc" in text
+    longest = max(len(e.text) for g in build_chosen_grids(board) for _, row in g.rows for e in row)
+    assert ("p{80mm}" in text) == (longest > 50)
+    assert r"\begin{tabular}{lcccc}" in render_latex(build_grids(board))
+
+
 @pytest.mark.parametrize("render", [render_text, render_markdown, render_latex])
 def test_tables_say_what_was_planned(board, render):
     text = render(build_grids(board))

@@ -23,6 +23,7 @@ from plench.report.statistics import (
     gather_scores,
     nemenyi,
     rank_rows,
+    signed_rank_p,
     wilcoxon_holm,
 )
 from plench.results import read_runs
@@ -112,6 +113,15 @@ def test_wilcoxon_holm_against_enumeration_and_holms_definition():
         # Holm: the largest of (number of p-values at least as large as q) × q over all q ≤ p
         expected = max(min(1, q * sum(r >= q for r in raw)) for q in raw if q <= p)
         assert adjusted[a, b] == adjusted[b, a] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_signed_ranks_with_ties_and_zeros_against_enumeration_and_scipy(seed):
+    difference = np.random.default_rng(seed).integers(-3, 5, size=9) / 113
+    expected = exact_wilcoxon(difference[difference != 0])
+    assert signed_rank_p(difference) == pytest.approx(expected)
+    assert signed_rank_p(difference) == pytest.approx(stats.wilcoxon(difference).pvalue)
+    assert signed_rank_p(-difference) == pytest.approx(expected)
 
 
 def test_wilcoxon_of_equal_columns_is_one():

@@ -108,12 +108,32 @@ def wilcoxon_holm(values: Matrix) -> Matrix:
     pairs = list(combinations(range(k), 2))
     raw = []
     for a, b in pairs:
-        difference = np.round(values[:, a] - values[:, b], 12)
-        raw.append(1.0 if not difference.any() else float(stats.wilcoxon(difference).pvalue))
+        raw.append(signed_rank_p(np.round(values[:, a] - values[:, b], 12)))
     adjusted = np.ones((k, k))
     for (a, b), p_value in zip(pairs, adjust_holm(np.array(raw)), strict=True):
         adjusted[a, b] = adjusted[b, a] = p_value
     return adjusted
+
+
+def signed_rank_p(differences: NDArray[np.float64]) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out.
+
+    Where some differences are equal or zero, SciPy goes through all patterns of signs, which for the pairs of
+    27 algorithms takes minutes. Adding the ranks to the distribution one by one gives the same number.
+    """
+    sizes = np.abs(differences[differences != 0])
+    if len(sizes) == 0:
+        return 1.0
+    if len(np.unique(sizes)) == len(differences):
+        return float(stats.wilcoxon(differences).pvalue)
+    doubled = np.rint(2 * stats.rankdata(sizes)).astype(int)  # shared ranks are halves
+    positive = int(doubled[differences[differences != 0] > 0].sum())
+    chances = np.zeros(doubled.sum() + 1)
+    chances[0] = 1.0
+    for rank in doubled:
+        chances /= 2
+        chances[rank:] += chances[:-rank].copy()
+    return float(min(1.0, 2 * min(chances[: positive + 1].sum(), chances[positive:].sum())))
 
 
 def adjust_holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -125,7 +125,7 @@ def _latex_block(grid: Grid) -> str:
         rf"\caption{{{escape_latex(caption)}}}",
         # Made smaller where it is wider than the page, and only there.
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * (len(grid.header) - 1)}}}",
+        rf"\begin{{tabular}}{{{_latex_columns(grid)}}}",
         r"\toprule",
         _latex_row(header),
         r"\midrule",
@@ -139,6 +139,13 @@ def _latex_block(grid: Grid) -> str:
     )
     lines.append(r"\end{table}")
     return "\n".join(lines)
+
+
+def _latex_columns(grid: Grid) -> str:
+    """Return the columns' kinds: centred, or broken into lines where a text is long."""
+    columns = zip(*(entries for _, entries in grid.rows), strict=True)
+    kinds = ["p{80mm}" if any(len(e.text) > 50 for e in column) else "c" for column in columns]
+    return "l" + "".join(kinds or "c" * (len(grid.header) - 1))
 
 
 def _latex_row(cells: list[str]) -> str:

@@ -34,6 +34,7 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
     figure = new_figure(1.6 + 2.6 * columns, 0.8 + 2.3 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     drawn = 0
+    size = min(12.0, max(2.5, 4000 / max(len(runs), 1)))  # thousands of points must not hide each other
     for axes, criterion in zip(panels, shown, strict=False):
         for number, setting in enumerate(settings):
             points = _points(runs, setting, criterion)
@@ -43,7 +44,7 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
                 axes.scatter(
                     xs,
                     ys,
-                    s=12,
+                    s=size,
                     marker=MARKERS[number],
                     color=[shades(len(settings) + 1)[number]],
                     edgecolor=DARK,
