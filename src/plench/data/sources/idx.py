@@ -107,7 +107,7 @@ FASHION_MNIST = make_source(
 KMNIST = make_source(
     "KMNIST",
     ("KMNIST", "Kuzushiji-MNIST", "Kuzushiji"),
-    "classification of cursive Japanese characters",
+    "Kuzushiji-MNIST: classification of cursive Japanese characters",
     "codh.rois.ac.jp/kmnist",
     "CC BY-SA 4.0",
     "T. Clanuwat, M. Bober-Irizar, A. Kitamoto, A. Lamb, K. Yamamoto, D. Ha. Deep learning for classical "
