@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import traceback
 from collections import OrderedDict
@@ -95,6 +94,8 @@ class Performer:
 def limit_memory(gigabytes: float | None) -> None:
     """Let this process have no more memory than this; what asks for more gets an error."""
     if gigabytes is not None:
+        import resource  # Windows has none
+
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), hard))
 

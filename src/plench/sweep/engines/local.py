@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -74,6 +75,11 @@ class LocalEngine:
         """Carry out all runs, `workers` at a time."""
         if not assignment.todo:
             return
+        if os.name == "nt":
+            raise UsageError(
+                "the local engine needs Linux or macOS (on Windows: WSL); the launcher dummy prints a command "
+                "for every run, which works everywhere"
+            )
         devices = choose_devices(assignment.options.device)
         slots = min(self.count_slots(assignment.options), len(assignment.todo))
         assignment.listener.planned(assignment.todo, assignment.finished, slots)
