@@ -1,11 +1,15 @@
 """How a run is shown: everything fits into 80 columns."""
 
+import argparse
 import io
+import logging
 import time
+from contextlib import redirect_stderr
 
 from rich.console import Console
 
 from plench.algorithms import find_algorithm
+from plench.cli import run_command
 from plench.cli.progress import watch_run
 from plench.data import dataset_card
 from plench.training import configure_run
@@ -47,3 +51,17 @@ def test_a_log_has_a_line_for_each_record(capsys):
         "PRODEN on Digits_FPS continues at update 2000, 10000 updates in all",
         "step 4000: loss 0.1235, CR 0.900 AA 0.800 OA 0.700 test 0.650",
     ]
+
+
+def test_a_notice_goes_to_what_standard_error_is_at_the_time():
+    above_the_bar = io.StringIO()
+
+    def work(arguments):
+        with redirect_stderr(above_the_bar):  # as a progress bar does
+            logging.getLogger("plench").warning("%s is odd", "something")
+        return 0
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(handler=work)
+    assert run_command(parser, []) == 0
+    assert above_the_bar.getvalue() == "notice: something is odd\n"

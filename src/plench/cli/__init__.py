@@ -65,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     """Parse, run the chosen handler, and turn our errors into a message and an exit code."""
-    notices = logging.StreamHandler()
-    notices.setFormatter(logging.Formatter("notice: %(message)s"))
+    notices = NoticeHandler()
     logger = logging.getLogger("plench")
     logger.addHandler(notices)
     try:
@@ -84,6 +83,14 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> 
         return 0
     finally:
         logger.removeHandler(notices)
+
+
+class NoticeHandler(logging.Handler):
+    """Writes notices to what standard error is at the time: a progress bar lets them through above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one notice."""
+        print(f"notice: {self.format(record)}", file=sys.stderr, flush=True)
 
 
 def with_underscores(argv: Sequence[str]) -> list[str]:
