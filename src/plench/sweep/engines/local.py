@@ -77,8 +77,8 @@ class LocalEngine:
             return
         if os.name == "nt":
             raise UsageError(
-                "the local engine needs Linux or macOS (on Windows: WSL); the launcher dummy prints a command "
-                "for every run, which works everywhere"
+                "the local engine needs Linux or macOS (on Windows: WSL); the launcher dummy prints a "
+                "command for every run, which works everywhere"
             )
         devices = choose_devices(assignment.options.device)
         slots = min(self.count_slots(assignment.options), len(assignment.todo))
