@@ -17,7 +17,14 @@ from plench.data import Dataset, DatasetCard, TestSet, load_dataset
 from plench.errors import UsageError
 from plench.networks import Featurizer
 from plench.training import RunOptions, configure_run, run_training
-from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
+from tests.training.harness import (
+    Crash,
+    CrashAt,
+    assert_same_run,
+    read_description,
+    read_model,
+    read_records,
+)
 
 NAMES = sorted(algorithms())
 STEPS = 12
@@ -64,7 +71,7 @@ def test_every_algorithm_with_every_network(name: str, model: str, tmp_path: Pat
     assert (run["config"]["precision"], run["config"]["compile"]) == ("float32", False)
 
 
-# Hyperparameters that say when phases begin, such that all do within 12 updates of 5 an epoch.
+# When phases begin: all of them within 12 updates of 5 an epoch. The queue is short, for speed.
 EARLY = {
     "prot_start": 2,
     "knn_start": 7,
@@ -75,17 +82,27 @@ EARLY = {
     "update_interval": 1,
     "theta": 0.2,
     "pure_ratio": 0.6,
+    "moco_queue": 100,
 }
+
+
+def few_digits() -> Dataset:
+    """Return 200 digits as images: epochs of five batches of 32."""
+    dataset = load_dataset("DigitImages")
+    return Dataset(dataset.features[:200], dataset.candidates[:200], dataset.labels[:200], dataset.card)  # type: ignore[index]
+
+
+def reach_all_phases(name: str) -> dict[str, Any]:
+    """Return hyperparameters with which 12 updates on few digits reach every phase."""
+    declared = {parameter.name for parameter in find_algorithm(name).card.hyperparameters}
+    early = {key: value for key, value in EARLY.items() if key in declared}
+    return {**early, "model": "CNN", "batch_size": 32}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
     """Cut and continued between the beginnings of phases, all of which the run reaches."""
-    dataset = load_dataset("DigitImages")
-    part = Dataset(dataset.features[:200], dataset.candidates[:200], dataset.labels[:200], dataset.card)  # type: ignore[index]
-    declared = {parameter.name for parameter in find_algorithm(name).card.hyperparameters}
-    hparams = {key: value for key, value in EARLY.items() if key in declared}
-    hparams |= {"model": "CNN", "batch_size": 32}
+    part, hparams = few_digits(), reach_all_phases(name)
     whole = train(tmp_path / "whole", name, part, hparams=hparams)
     assert not [text for text in read_description(whole.folder)["notices"] if "would begin" in text]
     with pytest.raises(Crash):
@@ -93,6 +110,17 @@ def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
     resumed = train(tmp_path / "cut", name, part, hparams=hparams)
     assert 0 < resumed.updates_made < STEPS
     assert_same_run(whole.folder, resumed.folder)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_in_bf16(name: str, tmp_path: Path) -> None:
+    """Networks compute in bfloat16; losses and state stay float32, in every phase."""
+    outcome = train(tmp_path, name, few_digits(), hparams=reach_all_phases(name), precision="bf16")
+    assert outcome.status == "done", outcome.message
+    assert all(np.isfinite(record["loss"]) for record in read_records(outcome.folder))
+    kept = [value for value in read_model(outcome.folder).values() if isinstance(value, torch.Tensor)]
+    assert len(kept) > 4
+    assert not any(value.dtype == torch.bfloat16 for value in kept)
 
 
 def test_batch_norm_statistics_are_resumed(tmp_path: Path) -> None:
