@@ -134,6 +134,15 @@ def test_failures_on_ray_are_recorded_with_their_reason(cluster: Any, tmp_path: 
     assert (next(tmp_path.glob("*Plain*")) / "algorithm.py").exists()
 
 
+def test_a_ray_of_its_own_has_as_many_slots_as_asked(calm: dict[str, Any], tmp_path: Path) -> None:
+    room = ["--workers", "2", "--cpus_per_run", "0.5"]  # one CPU has room for two halves
+    command = ["launch", *GRID, "--output_dir", str(tmp_path), "--skip_model_save"]
+    code, output = sweep(*command, "--command_launcher", "ray", *room)
+    assert code == 0, output
+    assert f"{N_RUNS} runs to do, 2 at a time" in output
+    assert read_outcomes(tmp_path) == calm
+
+
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
