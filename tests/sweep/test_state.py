@@ -11,7 +11,7 @@ from plench.results.store import RunStore
 from plench.sweep.engines.base import DeathToll
 from plench.sweep.engines.dummy import DummyEngine
 from plench.sweep.launch import launch
-from plench.sweep.perform import Performer, record_failure
+from plench.sweep.perform import Performer, fail_run, record_failure
 from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweep.sharing import SharedDataset, map_dataset
 from plench.sweep.spec import Grid, SweepSpec
@@ -305,7 +305,6 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
 
 def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:
     from plench.sweep.engines.base import Assignment, Attempt, Limits, SweepSilence
-    from plench.sweep.engines.local import Pool
 
     heard: list[Attempt] = []
 
@@ -314,8 +313,8 @@ def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path
             heard.append(attempt)
 
     run = plan_one()
-    pool = Pool(Assignment([run], 0, tmp_path, SHELF, RunOptions(), Limits(), Listener()), ["cpu"])
+    assignment = Assignment([run], 0, tmp_path, SHELF, RunOptions(), Limits(), Listener())
     with RunStore(tmp_path / run.folder).locked():  # by a child of the run, say, that was not killed with it
-        pool.fail(run, "Timeout", "did not end")
-    pool.fail(run, "Timeout", "did not end")
+        fail_run(assignment, run, "Timeout", "did not end")
+    fail_run(assignment, run, "Timeout", "did not end")
     assert [attempt.status for attempt in heard] == ["busy", "failed"]

@@ -10,7 +10,7 @@ from plench.algorithms import find_algorithm
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
 from plench.results.store import RunStore
-from plench.sweep.engines.base import Attempt, AttemptStatus
+from plench.sweep.engines.base import Assignment, Attempt, AttemptStatus
 from plench.sweep.plan import PlannedRun
 from plench.training.config import PROTOCOL_VERSION
 from plench.training.description import describe_card
@@ -98,6 +98,17 @@ def limit_memory(gigabytes: float | None) -> None:
 
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), hard))
+
+
+def fail_run(assignment: Assignment, run: PlannedRun, kind: str, message: str) -> None:
+    """Record in the folder of a run that cannot do it by itself why it failed, and tell the listener."""
+    store = RunStore(assignment.output_dir / run.folder)
+    try:
+        record_failure(store, run, assignment.shelf.get(run.dataset), kind, message)
+    except BusyError as error:  # a process that the run had started has outlived it
+        assignment.listener.ended(run, Attempt("busy", str(error)))
+    else:
+        assignment.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
 
 
 def record_failure(

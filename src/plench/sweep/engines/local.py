@@ -12,11 +12,10 @@ from typing import ClassVar
 
 import torch
 
-from plench.errors import BusyError, PlenchError, StorageError, UsageError
-from plench.results.store import RunStore
+from plench.errors import PlenchError, StorageError, UsageError
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.process import WorkerProcess
-from plench.sweep.perform import record_failure
+from plench.sweep.perform import fail_run
 from plench.sweep.plan import PlannedRun
 from plench.sweep.sharing import SharedDataset
 from plench.sweep.worker import Data, Order, Progress
@@ -208,7 +207,12 @@ class Pool:
             self.listener.noticed(f"{run.label}: its {reason}; it is started again")
             self.waiting.appendleft(run)
         else:
-            self.fail(run, "WorkerDied", f"its {reason}, {deaths} times without getting any further")
+            fail_run(
+                self.assignment,
+                run,
+                "WorkerDied",
+                f"its {reason}, {deaths} times without getting any further",
+            )
 
     def check_timeouts(self) -> None:
         """Stop runs that take longer than they may."""
@@ -219,17 +223,7 @@ class Pool:
             if time.monotonic() - worker.taken_at > limit:
                 run = worker.give_back()
                 self.replace(worker)
-                self.fail(run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
-
-    def fail(self, run: PlannedRun, kind: str, message: str) -> None:
-        """Record in a run's folder why it failed, and go on."""
-        store = RunStore(self.assignment.output_dir / run.folder)
-        try:
-            record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
-        except BusyError as error:  # a process that the run had started has outlived it
-            self.listener.ended(run, Attempt("busy", str(error)))
-        else:
-            self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+                fail_run(self.assignment, run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
 
     def replace(self, worker: WorkerProcess) -> None:
         """End a worker; its place gets a new one when there is a run for it."""

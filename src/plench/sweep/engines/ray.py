@@ -15,12 +15,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from plench.errors import BusyError, StorageError, UsageError
-from plench.results.store import RunStore
+from plench.errors import StorageError, UsageError
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.ray_run import carry_out_run, read_source
 from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS, Writer
-from plench.sweep.perform import record_failure
+from plench.sweep.perform import fail_run
 from plench.sweep.plan import PlannedRun
 from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
@@ -232,7 +231,7 @@ class RayDriver:
             self.waiting.appendleft(run)
         else:
             message = f"its process died {deaths} times without getting any further: {reason}"
-            self.fail(run, "WorkerDied", message)
+            fail_run(self.assignment, run, "WorkerDied", message)
 
     def check_timeouts(self) -> None:
         """Stop runs that take longer than they may."""
@@ -244,21 +243,11 @@ class RayDriver:
                 del self.flying[reference], self.opened_at[run.folder]
                 self.ray.cancel(reference, force=True)
                 self.release(run)
-                self.fail(run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+                fail_run(self.assignment, run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
 
     def release(self, run: PlannedRun) -> None:
         """Let the writer forget an attempt; what it may still send is refused."""
         self.ray.get(self.writer.release.remote(run.folder))
-
-    def fail(self, run: PlannedRun, kind: str, message: str) -> None:
-        """Record in a run's folder why it failed, and go on."""
-        store = RunStore(self.assignment.output_dir / run.folder)
-        try:
-            record_failure(store, run, self.assignment.shelf.get(run.dataset), kind, message)
-        except BusyError as error:  # a process that the run had started has outlived it
-            self.listener.ended(run, Attempt("busy", str(error)))
-        else:
-            self.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
 
     def interrupt(self) -> None:
         """Let every run write a checkpoint and stop."""
