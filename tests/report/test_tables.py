@@ -303,6 +303,7 @@ def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
         {"holdout_fraction": 0.2},
         {"tabular_test_fraction": 0.2},
         {"hparams": {"model": "ResNet"}},
+        {"precision": "bf16"},
     ],
 )
 def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, capsys, change):

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from plench.criteria import Criterion, criteria, find_criterion
-from plench.data import choose_candidates, dataset_card
+from plench.data import dataset_card
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
@@ -214,13 +214,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         return False
     try:
         card = dataset_card(experiment.dataset)
-        candidates = choose_candidates(
-            card.candidates,
-            grid.pl_type,  # type: ignore[arg-type]
-            grid.fps_rate,
-            grid.id_rate,
-            grid.drop_true_rate,
-        )
+        candidates = grid.choose_candidates(card)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
         return grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
@@ -230,5 +224,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         "candidates": asdict(candidates),
         "test_fraction": grid.tabular_test_fraction,
         "holdout_fraction": grid.holdout_fraction,
+        "precision": grid.precision,
     }
-    return all(experiment.details.get(name) == value for name, value in asked.items())
+    found = {"precision": "float32", **experiment.details}  # older records do not name it
+    return all(found.get(name) == value for name, value in asked.items())

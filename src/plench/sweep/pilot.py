@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from plench.algorithms import find_algorithm
-from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
+from plench.data import CandidateSpec, Dataset, Split, draw_candidates, split_dataset
 from plench.errors import DataError
 from plench.results.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
@@ -99,14 +99,7 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
         raise DataError(
             f"{dataset.card.name} has no true labels: the pilot experiment needs those of validation"
         )
-    spec = choose_candidates(
-        dataset.card.candidates,
-        grid.pl_type,  # type: ignore[arg-type]
-        grid.fps_rate,
-        grid.id_rate,
-        grid.drop_true_rate,
-    )
-    drawn = draw_candidates(dataset, spec, trial_seed)
+    drawn = draw_candidates(dataset, grid.choose_candidates(dataset.card), trial_seed)
     split = split_dataset(
         drawn,
         trial_seed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
+from plench.data import Dataset, DatasetCard, dataset_card, dataset_names, load_dataset
 from plench.errors import DataError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
@@ -145,13 +145,7 @@ def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) ->
     entries = [find_algorithm(name) for name in grid.algorithms]
     for name in grid.datasets:
         card = dataset_card(name)
-        candidates = choose_candidates(
-            card.candidates,
-            grid.pl_type,  # type: ignore[arg-type]
-            grid.fps_rate,
-            grid.id_rate,
-            grid.drop_true_rate,
-        )
+        candidates = grid.choose_candidates(card)
         fingerprint = spec.fingerprints[name]
         for trial_seed in grid.trial_seeds:
             for hparams_seed in grid.hparams_seeds:

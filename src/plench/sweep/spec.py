@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from plench.data.candidates import PARTIAL_LABEL_TYPES, check_rate
+from plench.data.candidates import PARTIAL_LABEL_TYPES, CandidateSpec, check_rate, choose_candidates
+from plench.data.dataset import DatasetCard
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
 from plench.results.files import write_text
@@ -83,6 +84,11 @@ class Grid:
     def trial_seeds(self) -> range:
         """The splits."""
         return range(self.n_trials_from, self.n_trials)
+
+    def choose_candidates(self, card: DatasetCard) -> CandidateSpec:
+        """Return how the candidate sets of a dataset are made."""
+        pl_type: Any = self.pl_type  # checked above
+        return choose_candidates(card.candidates, pl_type, self.fps_rate, self.id_rate, self.drop_true_rate)
 
     def to_table(self) -> dict[str, Any]:
         """Return what is set as plain values."""
