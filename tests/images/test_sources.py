@@ -421,6 +421,9 @@ def test_broken_folders(tmp_path: Path) -> None:
     Image.new("RGB", (8, 7)).save(odd)
     with pytest.raises(DataError, match=r"9\.png has 8×7 pixels, the first image 9×7"):
         load_dataset(str(tmp_path / "pets"))
+    Image.fromarray(np.full((7, 9), 1000, np.uint16)).save(odd)
+    with pytest.raises(DataError, match=r"9\.png has pixels of type I;16; bring all to 8 bits"):
+        load_dataset(str(tmp_path / "pets"))
     odd.write_bytes(b"no image")
     with pytest.raises(DataError, match=r"9\.png cannot be read as an image"):
         load_dataset(str(tmp_path / "pets"))

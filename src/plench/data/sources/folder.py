@@ -26,6 +26,7 @@ FORMATS = {
     ".webp": "WEBP",
 }
 MODES = {"1": "L", "L": "L"}  # black and white, and gray; anything else becomes colour
+WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
 
 
 def find_folder(name: str) -> Source | None:
@@ -118,9 +119,12 @@ def open_image(path: Path, name: str) -> Any:
     try:
         with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
             image.load()
-            return image.copy()
+            decoded = image.copy()
     except Exception as error:  # decoders raise many types for a damaged file
         raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
+    if decoded.mode.startswith(WIDE_MODES):
+        raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits a channel")
+    return decoded
 
 
 FOLDER = SourceFinder("path/to/folder", "a folder of images with one sub-folder per class", find_folder)
