@@ -112,12 +112,15 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
 
 
 def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:
-    """Bring images to N×C×H×W: a missing channel axis is added, a last one moved."""
+    """Bring images to N×C×H×W: a missing channel axis is added, a last one moved.
+
+    Which axis has the channels is told by its size: 1 or 3 in second place, else the smaller one.
+    """
     if card.kind != "image":
         return features
     if features.ndim == 3:
         return features[:, None]
-    if features.ndim == 4 and features.shape[1] not in (1, 3) and features.shape[3] in (1, 3):
+    if features.ndim == 4 and features.shape[1] not in (1, 3) and features.shape[3] < features.shape[1]:
         return np.ascontiguousarray(features.transpose(0, 3, 1, 2))
     return features
 
