@@ -49,6 +49,27 @@ def test_arrays_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ((12, 6, 7, 3), (3, 6, 7)),
+        ((12, 3, 6, 7), (3, 6, 7)),
+        ((12, 6, 7, 4), (4, 6, 7)),
+        ((12, 4, 6, 7), (4, 6, 7)),
+        ((12, 1, 6, 2), (1, 6, 2)),
+        ((12, 6, 7), (1, 6, 7)),
+    ],
+)
+def test_channels_are_told_by_their_number(
+    given: tuple[int, ...], found: tuple[int, ...], tmp_path: Path
+) -> None:
+    images = np.arange(np.prod(given)).reshape(given).astype(np.uint8)
+    dataset = load_dataset(write_npz(tmp_path / "mine.npz", images=images, labels=np.arange(12) % 3))
+    assert dataset.input_shape[1:] == found
+    if given[-1] == found[0]:
+        assert np.array_equal(dataset.features, images.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"labels": np.arange(3)}, "either `features` or `images`"),
