@@ -199,7 +199,8 @@ def write_results(results: dict[str, Any], data: str, options: argparse.Namespac
         "image_step",
         [
             "# What a step on images costs beside the network",
-            f"Written by `python benchmarks/image_step.py --page`; images: {data}.",
+            f"Written by `python benchmarks/image_step.py{' --data_dir DIR' if options.data_dir else ''} --page`; "
+            f"images: {data}.",
             "One process, one thread. What is compared is measured in turns; medians are shown.",
             "## Views, microseconds per image",
             "From the stored images to network inputs. Goals are those of the project.",

@@ -153,6 +153,7 @@ def write_results(rows: list[dict], options: argparse.Namespace) -> None:
     from experiments import render_table, write_page
 
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    chosen = f" -d {' '.join(options.datasets)}" if options.datasets else ""
     head = [
         "algorithm",
         *(f"{what}, {name}" for name in datasets for what in ("ms", "ratio", "own ms", "MB")),
@@ -165,7 +166,7 @@ def write_results(rows: list[dict], options: argparse.Namespace) -> None:
         "step",
         [
             "# What a step costs",
-            "Written by `python benchmarks/step.py --page`.",
+            f"Written by `python benchmarks/step.py{chosen} --page`.",
             f"Milliseconds of a training step at batch {options.batch_size}, drawing the batch included; its "
             "ratio to the floor, which is forward, backward and Adam of the same network on one batch, "
             "measured in turns; and the peak memory of the process, interpreter and torch included. Default "
