@@ -195,12 +195,12 @@ def write_results(results: dict[str, Any], data: str, options: argparse.Namespac
     step |= {"views_ms": "views, ms", "views_share": "share of views"}
     memory = {"images_mb": "images", "start_mb": "before loading", "loaded_mb": "after loading"}
     memory |= {"prepared_mb": "after preparing", "peak_mb": "after training steps"}
+    given = " --data_dir DIR" if options.data_dir else ""
     write_page(
         "image_step",
         [
             "# What a step on images costs beside the network",
-            f"Written by `python benchmarks/image_step.py{' --data_dir DIR' if options.data_dir else ''} --page`; "
-            f"images: {data}.",
+            f"Written by `python benchmarks/image_step.py{given} --page`; images: {data}.",
             "One process, one thread. What is compared is measured in turns; medians are shown.",
             "## Views, microseconds per image",
             "From the stored images to network inputs. Goals are those of the project.",
