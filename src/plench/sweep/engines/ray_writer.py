@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plench.errors import StorageError
 from plench.results.store import RunStore
-from plench.training.config import RunConfig
+
+if TYPE_CHECKING:  # it imports torch, which the writer's process has no use for
+    from plench.training.config import RunConfig
 
 SECONDS_BETWEEN_EVENTS = 0.5
 _SENT_AT_MOST = 16
