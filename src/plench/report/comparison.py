@@ -37,6 +37,7 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
         "title": f"selected by {title_criterion(criterion, board.settings)}",
         "settings": list(scores.settings),
         "left_out": list(scores.left_out),
+        "extent": board.extent,
         "n_datasets": len({setting.dataset for setting in board.settings}),
         "n_settings": {name: _count_settings(board, criterion, name) for name in board.algorithms},
         "means": {name: _average(board, criterion, name) for name in board.algorithms},
@@ -135,11 +136,9 @@ def _describe_test(comparison: Comparison, alpha: float) -> str:
     if comparison["friedman"] is None:
         needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
         return f"{needs} (here {n}).{missing}"
-    where = f"{n} datasets"
+    where = comparison["extent"]
     if comparison["n_datasets"] < n:
-        where = (
-            f"{n} settings of {comparison['n_datasets']} datasets (not independent: choose with --datasets)"
-        )
+        where += " (not independent: choose with --datasets and --where)"
     return (
         f"Friedman over {where}: χ² = {comparison['friedman']['statistic']:.3f}, "
         f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "

@@ -25,6 +25,13 @@ class Leaderboard:
         """Return the cell, or None where the algorithm has no run in this setting."""
         return self.cells.get((setting, algorithm, criterion.name))
 
+    @property
+    def extent(self) -> str:
+        """How many datasets the leaderboard is over, and in how many settings if those are more."""
+        n, datasets = len(self.settings), len({setting.dataset for setting in self.settings})
+        counted = f"{datasets} dataset{'' if datasets == 1 else 's'}"
+        return counted if n == datasets else f"{n} settings of {counted}"
+
     def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
         """Return each algorithm's average rank over the settings it has a figure in, and their number.
 

@@ -58,7 +58,7 @@ def draw_pareto(board: Leaderboard, criterion: Criterion, costs: Sequence[Cost])
     axes.scatter(steps_x, steps_y, s=26, color=DARK, label="on the front")
     measured = ", ".join(sorted({cost.dataset for cost in costs if cost.dataset}))
     axes.set_xlabel(label(f"time per step{measured and f' on {measured}'} (ms, log scale)", 90))
-    where = f" over {len(board.settings)} datasets" if len(board.settings) > 1 else ""
+    where = f" over {board.extent}" if len(board.settings) > 1 else ""
     axes.set_ylabel(
         f"mean test accuracy{where} (%),\nselected by {title_criterion(criterion, board.settings)}"
     )

@@ -73,7 +73,7 @@ def draw_ranks(
         axes.plot([low - 0.03, high + 0.03], [height, height], color=DARK, linewidth=3, solid_capstyle="butt")
     title = title_criterion(criterion, board.settings)
     axes.set_title(
-        f"Average rank over {n} datasets, selected by {title} ({said}; Friedman p = {ranking.p_value:.2g})",
+        f"Average rank over {board.extent}, selected by {title} ({said}; Friedman p = {ranking.p_value:.2g})",
         fontsize=8,
     )
     if scores.left_out:
