@@ -13,10 +13,14 @@ from plench.report.tables import render_latex
 from plench.results import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
-PDFLATEX = shutil.which("pdflatex")
+PDFLATEX, KPSEWHICH = shutil.which("pdflatex"), shutil.which("kpsewhich")
+HAS_BOOKTABS = bool(KPSEWHICH and subprocess.run([KPSEWHICH, "booktabs.sty"], capture_output=True).stdout)
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(PDFLATEX is None, reason="pdflatex (texlive-latex-base) is not installed"),
+    pytest.mark.skipif(
+        not (PDFLATEX and HAS_BOOKTABS),
+        reason="pdflatex with booktabs (texlive-latex-recommended) is missing",
+    ),
 ]
 
 

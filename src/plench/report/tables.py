@@ -123,6 +123,7 @@ def _latex_block(grid: Grid) -> str:
         r"\begin{table}[ht]",
         r"\centering",
         rf"\caption{{{escape_latex(caption)}}}",
+        r"\par\smallskip",
         # Made smaller where it is wider than the page, and only there.
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{_latex_columns(grid)}}}",
@@ -132,6 +133,7 @@ def _latex_block(grid: Grid) -> str:
         *map(_latex_row, rows),
         r"\bottomrule",
         r"\end{tabular}}",
+        *([r"\par\medskip"] if grid.notes else []),
     ]
     lines.extend(
         rf"\par\footnotesize\raggedright\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
