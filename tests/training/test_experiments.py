@@ -24,7 +24,9 @@ def experiments() -> Iterator[ModuleType]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with patch.dict(sys.modules, {"experiments": module}), patch.object(sys, "path", [*sys.path]):
+    with pytest.MonkeyPatch.context() as patched:  # patch.dict would forget all modules imported meanwhile
+        patched.setitem(sys.modules, "experiments", module)
+        patched.setattr(sys, "path", [*sys.path])
         spec.loader.exec_module(module)
         yield module
 
