@@ -147,7 +147,9 @@ def test_boxes_set_apart_what_lacks_a_pair(board):
     assert by_oa == {"2/4", "3/4"}
     hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
     assert len(hatched) == 3
-    assert NOTE in " ".join(" ".join(texts_of(figure)).split())
+    said = " ".join(" ".join(texts_of(figure)).split())
+    assert NOTE in said
+    assert "4 (dataset, split) pairs, 2 datasets." in said
 
 
 def test_boxes_without_gaps_say_nothing_of_gaps(sweep):

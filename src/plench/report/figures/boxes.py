@@ -63,11 +63,9 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] = LEFT_OUT_BY_THE_
     panels[-1].set_xlim(-0.7, n_boxes - 0.3)
     if whole:
         figure.colorbar(colours, ax=list(panels), label="mean test accuracy (%)", aspect=40, pad=0.01)
-    if partial:
-        note = (
-            "Hatched: lacks some of the (dataset, split) pairs, so does not compare; above: how many it has."
-        )
-        add_notes(figure, [note])
+    most = max(n_pairs.values())
+    extent = f"A box: the test accuracies of {most} (dataset, split) pairs, {board.extent}."
+    add_notes(figure, [extent, NOTE if partial else ""])
     return figure
 
 
