@@ -1,5 +1,6 @@
 """Each criterion against test accuracy: a point per configuration, at the checkpoint the criterion chose."""
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NAMED = 14
+LARGEST_MARK = 12.0
 LONGEST_TITLE = 12  # that leaves room for what follows on the line
 
 
@@ -34,7 +36,7 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
     figure = new_figure(1.6 + 2.6 * columns, 0.8 + 2.3 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     drawn = 0
-    size = min(12.0, max(2.5, 4000 / max(len(runs), 1)))  # thousands of points must not hide each other
+    size = min(LARGEST_MARK, max(3.0, 4000 / max(len(runs), 1)))  # thousands must not hide each other
     for axes, criterion in zip(panels, shown, strict=False):
         for number, setting in enumerate(settings):
             points = _points(runs, setting, criterion)
@@ -75,7 +77,8 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
     if not drawn:
         raise UsageError("no finished run has both a criterion and a test accuracy")
     handles, names = max((axes.get_legend_handles_labels() for axes in panels), key=lambda pair: len(pair[1]))
-    figure.legend(handles, names, loc="outside right center", frameon=False)
+    scale = math.sqrt(LARGEST_MARK / size)
+    figure.legend(handles, names, loc="outside right center", frameon=False, markerscale=scale)
     return figure
 
 
