@@ -255,3 +255,9 @@ def test_a_link_that_leads_nowhere_hides_nothing(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     assert [run.path.name for run in read_runs(tmp_path)] == ["a"]
+
+
+def test_the_public_codes_output_folder_is_no_hyperparameter(tmp_path):
+    hparams = {"lr": 0.1, "model": "MLP", "max_steps": 1000, "output_dir": "some/where"}
+    write_run(tmp_path / "a", records(), public=True, hparams=hparams)
+    assert read_run(tmp_path / "a").hparams == {"lr": 0.1, "model": "MLP", "max_steps": 1000}

@@ -312,7 +312,8 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
         trial_seed=_seed(args, "trial_seed"),
         hparams_seed=_seed(args, "hparams_seed"),
         seed=_seed(args, "seed"),
-        hparams=hparams,
+        # The public code puts the folder among the hyperparameters, where it would look like one that varies.
+        hparams={name: value for name, value in hparams.items() if name != "output_dir"},
         status=status,
         records=records,
         diverged_after_step=diverged_after,
