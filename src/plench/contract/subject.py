@@ -72,16 +72,7 @@ class Session:
 
     def resize_batches(self, batch_size: int) -> TrainingSet:
         """Return batches of another size than the algorithm was told, from the same examples."""
-        data, card = self.run.data, self.run.entry.card
-        return TrainingSet(
-            data.inputs,
-            data.train,
-            self.training_set.candidates,
-            batch_size,
-            card.views,
-            card.second_batch,
-            self.run.streams,
-        )
+        return self.run.build_training_set(batch_size)
 
 
 class Subject:

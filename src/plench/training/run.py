@@ -181,13 +181,13 @@ class TrainingRun:
         set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()
 
-    def build_training_set(self) -> TrainingSet:
-        """Put the training split behind the batches that the algorithm declares."""
+    def build_training_set(self, batch_size: int | None = None) -> TrainingSet:
+        """Put the training split behind the batches that the algorithm declares, of the configured size."""
         return TrainingSet(
             self.data.inputs,
             self.data.train,
             torch.from_numpy(self.data.train_candidates).to(self.device),
-            int(self.config.hparams["batch_size"]),
+            batch_size or int(self.config.hparams["batch_size"]),
             self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
             self.entry.card.second_batch,
             self.streams,
