@@ -50,8 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="folder of runs")
-    runs = [run for run in read_runs(parser.parse_args().folder) if run.finished]
+    parser.add_argument("folders", type=Path, nargs="+", help="folders of runs")
+    folders = parser.parse_args().folders
+    runs = [run for folder in folders for run in read_runs(folder) if run.finished]
     write_page(
         "image_curves",
         [
