@@ -166,6 +166,9 @@ def test_a_model_refuses_what_it_cannot_predict(features: object, message: str, 
 def test_load_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no readable run\.json"):
         plench.load(tmp_path)
+    (tmp_path / "run.json").write_text('{"dataset": {}}')
+    with pytest.raises(DataError, match=r"its run\.json has no 'config'"):
+        plench.load(tmp_path)
     folder = run(tmp_path).folder
     with pytest.raises(UsageError, match="it has AA, CR, last"):
         plench.load(folder, "OA")

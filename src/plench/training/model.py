@@ -25,6 +25,10 @@ from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
 
 
+# What must be known of a run to build its algorithm again.
+NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
+
+
 class TrainedModel:
     """A classifier from a run, as it was after `updates` updates.
 
@@ -62,6 +66,9 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     run = store.read_run()
     if run is None:
         raise DataError(f"{folder} is not a run's folder: it has no readable run.json")
+    missing = [key for key in NEEDED if key not in run]
+    if missing:
+        raise DataError(f"{folder} cannot be used: its run.json has no {missing[0]!r}")
     path = store.folder / f"model_{find_model(store, criterion)}.pt"
     try:
         payload = parse(path.read_bytes())
