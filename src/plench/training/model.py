@@ -24,7 +24,6 @@ from plench.training.inputs import Inputs, inputs_for
 from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
 
-
 # What must be known of a run to build its algorithm again.
 NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
 
