@@ -160,7 +160,15 @@ def test_bf16_learns_and_is_another_run(tmp_path: Path) -> None:
     assert np.mean(again == dataset.test.labels) == records[-1]["test_acc"]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
+def test_linear_layers_stay_float32_on_a_cpu() -> None:
+    network = Featurizer((1, 64), {"model": "MLP"})
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+    plain = network(x)
+    network.precision = "bf16"
+    assert torch.equal(network(x), plain)
+
+
+@pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN", "LeNet"])
 def test_bf16_features_are_float32(model: str) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)

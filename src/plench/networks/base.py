@@ -29,6 +29,27 @@ class Featurizer(nn.Module):
         return features.float()
 
 
+class Float32OnCPU(nn.Module):
+    """Mixed into a kind of layer: on a CPU it is computed in float32, whatever autocast says.
+
+    Some layers in bfloat16 end the process with an illegal instruction on some processors with AMX (torch
+    2.13, oneDNN).
+    """
+
+    weight: Tensor
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return what the layer makes of the input."""
+        if input.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+            return cast(Tensor, super().forward(input))
+        with torch.autocast("cpu", enabled=False):
+            return cast(Tensor, super().forward(input.to(self.weight.dtype)))
+
+
+class Linear(Float32OnCPU, nn.Linear):
+    """A fully connected layer inside a featurizer."""
+
+
 def accept_all(shape: tuple[int, ...]) -> str | None:
     """Refuse no input shape."""
     return None

@@ -5,23 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, channels_last, nn
 
+from plench.networks.base import Float32OnCPU
 
-class StridedConv2d(nn.Conv2d):
-    """A strided convolution that is computed in float32 on a CPU, whatever autocast says.
 
-    The gradient of strided convolutions in bfloat16 ends the process with an illegal instruction on some
-    processors with AMX (torch 2.13, oneDNN).
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the strided maps."""
-        if input.device.type != "cpu":
-            return super().forward(input)
-        with torch.autocast("cpu", enabled=False):
-            return super().forward(input.to(self.weight.dtype))
+class StridedConv2d(Float32OnCPU, nn.Conv2d):
+    """A strided convolution."""
 
 
 def prepare_convolutions(module: nn.Module) -> None:

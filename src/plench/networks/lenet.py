@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, channels_last, nn
 
-from plench.networks.base import Featurizer, Network
+from plench.networks.base import Featurizer, Linear, Network
 from plench.networks.convolutions import need_images
 
 KERNEL = 5
@@ -35,7 +35,7 @@ class LeNet(Featurizer):
         layers.append(nn.Flatten())
         inputs = channels * shrink(height) * shrink(width)
         for outputs in WIDTHS:
-            layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+            layers += [Linear(inputs, outputs), nn.ReLU(inplace=True)]
             inputs = outputs
         self.layers = nn.Sequential(*layers)
 

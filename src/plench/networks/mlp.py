@@ -2,9 +2,9 @@
 
 import math
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from plench.networks.base import Featurizer, Network
+from plench.networks.base import Featurizer, Linear, Network
 
 
 class MLP(Featurizer):
@@ -14,7 +14,7 @@ class MLP(Featurizer):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.hidden = nn.Linear(math.prod(shape), self.n_outputs)
+        self.hidden = Linear(math.prod(shape), self.n_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (B, 500)."""
