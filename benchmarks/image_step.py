@@ -4,10 +4,10 @@
     python benchmarks/image_step.py --data_dir DIR --json out.json PLCIFAR10 from DIR
     python benchmarks/image_step.py --page                         also writes docs/results/image_step.md
 
-One process, one thread. What is compared is measured in turns, and medians over the turns are reported. The
-floor is the bare network on one batch of the same memory format: forward, backward, Adam. The share of the
-views is the time to make the batch's views, measured alone, over the time of the whole step. Methods with a
-warm-up are measured as they are after it.
+One process, one thread, its processor time. What is compared is measured in turns, and medians over the turns
+are reported. The floor is the bare network on one batch of the same memory format: forward, backward, Adam.
+The share of the views is the time to make the batch's views, measured alone, over the time of the whole step.
+Methods with a warm-up are measured as they are after it.
 """
 
 import argparse
@@ -49,15 +49,18 @@ def peak_mb() -> float:
 
 
 def take_turns(tasks: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Time each task once per turn; return the median seconds of each."""
+    """Time each task once per turn; return the median seconds of each.
+
+    Processor time, which on one thread is what a quiet machine would take: waiting for others is left out.
+    """
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for task in tasks.values():
         task()
     for _ in range(turns):
         for name, task in tasks.items():
-            begun = time.perf_counter()
+            begun = time.process_time()
             task()
-            times[name].append(time.perf_counter() - begun)
+            times[name].append(time.process_time() - begun)
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
@@ -155,11 +158,12 @@ def measure_evaluation(dataset: Dataset, model: str, turns: int) -> list[dict[st
 
         return task
 
-    times = take_turns({str(chunk): predict(chunk) for chunk in CHUNKS}, turns)
     chosen = choose_chunk(run.data.train)
+    chunks = sorted({*CHUNKS, chosen})
+    times = take_turns({str(chunk): predict(chunk) for chunk in chunks}, turns)
     return [
         {"model": model, "chunk": chunk, "us": times[str(chunk)] / count * 1e6, "ours": chosen}
-        for chunk in CHUNKS
+        for chunk in chunks
     ]
 
 
@@ -201,7 +205,8 @@ def write_results(results: dict[str, Any], data: str, options: argparse.Namespac
         [
             "# What a step on images costs beside the network",
             f"Written by `python benchmarks/image_step.py{given} --page`; images: {data}.",
-            "One process, one thread. What is compared is measured in turns; medians are shown.",
+            "One process, one thread, processor time. What is compared is measured in turns; medians are "
+            "shown. On a machine that does other things too, differences of a tenth mean nothing.",
             "## Views, microseconds per image",
             "From the stored images to network inputs. Goals are those of the project.",
             render_rows(results["views"], view),
@@ -249,7 +254,7 @@ def main() -> None:
         for row in measure_steps(options.algorithms, dataset, options.model, size, options.turns)
     ]
     print_rows("steps", results["steps"])
-    results["evaluation"] = measure_evaluation(dataset, options.model, max(2, options.turns // 2))
+    results["evaluation"] = measure_evaluation(dataset, options.model, options.turns)
     print_rows("evaluation, µs per image", results["evaluation"])
     results["memory"] = [
         {
