@@ -137,7 +137,7 @@ def measure_steps(
             "floor_ms": times["floor"] * 1000,
             "ratio": times[name] / times["floor"],
             "views_ms": times[f"views of {name}"] * 1000,
-            "views_share": times[f"views of {name}"] / times[name],
+            "views_percent": 100 * times[f"views of {name}"] / times[name],
         }
         for name in algorithms
     ]
@@ -196,7 +196,7 @@ def write_results(results: dict[str, Any], data: str, options: argparse.Namespac
         "floor_ms": "floor",
         "ratio": "ratio",
     }
-    step |= {"views_ms": "views, ms", "views_share": "share of views"}
+    step |= {"views_ms": "views, ms", "views_percent": "views, % of the step"}
     memory = {"images_mb": "images", "start_mb": "before loading", "loaded_mb": "after loading"}
     memory |= {"prepared_mb": "after preparing", "peak_mb": "after training steps"}
     given = " --data_dir DIR" if options.data_dir else ""
