@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plench.cli.sweep_options import (
     LAUNCHERS,
+    EarlyStart,
     add_folder_options,
     add_grid_options,
     add_launch_options,
@@ -25,7 +26,6 @@ from plench.cli.sweep_options import (
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
-    from plench.sweep.engines.process import WorkerProcess
     from plench.sweep.launch import SweepOutcome
     from plench.sweep.plan import DataShelf, PlannedRun
     from plench.sweep.spec import SweepSpec
@@ -90,13 +90,13 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
     """Carry out what is not finished."""
-    with start_early(arguments) as started:
-        return _launch(arguments, started, retry_failed)
+    with start_early(arguments) as early:
+        return _launch(arguments, early, retry_failed)
 
 
-def _launch(arguments: argparse.Namespace, started: list[WorkerProcess], retry_failed: bool) -> int:
+def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
-    engine = read_engine(arguments, started)
+    engine = read_engine(arguments, early)
     options, limits = read_run_options(arguments), read_limits(arguments)
     from plench.cli.sweep_view import watch_sweep
     from plench.sweep.launch import launch as launch_sweep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from plench.errors import UsageError
 if TYPE_CHECKING:
     from plench.sweep.engines.base import Engine, Limits
     from plench.sweep.engines.process import WorkerProcess
+    from plench.sweep.engines.ray_start import EarlyRay
     from plench.sweep.spec import SweepSpec
     from plench.training import RunOptions
 
@@ -191,23 +192,44 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
     return Limits(arguments.run_timeout, arguments.memory_limit_gb)
 
 
-@contextmanager
-def start_early(arguments: argparse.Namespace) -> Iterator[list[WorkerProcess]]:
-    """Start the workers that were asked for, so that they and this process import torch at the same time."""
-    from plench.sweep.engines.process import WorkerProcess
+@dataclass(frozen=True)
+class EarlyStart:
+    """What was started before it was known whether there is anything to do; at most one of them."""
 
-    local = arguments.command_launcher in ("local", "multi_gpu")
-    number = min(arguments.workers or 0, MOST_EARLY) if local else 0
-    started = [WorkerProcess(arguments.threads) for _ in range(number)]
-    try:
-        yield started
-    finally:
-        for worker in started:
+    workers: Sequence[WorkerProcess] = ()
+    ray: EarlyRay | None = None
+
+    def close(self) -> None:
+        """End what was started."""
+        for worker in self.workers:
             worker.kill()
+        if self.ray is not None:
+            self.ray.close()
 
 
-def read_engine(arguments: argparse.Namespace, started: Sequence[WorkerProcess] = ()) -> Engine:
+@contextmanager
+def start_early(arguments: argparse.Namespace) -> Iterator[EarlyStart]:
+    """Start workers, or a Ray with room for them, while this process imports torch and plans."""
+    from plench.sweep.engines.process import WorkerProcess
+    from plench.sweep.engines.ray_start import EarlyRay
+
+    launcher, wanted = arguments.command_launcher, max(arguments.workers or 0, 0)
+    early = EarlyStart()
+    if launcher in ("local", "multi_gpu"):
+        early = EarlyStart([WorkerProcess(arguments.threads) for _ in range(min(wanted, MOST_EARLY))])
+    elif launcher == "ray" and wanted and arguments.ray_address is None:
+        early = EarlyStart(
+            ray=EarlyRay(wanted, 1.0 if arguments.cpus_per_run is None else arguments.cpus_per_run)
+        )
+    try:
+        yield early
+    finally:
+        early.close()
+
+
+def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) -> Engine:
     """Return the engine that the options ask for; options of another engine are refused."""
+    early = early or EarlyStart()
     launcher = "local" if arguments.command_launcher == "multi_gpu" else arguments.command_launcher
     given: dict[str, Any] = {}
     for option, (owners, argument) in ENGINE_OPTIONS.items():
@@ -219,7 +241,7 @@ def read_engine(arguments: argparse.Namespace, started: Sequence[WorkerProcess] 
     if launcher == "ray":
         from plench.sweep.engines.ray import RayEngine
 
-        return RayEngine(**given)
+        return RayEngine(**given, started=early.ray)
     if launcher == "slurm":
         from plench.sweep.engines.slurm import SlurmEngine
 
@@ -230,7 +252,7 @@ def read_engine(arguments: argparse.Namespace, started: Sequence[WorkerProcess] 
         return DummyEngine(print)
     from plench.sweep.engines.local import LocalEngine
 
-    return LocalEngine(**given, started=started)
+    return LocalEngine(**given, started=early.workers)
 
 
 def read_pairs(words: list[str]) -> dict[str, str]:

@@ -8,8 +8,6 @@ a worker that may die. A run that is started again elsewhere gets its checkpoint
 from __future__ import annotations
 
 import math
-import os
-import socket
 import time
 from collections import deque
 from contextlib import suppress
@@ -18,6 +16,7 @@ from typing import Any, ClassVar
 from plench.errors import StorageError, UsageError
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.ray_run import carry_out_run, read_source
+from plench.sweep.engines.ray_start import EarlyRay, connect, import_ray
 from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS, Writer
 from plench.sweep.perform import fail_run
 from plench.sweep.plan import PlannedRun
@@ -25,15 +24,6 @@ from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
 
 GRACE_SECONDS = 30.0
-
-
-def import_ray() -> Any:
-    """Return the module ray; without it, say how to get it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError("the Ray engine needs the package ray: install plench[ray]") from error
-    return ray
 
 
 class RayEngine:
@@ -49,7 +39,9 @@ class RayEngine:
         cpus_per_run: float = 1.0,
         gpus_per_run: float = 0.0,
         workers: int | None = None,
+        started: EarlyRay | None = None,
     ) -> None:
+        """`started` is a Ray that is on its way already; whoever started it ends it."""
         if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
@@ -60,6 +52,7 @@ class RayEngine:
         self.cpus_per_run = cpus_per_run
         self.gpus_per_run = gpus_per_run
         self.workers = workers
+        self.started = started
 
     def count_slots(self, options: RunOptions) -> int | None:
         """Return how many runs go on at once; a cluster that exists will tell when it is joined."""
@@ -72,43 +65,17 @@ class RayEngine:
         if not assignment.todo:
             return
         ray = import_ray()
+        if self.started is not None:
+            self.started.wait()
         joined = ray.is_initialized()
         if not joined:
-            self._connect(ray)
+            connect(self.address, self.workers, self.cpus_per_run)
         try:
             with StopRequest() as stop:
                 RayDriver(ray, self, assignment).work(stop)
         finally:
             if not joined:
                 ray.shutdown()
-
-    def _connect(self, ray: Any) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if self.address is None:
-            os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
-            cpus = None if self.workers is None else math.ceil(self.workers * self.cpus_per_run)
-            settings.update(address="local", num_cpus=cpus, include_dashboard=False)
-        else:
-            check_address(self.address)
-            settings.update(address=self.address)
-        try:
-            ray.init(**settings)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UsageError(f"cannot connect to Ray at {self.address or 'this machine'}: {error}") from error
-
-
-def check_address(address: str) -> None:
-    """Raise UsageError where nothing answers; Ray itself would try for minutes."""
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(f"unknown Ray address {address!r}: allowed are auto and HOST:PORT")
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
 
 
 class RayDriver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # it imports torch, which the writer's process has no use for
     from plench.training.config import RunConfig
 
 SECONDS_BETWEEN_EVENTS = 0.5
+_SECONDS_BETWEEN_WRITES = 1.0
 _SENT_AT_MOST = 16
 
 
@@ -60,12 +62,13 @@ class Writer:
         store = self._open[name].store
         return Opened(self._tokens, store.finished, store.read_run(), list(store.read_checkpoints()))
 
-    def write(self, name: str, token: int, method: str, *arguments: Any) -> None:
-        """Carry out one of the store's writing methods for the attempt that has the run in hand."""
+    def write(self, name: str, token: int, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        """Carry out some of the store's writing methods for the attempt that has the run in hand."""
         opened = self._open.get(name)
         if opened is None or opened.token != token:
             raise StorageError(f"{name} was given to another attempt")
-        getattr(opened.store, method)(*arguments)
+        for method, arguments in calls:
+            getattr(opened.store, method)(*arguments)
 
     def close(self, name: str, token: int) -> None:
         """Let go of a run at the end of an attempt."""
@@ -91,15 +94,19 @@ class Writer:
 class RemoteStore(RunStore):
     """A run's folder on the driver's machine, as a task sees it.
 
-    Writes are sent in order without waiting for each; checkpoints, the mark of being finished and the end of
-    the attempt wait until everything sent before is on disk.
+    Writes are sent in order without waiting for each, and those that follow each other within a second go
+    together. Checkpoints, the mark of being finished and the end of the attempt wait until everything before
+    them is on disk. What a dying process has not sent is written again by the attempt that continues from
+    the checkpoint before it.
     """
 
     def __init__(self, writer: Any, folder: Path) -> None:
         super().__init__(folder)
         self._writer = writer
         self._opened: Opened | None = None
+        self._kept: list[tuple[str, tuple[Any, ...]]] = []
         self._sent: list[Any] = []
+        self._sent_at = -math.inf
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -110,7 +117,7 @@ class RemoteStore(RunStore):
             self._flush()
         finally:
             self._writer.close.remote(self.folder.name, self._opened.token)
-            self._opened, self._sent = None, []
+            self._opened, self._kept, self._sent = None, [], []
 
     @property
     def finished(self) -> bool:
@@ -144,20 +151,28 @@ class RemoteStore(RunStore):
         self._flush()
 
     def finish(self) -> None:
-        """Mark the run as ended, when all it wrote is there."""
-        self._flush()
+        """Mark the run as ended, after all it wrote."""
         self._send("finish")
         self._flush()
 
     def _send(self, method: str, *arguments: Any) -> None:
+        self._kept.append((method, arguments))
+        if time.monotonic() - self._sent_at > _SECONDS_BETWEEN_WRITES:
+            self._send_kept()
+            if len(self._sent) >= _SENT_AT_MOST:
+                self._flush()
+
+    def _send_kept(self) -> None:
+        """Send what was kept back."""
         assert self._opened is not None
-        name, token = self.folder.name, self._opened.token
-        self._sent.append(self._writer.write.remote(name, token, method, *arguments))
-        if len(self._sent) >= _SENT_AT_MOST:
-            self._flush()
+        calls, self._kept = self._kept, []
+        if calls:
+            self._sent.append(self._writer.write.remote(self.folder.name, self._opened.token, calls))
+            self._sent_at = time.monotonic()
 
     def _flush(self) -> None:
-        """Wait until everything sent is on disk."""
+        """Wait until everything is on disk."""
+        self._send_kept()
         sent, self._sent = self._sent, []
         self._wait(sent)
 

@@ -1,0 +1,97 @@
+"""Joining a Ray cluster, or starting one: needs no torch, so that it can go on while torch is imported."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import socket
+import threading
+from typing import Any
+
+from plench.errors import UsageError
+
+
+def import_ray() -> Any:
+    """Return the module ray; without it, say how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("the Ray engine needs the package ray: install plench[ray]") from error
+    return ray
+
+
+def connect(address: str | None, workers: int | None, cpus_per_run: float) -> Any:
+    """Join the cluster at an address, or start a Ray with room for `workers` runs; return the module ray."""
+    ray = import_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
+        cpus = None if workers is None else math.ceil(workers * cpus_per_run)
+        settings.update(address="local", num_cpus=cpus, include_dashboard=False)
+    else:
+        check_address(address)
+        settings.update(address=address)
+    try:
+        ray.init(**settings)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"cannot connect to Ray at {address or 'this machine'}: {error}") from error
+    return ray
+
+
+def check_address(address: str) -> None:
+    """Raise UsageError where nothing answers; Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"unknown Ray address {address!r}: allowed are auto and HOST:PORT")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
+
+
+class EarlyRay:
+    """A Ray of its own that starts and warms its processes up while the sweep is planned.
+
+    It lives in a thread of its own: on Linux the processes of a Ray end with the thread that started them.
+    """
+
+    def __init__(self, workers: int, cpus_per_run: float) -> None:
+        self._error: UsageError | None = None
+        self._ready = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._live, args=(workers, cpus_per_run))
+        self._thread.start()
+
+    def _live(self, workers: int, cpus_per_run: float) -> None:
+        try:
+            ray = connect(None, workers, cpus_per_run)
+        except UsageError as error:
+            self._error = error
+            return
+        finally:
+            self._ready.set()
+        warm_up = ray.remote(num_cpus=cpus_per_run)(import_runs)
+        warming = [warm_up.remote() for _ in range(workers)]
+        self._over.wait()
+        del warming  # until here: tasks that nothing refers to are forgotten by Ray
+        ray.shutdown()
+
+    def wait(self) -> None:
+        """Return when it has started; raise what was in its way."""
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End it."""
+        self._over.set()
+        self._thread.join()
+
+
+def import_runs() -> None:
+    """Import what a run needs."""
+    importlib.import_module("plench.sweep.engines.ray_run")
