@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from plench.errors import StorageError, UsageError
 from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweep.engines.ray_run import carry_out_run, read_source
-from plench.sweep.engines.ray_start import EarlyRay, connect, import_ray
-from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS, Writer
+from plench.sweep.engines.ray_start import EarlyRay, connect, import_ray, start_writer
+from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweep.perform import fail_run
 from plench.sweep.plan import PlannedRun
 from plench.training.interrupt import StopRequest
@@ -94,9 +94,7 @@ class RayDriver:
         self.tolls: dict[str, DeathToll] = {}
         self.slots = 0
         self.counted_at = self.heard_at = -math.inf
-        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
-        self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.writer = start_writer(ray) if engine.started is None else engine.started.writer
         self.task = ray.remote(
             num_cpus=engine.cpus_per_run, num_gpus=engine.gpus_per_run, max_retries=0, max_calls=0
         )(carry_out_run)

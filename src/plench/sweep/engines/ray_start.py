@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from plench.errors import UsageError
+from plench.sweep.engines.ray_writer import Writer
 
 
 def import_ray() -> Any:
@@ -53,6 +54,13 @@ def check_address(address: str) -> None:
         raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
 
 
+def start_writer(ray: Any) -> Any:
+    """Start the actor that writes all results, on this machine."""
+    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
 class EarlyRay:
     """A Ray of its own that starts and warms its processes up while the sweep is planned.
 
@@ -60,6 +68,7 @@ class EarlyRay:
     """
 
     def __init__(self, workers: int, cpus_per_run: float) -> None:
+        self.writer: Any = None
         self._error: UsageError | None = None
         self._ready = threading.Event()
         self._over = threading.Event()
@@ -69,6 +78,7 @@ class EarlyRay:
     def _live(self, workers: int, cpus_per_run: float) -> None:
         try:
             ray = connect(None, workers, cpus_per_run)
+            self.writer = start_writer(ray)
         except UsageError as error:
             self._error = error
             return
@@ -78,6 +88,7 @@ class EarlyRay:
         warming = [warm_up.remote() for _ in range(workers)]
         self._over.wait()
         del warming  # until here: tasks that nothing refers to are forgotten by Ray
+        self.writer = None
         ray.shutdown()
 
     def wait(self) -> None:
