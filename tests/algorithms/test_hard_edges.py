@@ -216,6 +216,8 @@ def test_able_reads_the_confidences_of_its_own_examples() -> None:
 
 def test_fredis_with_one_view_is_the_weak_one() -> None:
     session = start("FREDIS", views=1, **REACH["FREDIS"])
+    declared = find_algorithm("FREDIS").card.views
+    assert session.algorithm.choose_views(declared, session.algorithm.hparams) == ("weak",)
     run_finite(session)
 
 

@@ -318,3 +318,18 @@ def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path
         fail_run(assignment, run, "Timeout", "did not end")
     fail_run(assignment, run, "Timeout", "did not end")
     assert [attempt.status for attempt in heard] == ["busy", "failed"]
+
+
+def test_what_keeps_an_early_ray_from_starting_is_raised_where_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from plench.sweep.engines import ray_start
+
+    def fail(*arguments: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(ray_start, "connect", fail)
+    early = ray_start.EarlyRay(2, 1.0)
+    with pytest.raises(OSError, match="no more processes"):
+        early.wait()
+    early.close()

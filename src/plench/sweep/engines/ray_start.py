@@ -69,7 +69,7 @@ class EarlyRay:
 
     def __init__(self, workers: int, cpus_per_run: float) -> None:
         self.writer: Any = None
-        self._error: UsageError | None = None
+        self._error: Exception | None = None
         self._ready = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._live, args=(workers, cpus_per_run))
@@ -79,7 +79,7 @@ class EarlyRay:
         try:
             ray = connect(None, workers, cpus_per_run)
             self.writer = start_writer(ray)
-        except UsageError as error:
+        except Exception as error:  # whatever it is, the thread that waits raises it
             self._error = error
             return
         finally:
