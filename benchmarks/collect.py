@@ -23,7 +23,7 @@ import numpy as np
 from plench.report.grids import build_grids
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_text
-from plench.results import read_runs
+from plench.storage import read_runs
 
 DATASETS = 11
 N_TRIALS = 3

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from experiments import render_table, write_page
-from plench.results import Run, read_runs
+from plench.storage import Run, read_runs
 
 COLUMNS = {
     "test accuracy": "test_acc",

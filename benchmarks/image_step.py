@@ -30,7 +30,7 @@ from plench.algorithms import find_algorithm
 from plench.algorithms.base import build_adam, build_network, descend
 from plench.batch import VIEWS
 from plench.data import Dataset, DatasetCard, TestSet, load_dataset
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.config import configure_run
 from plench.training.evaluation import choose_chunk
 from plench.training.listener import Silence

@@ -64,7 +64,7 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
 
     from plench.algorithms import find_algorithm
     from plench.algorithms.base import build_adam, build_network, descend
-    from plench.results.store import RunStore
+    from plench.storage.store import RunStore
     from plench.training.config import configure_run
     from plench.training.environment import flush_denormals
     from plench.training.listener import Silence

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from experiments import render_table, write_page
 from plench.algorithms import algorithms
-from plench.sweep.plan import DataShelf, expand, settle
-from plench.sweep.spec import Grid, SweepSpec
+from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.spec import Grid, SweepSpec
 
 WORKERS = 2
 # The engines take turns, since the machine's speed changes from minute to minute.
@@ -58,7 +58,7 @@ def read_worker_peaks(driver: int) -> dict[int, int]:
             for child in children.read_text().split():
                 command = Path(f"/proc/{child}/cmdline").read_bytes()
                 found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{child}/status").read_text())
-                if found and b"plench.sweep.worker" in command:
+                if found and b"plench.sweeps.worker" in command:
                     peaks[int(child)] = int(found.group(1))
     return peaks
 

@@ -12,8 +12,8 @@ from itertools import product
 from statistics import fmean, stdev
 
 from plench.criteria import Criterion
-from plench.results.lines import Record
-from plench.results.records import Experiment, Run
+from plench.storage.lines import Record
+from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)

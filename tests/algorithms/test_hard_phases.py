@@ -14,7 +14,7 @@ from plench.contract import Subject
 from plench.contract.compare import find_difference, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from tests.algorithms.sessions import copy_of, resume, save, start
 
 # Short schedules on epochs of four updates, and every update at which something changes.

@@ -4,7 +4,7 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training import RunOptions, configure_run
 from plench.training.listener import Silence
 from plench.training.run import TrainingRun

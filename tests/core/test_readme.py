@@ -49,7 +49,7 @@ def test_links_between_pages_lead_somewhere(page):
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("folder", [".", "data", "training", "results"])
+@pytest.mark.parametrize("folder", [".", "data", "training", "storage"])
 def test_the_architecture_describes_every_file(folder):
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     files = (ROOT / "src" / "plench" / folder).glob("*.py")

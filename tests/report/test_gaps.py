@@ -16,7 +16,7 @@ from plench.report.leaderboard import build_leaderboard
 from plench.report.pilot import gather_pilot
 from plench.report.rows import cell_rows, choice_rows
 from plench.report.tables import render_latex, render_markdown, render_text
-from plench.results import read_runs
+from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 CR, OA = criteria["CR"], criteria["OA"]
@@ -79,7 +79,7 @@ def test_tables_say_what_was_planned(board, render):
 
 
 def test_tables_say_what_was_planned_where_it_differs(gapped, capsys, tmp_path):
-    from plench.sweep.spec import Grid, SweepSpec
+    from plench.sweeps.spec import Grid, SweepSpec
 
     write_run(tmp_path / "a", records(), "Lost", "CC")
     write_run(tmp_path / "b", records(), "Lost", "LWS")

@@ -10,7 +10,7 @@ from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
 from plench.errors import UsageError
 from plench.report.pilot import gather_pilot, pilot_rows
-from plench.results import read_runs
+from plench.storage import read_runs
 from tests.synthetic_sweep import write_run
 
 OA = criteria["OA"]
@@ -52,7 +52,7 @@ def test_command_shows_what_is_there(tmp_path, capsys):
 
 def test_command_says_what_is_missing(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    from plench.sweep.spec import Grid, SweepSpec
+    from plench.sweeps.spec import Grid, SweepSpec
 
     write_arms(tmp_path)
     write_run(tmp_path / "validation" / "lone", [record(0.5)], "Lost", "LWS", 0, 0)
@@ -88,8 +88,8 @@ def test_figure_needs_both_arms():
 
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
-    from plench.sweep.pilot import join_validation
-    from plench.sweep.spec import Grid
+    from plench.sweeps.pilot import join_validation
+    from plench.sweeps.spec import Grid
 
     dataset = load_dataset("Digits_FPS")
     grid = Grid(("CC",), ("Digits_FPS",))
@@ -108,8 +108,8 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
 
 
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
-    from plench.sweep.pilot import train_with_validation
-    from plench.sweep.spec import Grid
+    from plench.sweeps.pilot import train_with_validation
+    from plench.sweeps.spec import Grid
     from plench.training.run import RunOptions
 
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)

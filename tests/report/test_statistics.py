@@ -26,7 +26,7 @@ from plench.report.statistics import (
     signed_rank_p,
     wilcoxon_holm,
 )
-from plench.results import read_runs
+from plench.storage import read_runs
 from plench.selection import select
 from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from plench.criteria import criteria
-from plench.results import read_runs
+from plench.storage import read_runs
 from plench.selection import select
 
 KEYS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plench.criteria import criteria
-from plench.results import read_runs
+from plench.storage import read_runs
 from plench.selection import Plan, choose_checkpoint, infer_plans, select
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 

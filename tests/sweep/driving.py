@@ -92,7 +92,7 @@ def find_workers(driver: int) -> list[int]:
             continue
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"plench.sweep.worker" in (entry / "cmdline").read_bytes():
+            if parent == driver and b"plench.sweeps.worker" in (entry / "cmdline").read_bytes():
                 workers.append(int(entry.name))
         except (OSError, IndexError, ValueError):
             continue

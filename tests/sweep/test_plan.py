@@ -9,10 +9,10 @@ from plench.algorithms import algorithms, find_algorithm
 from plench.data import dataset_card
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
-from plench.sweep.plan import DataShelf, expand, expand_all, settle
-from plench.sweep.probe import estimate_cost
-from plench.sweep.spec import Grid, SweepSpec
-from plench.sweep.suites import make_grids, make_suite
+from plench.sweeps.plan import DataShelf, expand, expand_all, settle
+from plench.sweeps.probe import estimate_cost
+from plench.sweeps.spec import Grid, SweepSpec
+from plench.sweeps.suites import make_grids, make_suite
 from plench.training.config import configure_run
 from plench.training.run import RunOptions
 from tests.sweep.driving import odd

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plench.errors import UsageError
-from plench.sweep.spec import Grid, SweepSpec, read_sweep, read_sweeps
+from plench.sweeps.spec import Grid, SweepSpec, read_sweep, read_sweeps
 
 NAMES = st.text(
     st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=20
@@ -94,5 +94,5 @@ def test_bad_files_are_errors_that_name_the_file(tmp_path: Path, text: str, reas
 
 @pytest.mark.parametrize("module", ["spec", "engines.process", "engines.ray_start", "engines.ray_writer"])
 def test_reading_sweep_files_starting_workers_and_writing_for_ray_need_no_torch(module: str) -> None:
-    code = f"import sys, plench.sweep.{module}; sys.exit('torch' in sys.modules)"
+    code = f"import sys, plench.sweeps.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

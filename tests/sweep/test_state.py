@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from plench.cli import main
-from plench.results.store import RunStore
-from plench.sweep.engines.base import DeathToll
-from plench.sweep.engines.dummy import DummyEngine
-from plench.sweep.launch import launch
-from plench.sweep.perform import Performer, fail_run, record_failure
-from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
-from plench.sweep.sharing import SharedDataset, map_dataset
-from plench.sweep.spec import Grid, SweepSpec
-from plench.sweep.state import read_state, read_states
+from plench.storage.store import RunStore
+from plench.sweeps.engines.base import DeathToll
+from plench.sweeps.engines.dummy import DummyEngine
+from plench.sweeps.launch import launch
+from plench.sweeps.perform import Performer, fail_run, record_failure
+from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.sharing import SharedDataset, map_dataset
+from plench.sweeps.spec import Grid, SweepSpec
+from plench.sweeps.state import read_state, read_states
 from plench.training.listener import Silence
 from plench.training.run import RunOptions
 from tests.sweep.driving import odd, read_outcomes
@@ -232,7 +232,7 @@ def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
 def test_slurms_queue_is_read_whatever_other_jobs_are_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from plench.sweep.engines import slurm
+    from plench.sweeps.engines import slurm
 
     (tmp_path / ".slurm").mkdir()
     (tmp_path / ".slurm" / "plench-1.json").write_text(json.dumps([["a"], ["b", "c"], ["d"]]))
@@ -254,7 +254,7 @@ def test_slurms_queue_is_read_whatever_other_jobs_are_called(
     [("0:05", 5), ("12:34", 754), ("1:00:00", 3600), ("2-03:00:01", 183_601), ("UNLIMITED", None)],
 )
 def test_slurms_durations(text: str, seconds: int | None) -> None:
-    from plench.sweep.engines.slurm import parse_duration
+    from plench.sweeps.engines.slurm import parse_duration
 
     assert parse_duration(text) == seconds
 
@@ -264,7 +264,7 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
 ) -> None:
     import queue
 
-    from plench.sweep.engines import slurm
+    from plench.sweeps.engines import slurm
     from plench.training.interrupt import StopRequest
 
     answers = iter(["2:00", "1:30", "0:50"])
@@ -288,7 +288,7 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
 def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     import queue
 
-    from plench.sweep.engines import slurm
+    from plench.sweeps.engines import slurm
     from plench.training.interrupt import StopRequest
 
     def fail(*words: str) -> str:
@@ -304,7 +304,7 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
 
 
 def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:
-    from plench.sweep.engines.base import Assignment, Attempt, Limits, SweepSilence
+    from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
 
     heard: list[Attempt] = []
 
@@ -323,7 +323,7 @@ def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path
 def test_what_keeps_an_early_ray_from_starting_is_raised_where_it_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from plench.sweep.engines import ray_start
+    from plench.sweeps.engines import ray_start
 
     def fail(*arguments: object) -> None:
         raise OSError("no more processes")

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from plench.cli import sweep_view
 from plench.cli.sweep_view import LiveView, SweepLog, Tally
-from plench.sweep.engines.base import Attempt
-from plench.sweep.plan import DataShelf, PlannedRun, expand, settle
-from plench.sweep.spec import Grid, SweepSpec
+from plench.sweeps.engines.base import Attempt
+from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.spec import Grid, SweepSpec
 
 
 @pytest.fixture(scope="module")

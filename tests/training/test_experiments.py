@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.run import TrainingRun
 from tests.training.harness import Crash
 

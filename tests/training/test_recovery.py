@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plench.errors import BusyError, ResumeError
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.listener import Silence
 from tests.training.harness import (
     COUNTED,

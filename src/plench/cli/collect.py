@@ -10,7 +10,7 @@ from plench.report.grids import build_chosen_grids, build_grids
 from plench.report.leaderboard import Leaderboard, build_leaderboard
 from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
 from plench.report.tables import render_latex, render_markdown, render_text
-from plench.results.files import write_text
+from plench.storage.files import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
 

@@ -33,9 +33,9 @@ def demo(arguments: argparse.Namespace) -> int:
     """Run the small sweep, then the ordinary selection and tables on its records."""
     from plench.algorithms import algorithms
     from plench.cli.sweep_view import watch_sweep
-    from plench.sweep.engines.local import LocalEngine
-    from plench.sweep.launch import launch
-    from plench.sweep.spec import Grid, SweepSpec
+    from plench.sweeps.engines.local import LocalEngine
+    from plench.sweeps.launch import launch
+    from plench.sweeps.spec import Grid, SweepSpec
 
     grid = Grid(
         algorithms=tuple(algorithms()) if arguments.all else ALGORITHMS,
@@ -63,8 +63,8 @@ def show_leaderboard(folder: Path) -> None:
     from plench.report.grids import build_grids
     from plench.report.leaderboard import build_leaderboard
     from plench.report.tables import render_latex, render_markdown, render_text
-    from plench.results import read_runs
-    from plench.results.files import write_text
+    from plench.storage import read_runs
+    from plench.storage.files import write_text
 
     board = build_leaderboard(read_runs(folder))
     grids = build_grids(board, "dataset")

@@ -66,9 +66,9 @@ def _run(args: argparse.Namespace) -> int:
     from plench.algorithms import find_algorithm
     from plench.cli.sweep_view import watch_sweep
     from plench.data import dataset_card
-    from plench.sweep.engines.local import LocalEngine
-    from plench.sweep.pilot import run_pilot
-    from plench.sweep.spec import Grid
+    from plench.sweeps.engines.local import LocalEngine
+    from plench.sweeps.pilot import run_pilot
+    from plench.sweeps.spec import Grid
 
     grid = Grid(
         algorithms=tuple(find_algorithm(name).name for name in args.algorithms),
@@ -96,8 +96,8 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.report.figures.style import figure_style, save_figure
     from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
     from plench.report.tables import render_text
-    from plench.results import read_runs_with_notices
-    from plench.results.pilot import TRAINING_ARM, VALIDATION_ARM
+    from plench.storage import read_runs_with_notices
+    from plench.storage.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
     everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}

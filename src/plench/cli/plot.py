@@ -19,7 +19,7 @@ from plench.report.leaderboard import (
     title_criterion,
     warn_of_defects,
 )
-from plench.results.records import Experiment
+from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

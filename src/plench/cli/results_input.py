@@ -14,9 +14,9 @@ from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
 from plench.report.leaderboard import flatten_details, show_detail
-from plench.results import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.selection import Plan, infer_plans
-from plench.sweep.spec import FILE_PATTERN, Grid, read_sweep
+from plench.sweeps.spec import FILE_PATTERN, Grid, read_sweep
 
 
 @dataclass(frozen=True)

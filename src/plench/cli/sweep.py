@@ -26,10 +26,10 @@ from plench.cli.sweep_options import (
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
-    from plench.sweep.launch import SweepOutcome
-    from plench.sweep.plan import DataShelf, PlannedRun
-    from plench.sweep.spec import SweepSpec
-    from plench.sweep.state import RunState
+    from plench.sweeps.launch import SweepOutcome
+    from plench.sweeps.plan import DataShelf, PlannedRun
+    from plench.sweeps.spec import SweepSpec
+    from plench.sweeps.state import RunState
 
 _FAILURES_SHOWN = 20
 
@@ -99,7 +99,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
     engine = read_engine(arguments, early)
     options, limits = read_run_options(arguments), read_limits(arguments)
     from plench.cli.sweep_view import watch_sweep
-    from plench.sweep.launch import launch as launch_sweep
+    from plench.sweeps.launch import launch as launch_sweep
 
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
@@ -127,9 +127,9 @@ def retry(arguments: argparse.Namespace) -> int:
 def plan(arguments: argparse.Namespace) -> int:
     """Say what a launch would do and take."""
     from plench.cli.sweep_view import format_duration
-    from plench.sweep.plan import DataShelf
-    from plench.sweep.probe import estimate_cost
-    from plench.sweep.state import PENDING
+    from plench.sweeps.plan import DataShelf
+    from plench.sweeps.probe import estimate_cost
+    from plench.sweeps.state import PENDING
 
     shelf = DataShelf(arguments.data_dir)
     options = read_run_options(arguments)
@@ -188,7 +188,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor going on."""
-    from plench.sweep.launch import hold_folder
+    from plench.sweeps.launch import hold_folder
 
     folder = describe_folder(arguments.output_dir)
     with hold_folder(folder.absolute()):
@@ -212,8 +212,8 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
 def _delete_run(run: PlannedRun, output_dir: Path) -> bool:
     """Delete a run's folder, unless a process has taken it up or ended it since its state was read."""
     from plench.errors import BusyError
-    from plench.results.store import RunStore
-    from plench.sweep.state import read_state
+    from plench.storage.store import RunStore
+    from plench.sweeps.state import read_state
 
     folder = output_dir / run.folder
     try:
@@ -230,8 +230,8 @@ def read_planned(
     arguments: argparse.Namespace, shelf: DataShelf | None = None
 ) -> tuple[list[PlannedRun], list[RunState]]:
     """Return the runs that the options name and their states; data are loaded only if no file tells them."""
-    from plench.sweep.plan import DataShelf, expand_all, is_settled, settle
-    from plench.sweep.state import read_states
+    from plench.sweeps.plan import DataShelf, expand_all, is_settled, settle
+    from plench.sweeps.state import read_states
 
     shelf = shelf or DataShelf(arguments.data_dir)
     specs = [spec if is_settled(spec) else settle(spec, shelf) for spec in read_specs(arguments)]
@@ -243,7 +243,7 @@ def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
     """Return what Slurm has queued or running of these runs, if Slurm was ever used here."""
     if not (Path(output_dir) / ".slurm").is_dir():
         return {}
-    from plench.sweep.engines.slurm import read_queue as read_slurm_queue
+    from plench.sweeps.engines.slurm import read_queue as read_slurm_queue
 
     wanted = {entry.run.folder for entry in states if not entry.finished}
     queue = {name: state for name, state in read_slurm_queue(Path(output_dir)).items() if name in wanted}
@@ -252,7 +252,7 @@ def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
 
 def summarise(states: list[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
-    from plench.sweep.state import count_states
+    from plench.sweeps.state import count_states
 
     return {"runs": len(states), "states": dict(count_states(states))}
 

@@ -18,10 +18,10 @@ from plench.cli.options import (
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
-    from plench.sweep.engines.base import Engine, Limits
-    from plench.sweep.engines.process import WorkerProcess
-    from plench.sweep.engines.ray_start import EarlyRay
-    from plench.sweep.spec import SweepSpec
+    from plench.sweeps.engines.base import Engine, Limits
+    from plench.sweeps.engines.process import WorkerProcess
+    from plench.sweeps.engines.ray_start import EarlyRay
+    from plench.sweeps.spec import SweepSpec
     from plench.training import RunOptions
 
 # Workers that are started before it is known how many runs there are.
@@ -128,7 +128,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
 
 def read_specs(arguments: argparse.Namespace) -> list[SweepSpec]:
     """Return the sweeps that the options name."""
-    from plench.sweep.spec import SweepSpec, read_sweep, read_sweeps
+    from plench.sweeps.spec import SweepSpec, read_sweep, read_sweeps
 
     changes = {name: getattr(arguments, name) for name in GRID_FIELDS if getattr(arguments, name) is not None}
     if arguments.hparams is not None:
@@ -153,7 +153,7 @@ def read_specs(arguments: argparse.Namespace) -> list[SweepSpec]:
 
 def _read_grids(arguments: argparse.Namespace) -> tuple[Any, ...]:
     """Return the grids of a suite or of named datasets and algorithms."""
-    from plench.sweep.suites import make_grids, make_suite
+    from plench.sweeps.suites import make_grids, make_suite
 
     if arguments.suite is None:
         if not arguments.datasets or not arguments.algorithms:
@@ -183,7 +183,7 @@ def read_run_options(arguments: argparse.Namespace) -> RunOptions:
 
 def read_limits(arguments: argparse.Namespace) -> Limits:
     """Return what a run may take."""
-    from plench.sweep.engines.base import Limits
+    from plench.sweeps.engines.base import Limits
 
     for name in ("run_timeout", "memory_limit_gb"):
         value = getattr(arguments, name)
@@ -210,8 +210,8 @@ class EarlyStart:
 @contextmanager
 def start_early(arguments: argparse.Namespace) -> Iterator[EarlyStart]:
     """Start workers, or a Ray with room for them, while this process imports torch and plans."""
-    from plench.sweep.engines.process import WorkerProcess
-    from plench.sweep.engines.ray_start import EarlyRay
+    from plench.sweeps.engines.process import WorkerProcess
+    from plench.sweeps.engines.ray_start import EarlyRay
 
     launcher, wanted = arguments.command_launcher, max(arguments.workers or 0, 0)
     early = EarlyStart()
@@ -239,18 +239,18 @@ def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) 
         if value is not None:
             given[argument] = value
     if launcher == "ray":
-        from plench.sweep.engines.ray import RayEngine
+        from plench.sweeps.engines.ray import RayEngine
 
         return RayEngine(**given, started=early.ray)
     if launcher == "slurm":
-        from plench.sweep.engines.slurm import SlurmEngine
+        from plench.sweeps.engines.slurm import SlurmEngine
 
         return SlurmEngine(**{**given, "more": read_pairs(given.get("more", []))})
     if launcher == "dummy":
-        from plench.sweep.engines.dummy import DummyEngine
+        from plench.sweeps.engines.dummy import DummyEngine
 
         return DummyEngine(print)
-    from plench.sweep.engines.local import LocalEngine
+    from plench.sweeps.engines.local import LocalEngine
 
     return LocalEngine(**given, started=early.workers)
 

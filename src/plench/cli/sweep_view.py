@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
-    from plench.sweep.engines.base import Attempt, SweepListener
-    from plench.sweep.plan import PlannedRun
+    from plench.sweeps.engines.base import Attempt, SweepListener
+    from plench.sweeps.plan import PlannedRun
 
 _RUNS_SHOWN = 16
 _NOTICES_SHOWN = 5

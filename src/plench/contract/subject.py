@@ -16,7 +16,7 @@ from plench.batch import Batch
 from plench.contract.examples import make_examples
 from plench.data import CandidateSpec, Dataset
 from plench.errors import UsageError
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.config import configure_run
 from plench.training.listener import Silence

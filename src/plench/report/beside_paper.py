@@ -17,7 +17,7 @@ from plench.report.published import (
     PublishedCell,
     load_published,
 )
-from plench.results.records import Experiment, Run
+from plench.storage.records import Experiment, Run
 from plench.selection import Cell
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import DataError
-from plench.results.lines import is_finite
+from plench.storage.lines import is_finite
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.report.leaderboard import label_settings
-from plench.results.records import Experiment, Run
+from plench.storage.records import Experiment, Run
 from plench.selection import choose_checkpoint, select
 
 REFERENCE = "OA_ES"

@@ -6,7 +6,7 @@ from typing import Any
 
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
-from plench.results.records import Experiment, Run
+from plench.storage.records import Experiment, Run
 from plench.selection import Cell, Plan, infer_plans, select
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from plench.criteria import Criterion
 from plench.report.grids import Entry, Grid, Notes, describe_gaps
 from plench.report.leaderboard import label_settings
-from plench.results.pilot import SUFFIX
-from plench.results.records import Experiment, Run
+from plench.storage.pilot import SUFFIX
+from plench.storage.records import Experiment, Run
 from plench.selection import Plan, select
 
 

@@ -11,7 +11,7 @@ from plench.errors import UsageError
 from plench.report.escape import clean, guard_formula
 from plench.report.grids import describe_gaps
 from plench.report.leaderboard import Leaderboard
-from plench.results.files import write_through
+from plench.storage.files import write_through
 from plench.selection import Cell
 
 Row = dict[str, Any]

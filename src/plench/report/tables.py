@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from plench.report.escape import clean, escape_latex, escape_markdown
 from plench.report.grids import Entry, Grid, build_grids
 from plench.report.leaderboard import build_leaderboard
-from plench.results.records import Run
+from plench.storage.records import Run
 
 LONGEST_TITLE = 240
 TIES = "within one standard error (the best cell's) of it"

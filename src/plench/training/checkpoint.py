@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 
 FORMAT = 1
 

@@ -15,7 +15,7 @@ from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
 from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits

@@ -20,7 +20,7 @@ from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.criteria import criteria
 from plench.data import Dataset
 from plench.errors import PlenchError, ResumeError
-from plench.results.store import RunStore
+from plench.storage.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.checkpoint import dump, read_newest
 from plench.training.config import RunConfig

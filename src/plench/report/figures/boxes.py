@@ -9,7 +9,7 @@ from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.figures.style import DARK, GREY, add_grid, add_notes, label, new_figure
 from plench.report.leaderboard import Leaderboard, title_criterion
-from plench.results.records import Experiment
+from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

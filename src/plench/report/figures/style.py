@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
 from plench.report.escape import clean
-from plench.results.files import write_through
+from plench.storage.files import write_through
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from plench.data import Dataset, DatasetCard, dataset_card, dataset_names, load_
 from plench.errors import DataError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
-from plench.sweep.spec import Grid, SweepSpec
+from plench.sweeps.spec import Grid, SweepSpec
 from plench.training.config import RunConfig, configure_run
 
 

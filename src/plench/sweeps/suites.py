@@ -8,7 +8,7 @@ from plench.algorithms import algorithms
 from plench.data import DatasetCard, dataset_card, dataset_names
 from plench.errors import UsageError
 from plench.names import find_name
-from plench.sweep.spec import Grid
+from plench.sweeps.spec import Grid
 
 # The protocol: 20 configurations for each split; five splits of tabular data, three of images.
 N_HPARAMS = 20

@@ -9,9 +9,9 @@ from collections import OrderedDict
 from plench.algorithms import find_algorithm
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
-from plench.results.store import RunStore
-from plench.sweep.engines.base import Assignment, Attempt, AttemptStatus
-from plench.sweep.plan import PlannedRun
+from plench.storage.store import RunStore
+from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus
+from plench.sweeps.plan import PlannedRun
 from plench.training.config import PROTOCOL_VERSION
 from plench.training.description import describe_card
 from plench.training.environment import choose_device

@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
-from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
-from plench.sweep.engines.process import WorkerProcess
-from plench.sweep.perform import fail_run
-from plench.sweep.plan import PlannedRun
-from plench.sweep.sharing import SharedDataset
-from plench.sweep.worker import Data, Order, Progress
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
+from plench.sweeps.engines.process import WorkerProcess
+from plench.sweeps.perform import fail_run
+from plench.sweeps.plan import PlannedRun
+from plench.sweeps.sharing import SharedDataset
+from plench.sweeps.worker import Data, Order, Progress
 from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
-from plench.results.lines import Record, parse_lines
+from plench.storage.lines import Record, parse_lines
 
 logger = logging.getLogger("plench")
 

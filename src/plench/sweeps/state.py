@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from plench.results.store import DONE, RESULTS, RUN
-from plench.sweep.plan import PlannedRun
+from plench.storage.store import DONE, RESULTS, RUN
+from plench.sweeps.plan import PlannedRun
 from plench.training.config import PROTOCOL_VERSION
 
 State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged", "foreign", "missing"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
-from plench.sweep.plan import DataShelf, PlannedRun
+from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.run import RunOptions
 
 # How an attempt at a run ended. Beside the statuses of a run itself: `busy` (another process has it) and

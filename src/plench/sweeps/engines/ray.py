@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from plench.errors import StorageError, UsageError
-from plench.sweep.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
-from plench.sweep.engines.ray_run import carry_out_run, read_source
-from plench.sweep.engines.ray_start import EarlyRay, connect, import_ray, start_writer
-from plench.sweep.engines.ray_writer import SECONDS_BETWEEN_EVENTS
-from plench.sweep.perform import fail_run
-from plench.sweep.plan import PlannedRun
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
+from plench.sweeps.engines.ray_run import carry_out_run, read_source
+from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, start_writer
+from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
+from plench.sweeps.perform import fail_run
+from plench.sweeps.plan import PlannedRun
 from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
 

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from plench.errors import UsageError
-from plench.sweep.engines.ray_writer import Writer
+from plench.sweeps.engines.ray_writer import Writer
 
 
 def import_ray() -> Any:
@@ -105,4 +105,4 @@ class EarlyRay:
 
 def import_runs() -> None:
     """Import what a run needs."""
-    importlib.import_module("plench.sweep.engines.ray_run")
+    importlib.import_module("plench.sweeps.engines.ray_run")

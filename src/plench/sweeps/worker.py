@@ -17,11 +17,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from plench.results.store import RunStore
-from plench.sweep.engines.base import Attempt
-from plench.sweep.perform import Performer, limit_memory
-from plench.sweep.plan import PlannedRun
-from plench.sweep.sharing import SharedLayout, map_dataset
+from plench.storage.store import RunStore
+from plench.sweeps.engines.base import Attempt
+from plench.sweeps.perform import Performer, limit_memory
+from plench.sweeps.plan import PlannedRun
+from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
 from plench.training.run import RunOptions
 

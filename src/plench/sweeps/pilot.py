@@ -17,12 +17,12 @@ import numpy as np
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, Split, draw_candidates, split_dataset
 from plench.errors import DataError
-from plench.results.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
+from plench.storage.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
-from plench.sweep.engines.base import Engine, SweepListener
-from plench.sweep.launch import SweepOutcome, launch
-from plench.sweep.plan import DataShelf
-from plench.sweep.spec import Grid, SweepSpec
+from plench.sweeps.engines.base import Engine, SweepListener
+from plench.sweeps.launch import SweepOutcome, launch
+from plench.sweeps.plan import DataShelf
+from plench.sweeps.spec import Grid, SweepSpec
 from plench.training.config import RunConfig, configure_run
 from plench.training.environment import choose_device
 from plench.training.prepare import prepare_split

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plench.sweep.plan import PlannedRun
-    from plench.sweep.worker import Data
+    from plench.sweeps.plan import PlannedRun
+    from plench.sweeps.worker import Data
 
 _OUTPUT_SHOWN = 2000
-_COMMAND = "from plench.sweep.worker import main; main()"
+_COMMAND = "from plench.sweeps.worker import main; main()"
 
 
 class WorkerProcess:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable
 from typing import ClassVar
 
-from plench.sweep.engines.base import Assignment
-from plench.sweep.plan import PlannedRun
+from plench.sweeps.engines.base import Assignment
+from plench.sweeps.plan import PlannedRun
 from plench.training.run import RunOptions
 
 

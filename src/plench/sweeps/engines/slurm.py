@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError
-from plench.results.files import write_text
-from plench.sweep.engines.base import Assignment, Attempt, Limits, SweepSilence
-from plench.sweep.engines.local import LocalEngine
-from plench.sweep.plan import DataShelf, PlannedRun
-from plench.sweep.state import PENDING, read_states
+from plench.storage.files import write_text
+from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
+from plench.sweeps.engines.local import LocalEngine
+from plench.sweeps.plan import DataShelf, PlannedRun
+from plench.sweeps.state import PENDING, read_states
 from plench.training.interrupt import StopRequest
 from plench.training.run import RunOptions
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError
-from plench.results.store import DONE, RunStore
-from plench.sweep.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
-from plench.sweep.engines.local import LocalEngine
-from plench.sweep.plan import DataShelf, PlannedRun, expand_all, settle
-from plench.sweep.spec import SweepSpec
-from plench.sweep.state import PENDING, RunState, count_states, read_states
+from plench.storage.store import DONE, RunStore
+from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
+from plench.sweeps.engines.local import LocalEngine
+from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
+from plench.sweeps.spec import SweepSpec
+from plench.sweeps.state import PENDING, RunState, count_states, read_states
 from plench.training.run import RunOptions
 
 LOCK = ".sweep.lock"

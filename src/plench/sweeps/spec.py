@@ -15,7 +15,7 @@ from plench.data.candidates import PARTIAL_LABEL_TYPES, CandidateSpec, check_rat
 from plench.data.dataset import DatasetCard
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
-from plench.results.files import write_text
+from plench.storage.files import write_text
 from plench.version import __version__
 
 SCHEMA = 1

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.data import Dataset
-from plench.sweep.engines.base import Attempt
-from plench.sweep.engines.ray_writer import RemoteReporter, RemoteStore
-from plench.sweep.perform import Performer, limit_memory
-from plench.sweep.plan import PlannedRun
+from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.ray_writer import RemoteReporter, RemoteStore
+from plench.sweeps.perform import Performer, limit_memory
+from plench.sweeps.plan import PlannedRun
 from plench.training.run import RunOptions
 
 

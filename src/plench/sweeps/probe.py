@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plench.results.store import RESULTS, RUN, RunStore
-from plench.sweep.engines.base import Attempt
-from plench.sweep.perform import Performer
-from plench.sweep.plan import DataShelf, PlannedRun
+from plench.storage.store import RESULTS, RUN, RunStore
+from plench.sweeps.engines.base import Attempt
+from plench.sweeps.perform import Performer
+from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.listener import Silence
 from plench.training.run import RunOptions
 
