@@ -20,8 +20,8 @@ from tests.conftest import ROOT, real_data_dir
 
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
-from plench.storage.store import RunStore
 from plench.seeds import seed_hash
+from plench.storage.store import RunStore
 from plench.training import RunConfig, RunOptions, configure_run
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.listener import Silence

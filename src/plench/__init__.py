@@ -1,23 +1,32 @@
 """plench: benchmark and toolbox for partial-label learning.
 
-Importing this package is cheap; torch is imported when training or prediction needs it.
+What a notebook needs, each with an example in its own help:
+
+    import plench
+
+    outcome = plench.train("PRODEN", "Digits_FPS", steps=500)        # one run
+    model = plench.load(outcome.folder, criterion="CR")              # its model, chosen without true labels
+    model.predict(features)
+    plench.sweep(["PRODEN", "CC"], ["Digits_FPS"], "runs", n_hparams=4, n_trials=2)   # many runs
+    plench.collect("runs")                                           # tables, shown by the notebook
+    plench.results("runs").frame("cells")                            # the same as a pandas or polars frame
+    plench.list_algorithms(), plench.list_datasets()
+
+Importing this package is cheap; torch is imported when training or prediction needs it. Authors of an
+algorithm import from `plench.algorithms`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from plench.lazy import lazy_attributes
 from plench.version import __version__
 
 if TYPE_CHECKING:
+    from plench.api import collect, list_algorithms, list_datasets, results, sweep, train
+    from plench.data.dataset import Dataset
     from plench.training.model import load
 
-__all__ = ["__version__", "load"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "load":
-        from plench.training.model import load
-
-        return load
-    raise AttributeError(f"module 'plench' has no attribute {name!r}")
+_names, __getattr__, __dir__ = lazy_attributes(__name__)
+__all__ = ["__version__", *_names]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plench.cli import run_command
 from plench.cli.collect import add_table_options, collect
-from plench.cli.results_input import add_input_options
+from plench.cli.shared.results_input import add_input_options
 
 
 def main(argv: Sequence[str] | None = None) -> int:

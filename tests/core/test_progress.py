@@ -10,8 +10,8 @@ from rich.console import Console
 
 from plench.algorithms import find_algorithm
 from plench.cli import run_command
-from plench.cli.progress import watch_run
 from plench.data import dataset_card
+from plench.progress import watch_run
 from plench.training import configure_run
 
 RECORD = {

@@ -17,7 +17,7 @@ from plench.report.escape import clean, escape_latex, escape_markdown, guard_for
 from plench.report.grids import build_grids, describe_gaps
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows, choice_rows
-from plench.report.tables import render_latex, render_leaderboard, render_markdown, render_text
+from plench.report.tables import Tables, render_latex, render_markdown, render_text
 from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
@@ -117,11 +117,11 @@ def test_markdown_is_a_table_whatever_the_names(tmp_path):
 
 def test_terminal_sees_no_control_characters_and_no_endless_names(tmp_path):
     write_run(tmp_path / "a", records(), algorithm="\x1b[31mred\x07\u202e" + "名" * 400)
-    text = render_leaderboard(read_runs(tmp_path))
+    text = str(Tables.of(build_leaderboard(read_runs(tmp_path))))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
     assert max(map(len, text.split("\n"))) < 250
     write_run(tmp_path / "b", records(), dataset="D" * 3000)
-    assert "D" * 300 not in render_leaderboard(read_runs(tmp_path))
+    assert "D" * 300 not in str(Tables.of(build_leaderboard(read_runs(tmp_path))))
 
 
 def test_notes_say_what_a_cell_rests_on(tmp_path):

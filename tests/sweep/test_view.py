@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from plench.cli import sweep_view
-from plench.cli.sweep_view import LiveView, SweepLog, Tally
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.progress import LiveView, SweepLog, Tally
 from plench.sweeps.spec import Grid, SweepSpec
 
 

@@ -7,13 +7,13 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from plench.training.options import Status
 
 import plench
 from plench.cli import main
 from plench.criteria import measure_all
 from plench.data import draw_candidates, split_dataset
 from plench.errors import DataError, UsageError
-from plench.training.options import Status
 from tests.conftest import ROOT
 from tests.training.harness import (
     LISTING,

@@ -9,13 +9,15 @@ import inspect
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from plench.algorithms.base import Algorithm, AlgorithmCard
+from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
 from plench.discovery import DiscoveryError, find_members
 from plench.errors import UsageError
 from plench.names import find_name, normalise
@@ -167,3 +169,29 @@ def import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise UsageError(f"module {name!r} fails to import: {error!r}") from error
+
+
+def describe_algorithms() -> list[dict[str, Any]]:
+    """Describe each algorithm by its card, as rows, by family."""
+    found = [(name, entry.card) for name, entry in algorithms().items()]
+    found.sort(key=lambda pair: (FAMILIES.index(pair[1].family), pair[0].lower()))
+    return [
+        {
+            "name": name,
+            "family": card.family,
+            "venue": card.venue,
+            "views": list(card.views),
+            "passes": card.passes,
+            "state": card.state,
+        }
+        for name, card in found
+    ]
+
+
+def cite(names: Iterable[str]) -> list[str]:
+    """Return the BibTeX of algorithms' papers, each once, in the order asked for."""
+    cards = [find_algorithm(name).card for name in names]
+    for card in cards:
+        if not card.bibtex:
+            raise UsageError(f"{card.name} has no citation on its card")
+    return list(dict.fromkeys(card.bibtex for card in cards))

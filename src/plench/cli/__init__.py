@@ -1,9 +1,15 @@
-"""The command `plench`. Each file here is one sub-command with an `add_parser`; it is found by itself."""
+"""The command `plench`. Each file here is one sub-command, found by itself and imported when it is called.
+
+A command's file has an `add_options(parser)`, and a docstring whose first line is "`plench NAME`: what it
+does." for the list of commands. Constants `DESCRIPTION` and `EXAMPLES` are shown by its help.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
+import importlib.util
 import logging
 import pkgutil
 import sys
@@ -42,8 +48,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with every sub-command of this folder."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser with every sub-command by name, and with the options of one; None: of all of them."""
     parser = Parser(
         prog="plench",
         description="Benchmark and toolbox for partial-label learning.",
@@ -51,16 +57,46 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"plench {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        if hasattr(module, "add_parser"):
-            module.add_parser(subparsers)
+    for name in list_commands():
+        if command is None or name == command:
+            add_command(subparsers, name)
+        else:
+            subparsers.add_parser(name, help=describe_command(name))
     return parser
+
+
+def list_commands() -> list[str]:
+    """Return the names of the sub-commands: the files of this folder."""
+    return sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.ispkg)
+
+
+def describe_command(name: str) -> str:
+    """Return what a sub-command does, from the first line of its file, which is not imported for it."""
+    spec = importlib.util.find_spec(f"{__name__}.{name}")
+    source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
+    docstring = ast.get_docstring(ast.parse(source or "")) or ""
+    return docstring.partition("\n")[0].partition(": ")[2].rstrip(".")
+
+
+def add_command(subparsers: Any, name: str) -> None:
+    """Import a sub-command and add it with its options."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    text = describe_command(name)
+    parser = subparsers.add_parser(
+        name,
+        help=text,
+        description=getattr(module, "DESCRIPTION", text[:1].upper() + text[1:] + "."),
+        epilog=getattr(module, "EXAMPLES", None),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_options(parser)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    return run_command(build_parser(), argv)
+    words = sys.argv[1:] if argv is None else argv
+    command = next((word for word in words if not word.startswith("-")), "")
+    return run_command(build_parser(command), words)
 
 
 def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:

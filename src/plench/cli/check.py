@@ -1,4 +1,4 @@
-"""`plench check`: the contract suite on one algorithm, anyone's."""
+"""`plench check`: check an algorithm of yours against the contract."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+from plench import contract
+
+if TYPE_CHECKING:  # imports torch, which showing the help does not need
     from plench.contract import Outcome
+
+DESCRIPTION = """Check an algorithm against the contract: what must hold, and what is good advice."""
 
 EXAMPLES = """examples:
   plench check my_algorithm.py:MyAlgorithm
@@ -20,14 +24,8 @@ exit codes: 0 every required check passed, 1 one failed, 2 bad usage
 MARKS = {"passed": "ok", "failed": "FAILS", "advice": "advice", "skipped": "skipped"}
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench check`."""
-    parser = subparsers.add_parser(
-        "check",
-        help="check an algorithm against the contract",
-        description="Check an algorithm against the contract: what must hold, and what is good advice.",
-        epilog=EXAMPLES,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("algorithm", help="path/to/file.py:ClassName, module:ClassName or a name")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
@@ -36,19 +34,13 @@ def add_parser(subparsers: Any) -> None:
 
 def check(arguments: argparse.Namespace) -> int:
     """Run the suite on an algorithm and print what fails and why."""
-    from plench.algorithms import find_algorithm
-    from plench.contract import Subject, run_suite
-    from plench.training.environment import choose_device
-
-    entry = find_algorithm(arguments.algorithm)
-    choose_device(arguments.device)
-    outcomes = run_suite(Subject(entry, arguments.device))
+    name, outcomes = contract.check_algorithm(arguments.algorithm, arguments.device)
     passed = all(outcome.status != "failed" for outcome in outcomes)
     if arguments.json:
         rows = [describe(outcome) for outcome in outcomes]
-        print(json.dumps({"algorithm": entry.name, "passed": passed, "checks": rows}, indent=1))
+        print(json.dumps({"algorithm": name, "passed": passed, "checks": rows}, indent=1))
     else:
-        print(format_outcomes(entry.name, outcomes))
+        print(format_outcomes(name, outcomes))
     return 0 if passed else 1
 
 

@@ -1,18 +1,20 @@
-"""`plench collect`: from folders of runs to tables."""
+"""`plench collect`: select by every criterion and print the tables."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from plench.cli.results_input import add_input_options, add_plan_options, read_input
+from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
 from plench.errors import UsageError
 from plench.report.grids import build_chosen_grids, build_grids
-from plench.report.leaderboard import Leaderboard, build_leaderboard
+from plench.report.leaderboard import Leaderboard
 from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
 from plench.report.tables import render_latex, render_markdown, render_text
 from plench.storage.files import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
+
+DESCRIPTION = """Read folders of runs (ours or the public benchmark's), select, and print tables."""
 
 EXAMPLES = """examples:
   plench collect runs/
@@ -22,15 +24,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `collect` to the main parser."""
-    parser = subparsers.add_parser(
-        "collect",
-        help="select by every criterion and print the tables",
-        description="Read folders of runs (ours or the public benchmark's), select, and print tables.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_input_options(parser)
     add_table_options(parser)
     parser.set_defaults(handler=collect)
@@ -62,7 +57,7 @@ def collect(args: argparse.Namespace) -> int:
     if args.format == "parquet" and args.output is None:
         raise UsageError("Parquet is a binary format: say where to write it with --output FILE")
     found = read_input(args)
-    board = build_leaderboard(found.runs, found.criteria, found.plans)
+    board = found.board
     if args.format == "parquet":
         write_parquet(choice_rows(board) if args.chosen else cell_rows(board), args.output)
     else:

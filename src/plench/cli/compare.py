@@ -1,12 +1,16 @@
-"""`plench compare`: our PLCIFAR10 results beside the paper's."""
+"""`plench compare`: show our PLCIFAR10 results beside the paper's."""
 
 import argparse
 import json
 import sys
 
-from plench.cli.results_input import add_input_options, add_plan_options, read_input
+from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
+from plench.report.beside_paper import beside_grids, beside_rows, pair_with_paper
 from plench.report.escape import clean
-from plench.report.leaderboard import build_leaderboard
+from plench.report.tables import render_text
+
+DESCRIPTION = """Only runs on the real PLCIFAR10 release with the paper's number of steps are compared.
+Figures of the paper that came from a faulty implementation are marked with the reason."""
 
 EXAMPLES = """examples:
   plench compare runs/
@@ -14,16 +18,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `compare` to the main parser."""
-    parser = subparsers.add_parser(
-        "compare",
-        help="show our PLCIFAR10 results beside the paper's",
-        description="Only runs on the real PLCIFAR10 release with the paper's number of steps are compared. "
-        "Figures of the paper that came from a faulty implementation are marked with the reason.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_input_options(parser)
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -32,12 +28,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def compare(args: argparse.Namespace) -> int:
     """Print the comparison."""
-    from plench.report.beside_paper import beside_grids, beside_rows, pair_with_paper
-    from plench.report.tables import render_text
-
     found = read_input(args)
-    board = build_leaderboard(found.runs, found.criteria, found.plans)
-    pairs, reasons = pair_with_paper(board, found.runs)
+    pairs, reasons = pair_with_paper(found.board, found.runs)
     if args.json:
         print(json.dumps({"cells": beside_rows(pairs), "not_compared": reasons}, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""`plench data`: what a dataset is, fetching the public ones, and what networks see of images."""
+"""`plench data`: describe, download or draw a dataset."""
 
 import argparse
 import json
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from plench.cli.data_stats import add_stats_command, format_histogram
-from plench.cli.options import add_candidate_options, read_candidates
-from plench.cli.views import add_views_command
+from plench.cli.shared.data_stats import add_stats_command, format_histogram
+from plench.cli.shared.data_views import add_views_command
+from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
 
@@ -23,22 +23,15 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the commands `data info`, `data download`, `data views` and `data stats`."""
-    parser = subparsers.add_parser(
-        "data",
-        help="describe, download or draw a dataset",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="card, sizes, candidate sets and notices of a dataset")
     info.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
     info.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
-    info.add_argument("--trial_seed", type=int, default=0, help="decides generated candidates (default 0)")
     info.add_argument("--json", action="store_true", help="print JSON")
-    add_candidate_options(info)
+    add_settings(info, ("trial_seed", *CANDIDATE_SETTINGS))
     info.set_defaults(handler=show_info)
 
     download = commands.add_parser("download", help="fetch a public dataset and verify it")
@@ -60,8 +53,9 @@ def show_info(arguments: argparse.Namespace) -> int:
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
     loaded = source.load(folder)  # not load_dataset: notices stand among the facts
     spec = read_candidates(arguments, loaded.card)
-    dataset = draw_candidates(loaded, spec, arguments.trial_seed)
-    info = describe(dataset, spec, arguments.trial_seed, loaded.fingerprint)
+    trial_seed = settings_of(arguments).trial_seed
+    dataset = draw_candidates(loaded, spec, trial_seed)
+    info = describe(dataset, spec, trial_seed, loaded.fingerprint)
     print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))
     return 0
 

@@ -1,10 +1,12 @@
-"""`plench demo`: the benchmark in small, on built-in data."""
+"""`plench demo`: compare a few algorithms on built-in data."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+
+import plench
+from plench.storage.files import write_text
 
 # Two vanilla PLL methods, one with weights for both groups, and one of each other family.
 ALGORITHMS = ("PRODEN", "CC", "LWS", "SCL_NL", "CRDPLL", "FREDIS")
@@ -12,14 +14,12 @@ DATASETS = ("Digits_USS", "Digits_FPS")
 STEPS = 2000
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench demo`."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="compare a few algorithms on built-in data",
-        description="Run a few algorithms on two built-in datasets, two splits and two configurations each, "
-        "select models by every criterion, and print the leaderboard. The same command continues it.",
-    )
+DESCRIPTION = """Run a few algorithms on two built-in datasets, two splits and two configurations each,
+select models by every criterion, and print the leaderboard. The same command continues it."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--all", action="store_true", help="every registered algorithm")
     parser.add_argument("--output_dir", default="demo-results", metavar="DIR", help="default: demo-results")
     parser.add_argument(
@@ -31,24 +31,17 @@ def add_parser(subparsers: Any) -> None:
 
 def demo(arguments: argparse.Namespace) -> int:
     """Run the small sweep, then the ordinary selection and tables on its records."""
-    from plench.algorithms import algorithms
-    from plench.cli.sweep_view import watch_sweep
-    from plench.sweeps.engines.local import LocalEngine
-    from plench.sweeps.launch import launch
-    from plench.sweeps.spec import Grid, SweepSpec
-
-    grid = Grid(
-        algorithms=tuple(algorithms()) if arguments.all else ALGORITHMS,
-        datasets=DATASETS,
+    folder = Path(arguments.output_dir)
+    outcome = plench.sweep(
+        [row["name"] for row in plench.list_algorithms()] if arguments.all else ALGORITHMS,
+        DATASETS,
+        folder,
         n_hparams=2,
         n_trials=2,
         steps=arguments.steps,
         checkpoint_freq=max(1, arguments.steps // 10),
+        workers=arguments.workers,
     )
-    folder = Path(arguments.output_dir)
-    with watch_sweep() as listener:
-        engine = LocalEngine(workers=arguments.workers)
-        outcome = launch([SweepSpec((grid,))], folder, engine=engine, listener=listener)
     if outcome.unfinished:
         print(f"stopped: the same command continues it ({folder})")
         return outcome.exit_code
@@ -60,16 +53,9 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def show_leaderboard(folder: Path) -> None:
     """Print the tables of a folder, and write them beside its runs in the forms that papers use."""
-    from plench.report.grids import build_grids
-    from plench.report.leaderboard import build_leaderboard
-    from plench.report.tables import render_latex, render_markdown, render_text
-    from plench.storage import read_runs
-    from plench.storage.files import write_text
-
-    board = build_leaderboard(read_runs(folder))
-    grids = build_grids(board, "dataset")
-    print(render_text(grids))
-    written = {"leaderboard.md": render_markdown(grids), "leaderboard.tex": render_latex(grids)}
+    tables = plench.collect(folder)
+    print(tables)
+    written = {"leaderboard.md": tables.markdown(), "leaderboard.tex": tables.latex()}
     for name, text in written.items():
         write_text(folder / name, text + "\n")
     print(f"runs and records: {folder}")

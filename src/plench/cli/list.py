@@ -1,4 +1,4 @@
-"""`plench list`: what there is."""
+"""`plench list`: list algorithms, datasets, criteria or models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+import plench
+from plench import networks
+from plench.criteria import criteria
+from plench.data.sources import dataset_patterns
 from plench.names import normalise
 
 Row = dict[str, Any]
@@ -32,11 +36,8 @@ GAP = 3
 EDGES = 2
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench list`."""
-    parser = subparsers.add_parser(
-        "list", help="list algorithms, datasets, criteria or models", epilog=EXAMPLES
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("what", choices=tuple(LISTS))
     parser.add_argument("pattern", nargs="*", default=["*"], help="only names like this, e.g. 'SCL_*'")
     parser.add_argument("--json", action="store_true", help="print as JSON")
@@ -104,62 +105,13 @@ def format_value(column: str, value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def list_algorithms() -> list[Row]:
-    """Describe each algorithm by its card."""
-    from plench.algorithms import algorithms
-    from plench.algorithms.base import FAMILIES
-
-    found = [(name, entry.card) for name, entry in algorithms().items()]
-    found.sort(key=lambda pair: (FAMILIES.index(pair[1].family), pair[0].lower()))
-    return [
-        {
-            "name": name,
-            "family": card.family,
-            "venue": card.venue,
-            "views": list(card.views),
-            "passes": card.passes,
-            "state": card.state,
-        }
-        for name, card in found
-    ]
-
-
-def list_datasets() -> list[Row]:
-    """Describe each dataset by its card."""
-    from plench.data.sources import dataset_names, find_source
-
-    rows: list[Row] = []
-    for name in dataset_names():
-        source = find_source(name)
-        card, sizes, published = source.card, source.card.known_sizes, source.card.published
-        rows.append(
-            {
-                "name": name,
-                "kind": card.kind,
-                "data": source.how,
-                "examples": sizes and sizes.examples,
-                "classes": sizes and sizes.classes,
-                "candidates": card.candidates.pl_type,
-                "mean_size": published and published.mean_candidates,
-                "noise_rate": published and published.noise_rate,
-                "steps": card.default_steps,
-                "task": card.task,
-            }
-        )
-    return rows
-
-
 def explain_patterns() -> list[str]:
     """Say how datasets without a fixed name are asked for."""
-    from plench.data.sources import dataset_patterns
-
     return [f"also {pattern}: {meaning}" for pattern, meaning in dataset_patterns().items()]
 
 
 def list_criteria() -> list[Row]:
     """Describe each model-selection criterion."""
-    from plench.criteria import criteria
-
     return [
         {
             "name": criterion.name,
@@ -171,18 +123,11 @@ def list_criteria() -> list[Row]:
     ]
 
 
-def list_models() -> list[Row]:
-    """Describe each network."""
-    from plench.networks import networks
-
-    return [{"name": network.name, "meaning": network.meaning} for network in networks().values()]
-
-
 LISTS = {
-    "algorithms": list_algorithms,
-    "datasets": list_datasets,
+    "algorithms": lambda: plench.list_algorithms(),
+    "datasets": lambda: plench.list_datasets(),
     "criteria": list_criteria,
-    "models": list_models,
+    "models": lambda: networks.describe_networks(),
 }
 # Printed under a whole table.
 REMARKS = {"datasets": explain_patterns}

@@ -1,4 +1,4 @@
-"""`plench pilot`: is a clean validation set better used for choosing hyperparameters or for training?"""
+"""`plench pilot`: the paper's pilot experiment: clean validation labels, two uses."""
 
 import argparse
 import json
@@ -7,23 +7,18 @@ from pathlib import Path
 
 from plench.criteria import criteria, find_criterion
 
+DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
+validation split, and the default configuration trained with those examples added as singletons. Repeating
+the command continues where it stopped."""
+
 EXAMPLES = """examples:
   plench pilot --algorithms PRODEN CC --datasets Digits_FPS --n_hparams 3 --n_trials 2 --steps 1000
   plench pilot --output_dir pilot --plot_only --output pilot.svg
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `pilot` to the main parser."""
-    parser = subparsers.add_parser(
-        "pilot",
-        help="the paper's pilot experiment: clean validation labels, two uses",
-        description="Two arms with the same splits and steps: configurations chosen by the true labels of "
-        "the validation split, and the default configuration trained with those examples added as "
-        "singletons. Repeating the command continues where it stopped.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="algorithms to compare")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
     parser.add_argument("--n_hparams", type=int, default=20, metavar="N", help="configurations (default 20)")
@@ -64,10 +59,10 @@ def pilot(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from plench.algorithms import find_algorithm
-    from plench.cli.sweep_view import watch_sweep
     from plench.data import dataset_card
     from plench.sweeps.engines.local import LocalEngine
     from plench.sweeps.pilot import run_pilot
+    from plench.sweeps.progress import watch_sweep
     from plench.sweeps.spec import Grid
 
     grid = Grid(
@@ -90,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, output: Path) -> None:
-    from plench.cli.results_input import read_input
+    from plench.cli.shared.results_input import read_input
     from plench.report.escape import clean
     from plench.report.figures.pilot import draw_pilot
     from plench.report.figures.style import figure_style, save_figure

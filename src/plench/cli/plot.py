@@ -1,4 +1,4 @@
-"""`plench plot KIND`: figures from folders of runs."""
+"""`plench plot`: draw figures (box plots, ranks, curves, …)."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plench.cli.results_input import ResultsInput, add_input_options, read_input
+from plench.cli.shared.results_input import add_input_options, read_input
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.names import find_name
@@ -19,6 +19,7 @@ from plench.report.leaderboard import (
     title_criterion,
     warn_of_defects,
 )
+from plench.report.results import Results
 from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
@@ -33,14 +34,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `plot` with one sub-command per kind of figure."""
-    parser = subparsers.add_parser(
-        "plot",
-        help="draw figures (box plots, ranks, curves, …)",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     boxes = _add_kind(kinds, "boxes", "box plots of test accuracy, one panel per criterion", plot_boxes)
     boxes.add_argument("--leave_out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
@@ -66,7 +61,7 @@ def _add_kind(
     kinds: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     text: str,
-    draw: Callable[[argparse.Namespace, ResultsInput], "Figure"],
+    draw: Callable[[argparse.Namespace, Results], "Figure"],
     folders_apart: bool = False,
 ) -> argparse.ArgumentParser:
     parser = kinds.add_parser(name, help=text, description=text)
@@ -101,7 +96,7 @@ def _draw_and_save(args: argparse.Namespace, draw: Callable[[], "Figure"]) -> in
     return 0
 
 
-def plot_boxes(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_boxes(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw the paper's box plots."""
     from plench.report.figures.boxes import LEFT_OUT_BY_THE_PAPER, draw_boxes
 
@@ -111,7 +106,7 @@ def plot_boxes(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     return draw_boxes(board, [find_name(name, board.algorithms, "algorithm") for name in args.leave_out])
 
 
-def plot_ranks(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_ranks(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw a critical-difference diagram."""
     from plench.report.figures.ranks import draw_ranks
 
@@ -120,7 +115,7 @@ def plot_ranks(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     return draw_ranks(_board(found), _one_criterion(args, found), args.post_hoc, args.alpha)
 
 
-def plot_curves(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_curves(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw learning curves of one setting."""
     from plench.report.figures.curves import draw_curves
 
@@ -128,14 +123,14 @@ def plot_curves(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     return draw_curves(board, _one_setting(board), _one_criterion(args, found))
 
 
-def plot_criterion(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_criterion(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw criteria against test accuracy."""
     from plench.report.figures.criterion import draw_criteria
 
     return draw_criteria(found.runs, found.criteria)
 
 
-def plot_sensitivity(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_sensitivity(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw the hyperparameters of one algorithm."""
     from plench.report.figures.sensitivity import draw_sensitivity
 
@@ -146,7 +141,7 @@ def plot_sensitivity(args: argparse.Namespace, found: ResultsInput) -> "Figure":
     return draw_sensitivity(found.runs, algorithms[0], _one_criterion(args, found))
 
 
-def plot_pareto(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_pareto(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw accuracy against cost."""
     from plench.report.costs import read_costs
     from plench.report.figures.pareto import draw_pareto
@@ -163,7 +158,7 @@ def plot_cost(args: argparse.Namespace) -> int:
     return _draw_and_save(args, lambda: draw_costs(costs, args.dataset))
 
 
-def plot_slope(args: argparse.Namespace, found: ResultsInput) -> "Figure":
+def plot_slope(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw the results of two folders side by side, for one dataset."""
     from plench.report.figures.slope import draw_slopes
 
@@ -195,11 +190,11 @@ def _name_folders(folders: Sequence[str]) -> list[str]:
     return list(folders)
 
 
-def _board(found: ResultsInput) -> Leaderboard:
+def _board(found: Results) -> Leaderboard:
     return build_leaderboard(found.runs, found.criteria, found.plans)
 
 
-def _one_criterion(args: argparse.Namespace, found: ResultsInput) -> Criterion:
+def _one_criterion(args: argparse.Namespace, found: Results) -> Criterion:
     """Return the criterion asked for; the first of all if none was."""
     if args.criteria and len(found.criteria) > 1:
         raise UsageError(f"this figure shows one criterion, not {', '.join(c.name for c in found.criteria)}")

@@ -1,14 +1,19 @@
-"""`plench stats`: are the differences real, and which criterion serves best?"""
+"""`plench stats`: test the differences between algorithms, judge the criteria."""
 
 import argparse
 import json
 import sys
 
-from plench.cli.results_input import add_input_options, read_input
+from plench.cli.shared.results_input import add_input_options, read_input
 from plench.errors import UsageError
+from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
+from plench.report.criterion_quality import judge_criteria
 from plench.report.grids import describe_incomplete
-from plench.report.leaderboard import build_leaderboard, warn_of_defects
+from plench.report.leaderboard import warn_of_defects
 from plench.report.tables import render_text
+
+DESCRIPTION = """Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, and
+regret and rank correlation of every criterion."""
 
 EXAMPLES = """examples:
   plench stats runs/
@@ -17,16 +22,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `stats` to the main parser."""
-    parser = subparsers.add_parser(
-        "stats",
-        help="test the differences between algorithms, judge the criteria",
-        description="Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, "
-        "and regret and rank correlation of every criterion.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_input_options(parser)
     parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
     parser.add_argument("--pairs", action="store_true", help="list all pairs, not only those with the best")
@@ -36,14 +33,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def show_statistics(args: argparse.Namespace) -> int:
     """Print the statistics of the runs in the given folders."""
-    # Imported here: SciPy's tests take a while to import, and every command builds this parser.
-    from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
-    from plench.report.criterion_quality import judge_criteria
-
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
     found = read_input(args)
-    board = build_leaderboard(found.runs, found.criteria, found.plans)
+    board = found.board
     comparisons = {c.name: compare_algorithms(board, c, args.alpha) for c in found.criteria}
     judged = judge_criteria(found.runs, found.criteria)
     if args.json:

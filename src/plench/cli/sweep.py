@@ -1,35 +1,29 @@
-"""`plench sweep`: thousands of runs from one command."""
+"""`plench sweep`: many runs: plan, launch, status, retry, delete-incomplete."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.sweep_options import (
-    LAUNCHERS,
-    EarlyStart,
-    add_folder_options,
+from plench import sweeps
+from plench.cli.shared.options import add_folder_options
+from plench.cli.shared.sweep_options import (
     add_grid_options,
     add_launch_options,
     describe_folder,
     read_engine,
     read_limits,
-    read_run_options,
     read_specs,
     start_early,
 )
 from plench.errors import UsageError
 
-if TYPE_CHECKING:
-    from plench.sweeps.launch import SweepOutcome
-    from plench.sweeps.plan import DataShelf, PlannedRun
-    from plench.sweeps.spec import SweepSpec
-    from plench.sweeps.state import RunState
+if TYPE_CHECKING:  # these import torch, which showing the help does not need
+    from plench.sweeps import DataShelf, EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
 
 _FAILURES_SHOWN = 20
 
@@ -42,24 +36,12 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench sweep`."""
-    parser = subparsers.add_parser(
-        "sweep",
-        help="many runs: plan, launch, status, retry, delete-incomplete",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_commands(parser)
-
-
-def add_commands(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the commands of a sweep to a parser."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(name: str, handler: Any, text: str, **more: Any) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **more)
+        command = commands.add_parser(name, help=text, description=text, **more)
         command.set_defaults(handler=handler)
         add_folder_options(command)
         add_grid_options(command)
@@ -84,7 +66,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
     same = "as in the launch command; deleting does not depend on it"
-    command.add_argument("--command_launcher", choices=LAUNCHERS, help=same)
+    command.add_argument("--command_launcher", metavar="ENGINE", help=same)
     command.add_argument("--skip_model_save", action="store_true", help=same)
 
 
@@ -97,19 +79,15 @@ def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
-    options, limits = read_run_options(arguments), read_limits(arguments)
-    from plench.cli.sweep_view import watch_sweep
-    from plench.sweeps.launch import launch as launch_sweep
-
+    limits = read_limits(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
-    with watch_sweep() as listener:
-        outcome = launch_sweep(
+    with sweeps.watch_sweep() as listener:
+        outcome = sweeps.launch_sweep(
             specs,
             arguments.output_dir,
             data_dir=arguments.data_dir,
             engine=engine,
-            options=options,
             limits=limits,
             listener=listener,
             retry=retry_failed,
@@ -126,20 +104,15 @@ def retry(arguments: argparse.Namespace) -> int:
 
 def plan(arguments: argparse.Namespace) -> int:
     """Say what a launch would do and take."""
-    from plench.cli.sweep_view import format_duration
-    from plench.sweeps.plan import DataShelf
-    from plench.sweeps.probe import estimate_cost
-    from plench.sweeps.state import PENDING
-
-    shelf = DataShelf(arguments.data_dir)
-    options = read_run_options(arguments)
+    shelf = sweeps.DataShelf(arguments.data_dir)
     read_limits(arguments)
-    slots = read_engine(arguments).count_slots(options)
-    runs, states = read_planned(arguments, shelf)
-    todo = [entry.run for entry in states if entry.state in PENDING]
+    specs = read_specs(arguments)
+    slots = read_engine(arguments).count_slots(specs[0].grids[0])
+    runs, states = read_planned(arguments, specs, shelf)
+    todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
     estimate = None
     if todo and arguments.probe_seconds > 0:
-        estimate = estimate_cost(todo, shelf, options, arguments.probe_seconds)
+        estimate = sweeps.estimate_cost(todo, shelf, arguments.probe_seconds)
     content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
     if estimate is not None:
         seconds = estimate.seconds / (slots or 1)
@@ -155,7 +128,7 @@ def plan(arguments: argparse.Namespace) -> int:
     if estimate is not None:
         at_once = f"{slots} runs at a time" if slots else "one run after the other, many at once on a cluster"
         print(
-            f"estimate: {format_duration(seconds)} ({content['hours']:.2f} hours) with "
+            f"estimate: {sweeps.format_duration(seconds)} ({content['hours']:.2f} hours) with "
             f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
             f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
             f"in {estimate.probe_seconds:.0f} s"
@@ -166,7 +139,7 @@ def plan(arguments: argparse.Namespace) -> int:
 def status(arguments: argparse.Namespace) -> int:
     """Say how far the runs are."""
     describe_folder(arguments.output_dir)
-    runs, states = read_planned(arguments)
+    runs, states = read_planned(arguments, read_specs(arguments))
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -188,11 +161,9 @@ def status(arguments: argparse.Namespace) -> int:
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor going on."""
-    from plench.sweeps.launch import hold_folder
-
     folder = describe_folder(arguments.output_dir)
-    with hold_folder(folder.absolute()):
-        _, states = read_planned(arguments)
+    with sweeps.hold_folder(folder.absolute()):
+        _, states = read_planned(arguments, read_specs(arguments))
         doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
         counts = Counter(entry.state for entry in doomed)
         print("incomplete: " + (", ".join(f"{n} {state}" for state, n in counts.items()) or "none"))
@@ -202,59 +173,35 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             if not sys.stdin.isatty():
                 raise UsageError("deleting without being asked needs --skip_confirmation")
             confirm(f"Delete {len(doomed)} folders in {arguments.output_dir}?")
-        deleted = sum(_delete_run(entry.run, folder) for entry in doomed)
+        deleted = sweeps.delete_runs(doomed, folder)
     print(f"deleted {deleted} folders")
     if deleted < len(doomed):
         print(f"left {len(doomed) - deleted} that have been taken up or finished since")
     return 0
 
 
-def _delete_run(run: PlannedRun, output_dir: Path) -> bool:
-    """Delete a run's folder, unless a process has taken it up or ended it since its state was read."""
-    from plench.errors import BusyError
-    from plench.storage.store import RunStore
-    from plench.sweeps.state import read_state
-
-    folder = output_dir / run.folder
-    try:
-        with RunStore(folder).locked():
-            if read_state(run, str(folder)).finished:
-                return False
-            shutil.rmtree(folder)
-    except BusyError:
-        return False
-    return True
-
-
 def read_planned(
-    arguments: argparse.Namespace, shelf: DataShelf | None = None
+    arguments: argparse.Namespace, specs: list[SweepSpec], shelf: DataShelf | None = None
 ) -> tuple[list[PlannedRun], list[RunState]]:
-    """Return the runs that the options name and their states; data are loaded only if no file tells them."""
-    from plench.sweeps.plan import DataShelf, expand_all, is_settled, settle
-    from plench.sweeps.state import read_states
-
-    shelf = shelf or DataShelf(arguments.data_dir)
-    specs = [spec if is_settled(spec) else settle(spec, shelf) for spec in read_specs(arguments)]
-    runs = expand_all(specs)
-    return runs, read_states(runs, arguments.output_dir)
+    """Return the runs of sweeps and their states in the output folder."""
+    runs = sweeps.plan_runs(specs, shelf or sweeps.DataShelf(arguments.data_dir))
+    return runs, sweeps.read_states(runs, arguments.output_dir)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
     """Return what Slurm has queued or running of these runs, if Slurm was ever used here."""
     if not (Path(output_dir) / ".slurm").is_dir():
         return {}
-    from plench.sweeps.engines.slurm import read_queue as read_slurm_queue
-
     wanted = {entry.run.folder for entry in states if not entry.finished}
-    queue = {name: state for name, state in read_slurm_queue(Path(output_dir)).items() if name in wanted}
+    queue = {
+        name: state for name, state in sweeps.read_slurm_queue(Path(output_dir)).items() if name in wanted
+    }
     return {"slurm": dict(Counter(queue.values()))}
 
 
 def summarise(states: list[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
-    from plench.sweeps.state import count_states
-
-    return {"runs": len(states), "states": dict(count_states(states))}
+    return {"runs": len(states), "states": dict(sweeps.count_states(states))}
 
 
 def count_runs(specs: list[SweepSpec]) -> int:

@@ -1,25 +1,18 @@
-"""`plench train`: one run from command to records."""
+"""`plench train`: train one algorithm on one dataset."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from plench.cli.options import (
-    add_candidate_options,
-    add_compute_options,
-    add_precision_options,
-    add_split_options,
-    read_candidates,
-    read_hparams,
-)
-from plench.errors import UsageError
+import plench
+from plench.cli.shared.options import add_folder_options, add_settings, given_settings, read_hparams
+from plench.settings import declared
 
 if TYPE_CHECKING:
     from plench.training import RunOutcome
-
 
 DESCRIPTION = """Train one algorithm on one dataset. The same command continues an interrupted run,
 and leaves a finished one as it is."""
@@ -35,14 +28,6 @@ exit codes: 0 finished (diverged counts as finished), 1 the run failed, 2 bad us
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench train`."""
-    parser = subparsers.add_parser(
-        "train", help="train one algorithm on one dataset", description=DESCRIPTION, epilog=EXAMPLES
-    )
-    add_options(parser)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add every option of a run."""
     parser.set_defaults(handler=train)
@@ -53,88 +38,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "-d",
         "--dataset",
         required=True,
-        help="name (`plench list datasets`), path/to/arrays.npz or path/to/folder of images",
-    )
-    parser.add_argument(
-        "--data_dir", metavar="DIR", help="folder with the data files; built-in data needs none"
-    )
-    parser.add_argument("--output_dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="updates (default: the dataset's number in the protocol)"
-    )
-    parser.add_argument(
-        "--checkpoint_freq",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="updates between evaluations (default: 1000)",
+        help="name (`plench list datasets`), or the path of an .npz or .mat file or of a folder of images",
     )
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters to set, as {"lr": 0.01}')
-    parser.add_argument(
-        "--hparams_seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="random configuration N of the search; 0, the default: every hyperparameter's default",
-    )
-    parser.add_argument(
-        "--trial_seed", type=int, default=0, metavar="N", help="split, and generated candidates (default: 0)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="initialisation, batches, views, the method's own draws (default: 0)",
-    )
-    parser.add_argument("--skip_model_save", action="store_true", help="keep no model after the run")
-    parser.add_argument(
-        "--save_model_every_checkpoint", action="store_true", help="keep a model of every evaluation"
-    )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    add_candidate_options(parser)
-    add_split_options(parser)
-    add_precision_options(parser)
-    add_compute_options(parser)
+    add_folder_options(parser)
+    add_settings(parser, declared())
 
 
 def train(arguments: argparse.Namespace) -> int:
     """Carry out the run that the options describe."""
-    if arguments.skip_model_save and arguments.save_model_every_checkpoint:
-        raise UsageError("--skip_model_save and --save_model_every_checkpoint contradict each other")
-    from plench.algorithms import find_algorithm
-    from plench.cli.progress import watch_run
-    from plench.data import load_dataset
-    from plench.training import RunOptions, configure_run, run_training
-
-    entry = find_algorithm(arguments.algorithm)
-    dataset = load_dataset(arguments.dataset, arguments.data_dir)
-    config = configure_run(
-        entry,
-        dataset.card,
+    outcome = plench.train(
+        arguments.algorithm,
+        arguments.dataset,
+        arguments.output_dir,
+        data_dir=arguments.data_dir,
         hparams=read_hparams(arguments.hparams),
-        steps=arguments.steps,
-        candidates=read_candidates(arguments, dataset.card),
-        hparams_seed=arguments.hparams_seed,
-        trial_seed=arguments.trial_seed,
-        seed=arguments.seed,
-        checkpoint_freq=arguments.checkpoint_freq,
-        precision=arguments.precision,
-        compile=arguments.compile,
-        holdout_fraction=arguments.holdout_fraction,
-        tabular_test_fraction=arguments.tabular_test_fraction,
+        **given_settings(arguments),
     )
-    options = RunOptions(
-        device=arguments.device,
-        threads=arguments.threads,
-        save_seconds=arguments.save_seconds,
-        save_steps=arguments.save_steps,
-        keep_models=not arguments.skip_model_save,
-        keep_every_model=arguments.save_model_every_checkpoint,
-        resume_anyway=arguments.resume_anyway,
-    )
-    with watch_run() as listener:
-        outcome = run_training(config, dataset, entry, arguments.output_dir, options, listener)
     return report(outcome, arguments.json)
 
 

@@ -2,10 +2,18 @@
 
 `plench check` runs it on anyone's algorithm; the package's tests run the same checks over the registry.
 A check is one function in a file of this folder, marked `@required` or `@advised`; it is found by itself.
+The names below are imported when they are first used.
 """
 
-from plench.contract.base import Check, Outcome
-from plench.contract.subject import Subject
-from plench.contract.suite import checks, run_check, run_suite
+from __future__ import annotations
 
-__all__ = ["Check", "Outcome", "Subject", "checks", "run_check", "run_suite"]
+from typing import TYPE_CHECKING
+
+from plench.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from plench.contract.base import Check, Outcome
+    from plench.contract.subject import Subject
+    from plench.contract.suite import check_algorithm, checks, run_check, run_suite
+
+__all__, __getattr__, __dir__ = lazy_attributes(__name__)

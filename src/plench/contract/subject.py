@@ -14,13 +14,12 @@ from torch import Tensor
 from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.batch import Batch
 from plench.contract.examples import make_examples
-from plench.data import CandidateSpec, Dataset
+from plench.data import Dataset
 from plench.errors import UsageError
 from plench.storage.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.config import configure_run
 from plench.training.listener import Silence
-from plench.training.options import RunOptions
 from plench.training.run import TrainingRun
 from plench.training.totals import Totals
 
@@ -104,11 +103,11 @@ class Subject:
             hparams=values,
             steps=STEPS,
             seed=seed,
-            candidates=CandidateSpec("real"),
+            pl_type="real",
+            device=device or self.device,
         )
         store = store or RunStore(Path(os.devnull))
-        options = RunOptions(device=device or self.device)
-        return Session(TrainingRun(config, dataset, self.entry, store, options, Silence(), None))
+        return Session(TrainingRun(config, dataset, self.entry, store, Silence(), None))
 
     @cached_property
     def short_schedule(self) -> dict[str, Any]:

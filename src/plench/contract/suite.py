@@ -5,10 +5,11 @@ from __future__ import annotations
 import traceback
 from functools import cache
 
+from plench.algorithms import find_algorithm
 from plench.contract.base import BreachError, Check, NotCheckedError, Outcome
 from plench.contract.subject import Subject
 from plench.discovery import find_members
-from plench.training.environment import compute_threads
+from plench.training.environment import choose_device, compute_threads
 
 
 @cache
@@ -17,6 +18,13 @@ def checks() -> dict[str, Check]:
     return find_members(
         "plench.contract", "check", lambda value: value.name if isinstance(value, Check) else None
     )
+
+
+def check_algorithm(spec: str, device: str) -> tuple[str, list[Outcome]]:
+    """Run every check on an algorithm given by name, path or module; return its name too."""
+    entry = find_algorithm(spec)
+    choose_device(device)
+    return entry.name, run_suite(Subject(entry, device))
 
 
 def run_suite(subject: Subject) -> list[Outcome]:

@@ -3,7 +3,7 @@
 from plench.data.candidates import CandidateSpec, choose_candidates, draw_candidates
 from plench.data.dataset import Dataset, DatasetCard, Published, Sizes, TestSet
 from plench.data.download import download_dataset
-from plench.data.sources import dataset_card, dataset_names, load_dataset
+from plench.data.sources import as_dataset, dataset_card, dataset_names, describe_datasets, load_dataset
 from plench.data.splits import Split, split_dataset
 
 __all__ = [
@@ -14,9 +14,11 @@ __all__ = [
     "Sizes",
     "Split",
     "TestSet",
+    "as_dataset",
     "choose_candidates",
     "dataset_card",
     "dataset_names",
+    "describe_datasets",
     "download_dataset",
     "draw_candidates",
     "load_dataset",

@@ -7,7 +7,7 @@ per example in Python.
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.random import Generator, RandomState
@@ -15,15 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
+from plench.settings import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PartialLabelType, Settings
 
 if TYPE_CHECKING:  # a card holds a CandidateSpec, so dataset.py imports this module
     from plench.data.dataset import Dataset
 
-PartialLabelType = Literal["real", "uss", "fps", "id"]
 PARTIAL_LABEL_TYPES: tuple[str, ...] = get_args(PartialLabelType)
-
-DEFAULT_FPS_RATE = 0.3  # the middle of the 0.1, 0.3, 0.5 that papers usually report
-DEFAULT_ID_RATE = 0.4
 
 Rng = Generator | RandomState
 
@@ -69,21 +66,15 @@ class CandidateSpec:
 REAL_CANDIDATES = CandidateSpec()
 
 
-def choose_candidates(
-    default: CandidateSpec,
-    pl_type: PartialLabelType | None = None,
-    fps_rate: float | None = None,
-    id_rate: float | None = None,
-    drop_true_rate: float | None = None,
-) -> CandidateSpec:
+def choose_candidates(default: CandidateSpec, asked: Settings) -> CandidateSpec:
     """The card's default with what the user asked for on top: a type replaces it, rates adjust it."""
-    if pl_type is not None:
-        default = CandidateSpec(pl_type, drop_true_rate=default.drop_true_rate)
+    if asked.pl_type is not None:
+        default = CandidateSpec(asked.pl_type, drop_true_rate=default.drop_true_rate)
     return replace(
         default,
-        fps_rate=default.fps_rate if fps_rate is None else fps_rate,
-        id_rate=default.id_rate if id_rate is None else id_rate,
-        drop_true_rate=default.drop_true_rate if drop_true_rate is None else drop_true_rate,
+        fps_rate=default.fps_rate if asked.fps_rate is None else asked.fps_rate,
+        id_rate=default.id_rate if asked.id_rate is None else asked.id_rate,
+        drop_true_rate=default.drop_true_rate if asked.drop_true_rate is None else asked.drop_true_rate,
     )
 
 

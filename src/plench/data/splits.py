@@ -1,7 +1,6 @@
 """Training, validation and test split of a dataset, decided by the trial seed alone."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 from plench.data.dataset import Dataset
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
-
-DEFAULT_TEST_FRACTION = 0.1
+from plench.settings import Settings, declared
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,18 +24,18 @@ class Split:
 def split_dataset(
     dataset: Dataset,
     trial_seed: int,
-    test_fraction: float = DEFAULT_TEST_FRACTION,
-    holdout_fraction: float = 0.1,
+    test_fraction: float = Settings.tabular_test_fraction,
+    holdout_fraction: float = Settings.holdout_fraction,
 ) -> Split:
     """Split by the protocol: shuffle, cut off the test part, shuffle the rest again, cut off validation.
 
     Both shuffles start from the same seed. A dataset with its own test set skips the first cut. Sizes are
     the protocol's floating-point expressions int(n·(1 − F)) and int(m·H), to the letter.
     """
-    check_fraction(test_fraction, "tabular_test_fraction")
-    check_fraction(holdout_fraction, "holdout_fraction")
+    declared()["tabular_test_fraction"].check(test_fraction)
+    declared()["holdout_fraction"].check(holdout_fraction)
     n_examples = dataset.n_examples
-    if dataset.test is not None and test_fraction != DEFAULT_TEST_FRACTION:
+    if dataset.test is not None and test_fraction != Settings.tabular_test_fraction:
         raise UsageError(
             f"tabular_test_fraction is {test_fraction}, but {dataset.card.name} has a test set of its own"
         )
@@ -57,12 +55,6 @@ def split_dataset(
                 f"{test_fraction} and holdout fraction {holdout_fraction} the {part} part is empty"
             )
     return split
-
-
-def check_fraction(value: Any, name: str) -> None:
-    """Raise UsageError unless `value` is a number between 0 and 1, both excluded."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise UsageError(f"{name} is {value!r}; allowed are numbers between 0 and 1, both excluded")
 
 
 def _shuffle(n: int, trial_seed: int) -> NDArray[np.int64]:

@@ -17,7 +17,15 @@ from plench.names import find_name
 from plench.networks.base import Featurizer as FeaturizerModule
 from plench.networks.base import Network
 
-__all__ = ["Classifier", "Featurizer", "FeaturizerModule", "Network", "find_network", "networks"]
+__all__ = [
+    "Classifier",
+    "Featurizer",
+    "FeaturizerModule",
+    "Network",
+    "describe_networks",
+    "find_network",
+    "networks",
+]
 
 
 @cache
@@ -47,3 +55,8 @@ class Classifier(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
+
+
+def describe_networks() -> list[dict[str, Any]]:
+    """Describe each network, as rows."""
+    return [{"name": network.name, "meaning": network.meaning} for network in networks().values()]

@@ -17,8 +17,8 @@ from plench.report.published import (
     PublishedCell,
     load_published,
 )
-from plench.storage.records import Experiment, Run
 from plench.selection import Cell
+from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.report.leaderboard import label_settings
-from plench.storage.records import Experiment, Run
 from plench.selection import choose_checkpoint, select
+from plench.storage.records import Experiment, Run
 
 REFERENCE = "OA_ES"
 

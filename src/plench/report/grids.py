@@ -7,8 +7,8 @@ from functools import cached_property
 
 from plench.criteria import Criterion
 from plench.report.leaderboard import Leaderboard, title_criterion
-from plench.storage.records import Experiment
 from plench.selection import Cell, Choice, Plan
+from plench.storage.records import Experiment
 
 # Accuracies are shares of a few hundred examples, so that differences just as large as an error do come up.
 ROUNDING = 1e-12

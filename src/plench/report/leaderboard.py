@@ -6,8 +6,8 @@ from typing import Any
 
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
-from plench.storage.records import Experiment, Run
 from plench.selection import Cell, Plan, infer_plans, select
+from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 from plench.criteria import Criterion
 from plench.report.grids import Entry, Grid, Notes, describe_gaps
 from plench.report.leaderboard import label_settings
+from plench.selection import Plan, select
+from plench.settings import declared
 from plench.storage.pilot import SUFFIX
 from plench.storage.records import Experiment, Run
-from plench.selection import Plan, select
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def gather_pilot(
 def _identify(experiment: Experiment) -> tuple[object, ...]:
     """Return what an experiment has in common with that of the other arm (the data have not)."""
     details = experiment.details
-    shared = ("protocol", "model", "steps", "test_fraction", "holdout_fraction", "precision")
+    settings = (setting.cell for setting in declared().values() if setting.cell and not setting.block)
+    shared = ("protocol", "model", *settings)
     return (experiment.dataset.removesuffix(SUFFIX), experiment.algorithm, *map(details.get, shared))
 
 

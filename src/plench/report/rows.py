@@ -11,8 +11,11 @@ from plench.errors import UsageError
 from plench.report.escape import clean, guard_formula
 from plench.report.grids import describe_gaps
 from plench.report.leaderboard import Leaderboard
-from plench.storage.files import write_through
 from plench.selection import Cell
+from plench.settings import declared
+from plench.storage import Run
+from plench.storage.files import write_through
+from plench.storage.lines import FIGURES
 
 Row = dict[str, Any]
 
@@ -20,6 +23,8 @@ Row = dict[str, Any]
 def cell_rows(board: Leaderboard) -> list[Row]:
     """Return one row per cell, with its figures, what it rests on and its place among the algorithms."""
     ranks = {criterion.name: board.rank(criterion) for criterion in board.criteria}
+    later = (setting.cell for setting in declared().values() if setting.cell and not setting.founding)
+    young = [name for name in later if any(name in setting.details for setting in board.settings)]
     return [
         {
             **_place(board, cell),
@@ -37,7 +42,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
             "average_rank": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[0],
             "ranked_settings": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[1],
             "note": describe_gaps(cell),
-            **_identity(cell),
+            **_identity(cell, young),
         }
         for cell in _cells(board)
     ]
@@ -62,6 +67,26 @@ def choice_rows(board: Leaderboard) -> list[Row]:
         }
         for cell in _cells(board)
         for trial, choice in cell.by_split()
+    ]
+
+
+def record_rows(runs: Iterable[Run]) -> list[Row]:
+    """Return one row per record of every run, in the order of the runs and their steps."""
+    return [
+        {
+            "dataset": clean(run.experiment.dataset, None),
+            "algorithm": clean(run.experiment.algorithm, None),
+            "trial_seed": run.trial_seed,
+            "hparams_seed": run.hparams_seed,
+            "seed": run.seed,
+            "status": run.status,
+            "step": record.step,
+            **{name: record.get(name) for name in FIGURES},
+            "hparams": json.dumps(run.hparams, sort_keys=True),
+            "folder": clean(run.path.name, None),
+        }
+        for run in runs
+        for record in run.records
     ]
 
 
@@ -118,8 +143,11 @@ def _place(board: Leaderboard, cell: Cell) -> Row:
     }
 
 
-def _identity(cell: Cell) -> Row:
-    """Return what else the experiment is, so that rows of different experiments can be told apart."""
+def _identity(cell: Cell, young: Sequence[str]) -> Row:
+    """Return what else the experiment is, so that rows of different experiments can be told apart.
+
+    `young` are settings that are named only where they differ from their default.
+    """
     details: Mapping[str, Any] = cell.experiment.details
     keys = (
         "model",
@@ -130,6 +158,7 @@ def _identity(cell: Cell) -> Row:
         "holdout_fraction",
         "precision",
         "origin",
+        *young,
     )
     return {
         **{key: clean(v, None) if isinstance(v := details.get(key), str) else v for key in keys},

@@ -1,21 +1,52 @@
 """Tables as text for a terminal or a log, as Markdown and as LaTeX."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
 
 from rich.cells import cell_len
 
 from plench.report.escape import clean, escape_latex, escape_markdown
 from plench.report.grids import Entry, Grid, build_grids
-from plench.report.leaderboard import build_leaderboard
-from plench.storage.records import Run
+from plench.report.leaderboard import Leaderboard
 
 LONGEST_TITLE = 240
 TIES = "within one standard error (the best cell's) of it"
 
 
-def render_leaderboard(runs: Iterable[Run]) -> str:
-    """Return the text tables of all runs by every criterion, as `plench demo` and `plench collect` print."""
-    return render_text(build_grids(build_leaderboard(runs)))
+class Tables:
+    """Tables of a leaderboard, shown as text where they are printed and as HTML in a notebook."""
+
+    def __init__(self, grids: Sequence[Grid], notices: Sequence[str] = ()) -> None:
+        self.grids = list(grids)
+        self.notices = list(notices)
+
+    @classmethod
+    def of(cls, board: Leaderboard, by: str = "dataset", notices: Sequence[str] = ()) -> Tables:
+        """Return the tables of a leaderboard, one per dataset or one per criterion."""
+        return cls(build_grids(board, by), notices)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return render_html(self.grids, self.notices)
+
+    def text(self) -> str:
+        """Return the tables as `plench collect` prints them."""
+        return render_text(self.grids)
+
+    def markdown(self) -> str:
+        """Return the tables in Markdown."""
+        return render_markdown(self.grids)
+
+    def latex(self) -> str:
+        """Return the tables in LaTeX."""
+        return render_latex(self.grids)
 
 
 def render_text(grids: Iterable[Grid]) -> str:
@@ -37,6 +68,15 @@ def render_markdown(grids: Iterable[Grid]) -> str:
 def render_latex(grids: Iterable[Grid]) -> str:
     """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined."""
     return "\n\n".join(_latex_block(grid) for grid in grids)
+
+
+def render_html(grids: Iterable[Grid], notices: Iterable[str] = ()) -> str:
+    """Return HTML for a notebook; best in bold, within one standard error in italics."""
+    grids = list(grids)
+    blocks = [_html_block(grid) for grid in grids]
+    legend = _legend(grids, f"Bold: best of its column; italics: {TIES}.", "\n")
+    said = [*"\n".join(legend).splitlines(), *(f"notice: {clean(notice, None)}" for notice in notices)]
+    return "\n".join([*blocks, *(f"<p>{escape(line)}</p>" for line in said)])
 
 
 def _legend(grids: list[Grid], marks: str, line_end: str) -> list[str]:
@@ -107,6 +147,26 @@ def _markdown_entry(entry: Entry, grid: Grid) -> str:
     text = escape_markdown(_figures(entry, grid).strip())
     text = f"**{text}**" if entry.best else f"*{text}*" if entry.tied else text
     return text + "".join(f"<sup>{letter}</sup>" for letter in entry.marks)
+
+
+def _html_block(grid: Grid) -> str:
+    lines = [f"<table><caption>{escape(_title(grid))}</caption>"]
+    lines.append("<tr>" + "".join(f"<th>{escape(clean(name))}</th>" for name in grid.header) + "</tr>")
+    for name, entries in grid.rows:
+        cells = "".join(f"<td>{_html_entry(entry, grid)}</td>" for entry in entries)
+        lines.append(f"<tr><th>{escape(clean(name))}</th>{cells}</tr>")
+    lines.append("</table>")
+    lines += [f"<p>{escape(letter)}: {escape(clean(text, None))}</p>" for letter, text in grid.notes]
+    if grid.basis:
+        lines.append(f"<p>{escape(clean(grid.basis, None))}</p>")
+    return "\n".join(lines)
+
+
+def _html_entry(entry: Entry, grid: Grid) -> str:
+    text = escape(_figures(entry, grid))
+    tag = "b" if entry.best else "i" if entry.tied else ""
+    marks = f"<sup>{escape(','.join(entry.marks))}</sup>" if entry.marks else ""
+    return (f"<{tag}>{text}</{tag}>" if tag else text) + marks
 
 
 def _latex_block(grid: Grid) -> str:

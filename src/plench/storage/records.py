@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
+from plench.settings import describe_cell
 from plench.storage.lines import Record, parse_lines
 
 logger = logging.getLogger("plench")
@@ -292,20 +293,18 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     if not isinstance(steps, int) and records:
         steps = records[-1].step + 1
     is_ours = any(isinstance(record.values.get("logged"), dict) for record in records)
+    cell = describe_cell({**args, "steps": steps})
+    if not is_ours:
+        del cell["precision"]  # the public code knows no other
     identity = {
         "origin": "plench" if is_ours else "public",
         "protocol": None,
         "dataset": args.get("dataset"),
         "dataset_fingerprint": None,
-        "candidates": {name: args.get(name) for name in ("pl_type", "fps_rate", "id_rate", "drop_true_rate")},
-        "test_fraction": args.get("tabular_test_fraction"),
-        "holdout_fraction": args.get("holdout_fraction"),
+        **cell,
         "model": hparams.get("model"),
-        "steps": steps,
         "algorithm": args.get("algorithm"),
     }
-    if is_ours:
-        identity["precision"] = args.get("precision")
     return Run(
         path=Path(folder),
         experiment=_experiment(identity),

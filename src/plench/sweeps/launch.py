@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,7 @@ from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, Swee
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweeps.spec import SweepSpec
-from plench.sweeps.state import PENDING, RunState, count_states, read_states
-from plench.training.run import RunOptions
+from plench.sweeps.state import PENDING, RunState, count_states, read_state, read_states
 
 LOCK = ".sweep.lock"
 # A second launch waits this long, so that one that is just ending, or a status being read, is no obstacle.
@@ -49,13 +49,12 @@ class SweepOutcome:
         return 130 if self.unfinished and self.waits else 0
 
 
-def launch(
+def launch_sweep(
     spec: SweepSpec | Sequence[SweepSpec],
     output_dir: str | Path,
     *,
     data_dir: str | Path | None = None,
     engine: Engine | None = None,
-    options: RunOptions | None = None,
     limits: Limits | None = None,
     listener: SweepListener | None = None,
     retry: bool = False,
@@ -84,7 +83,6 @@ def launch(
             finished=sum(entry.finished for entry in states),
             output_dir=folder,
             shelf=shelf,
-            options=options or RunOptions(),
             limits=limits or Limits(),
             listener=watch,
         )
@@ -107,6 +105,22 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
             (store.folder / DONE).unlink(missing_ok=True)
         elif entry.state == "failed":
             store.write_run({**(store.read_run() or {}), "status": "interrupted"})
+
+
+def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
+    """Delete runs' folders, but for those that a process has taken up or ended since; return how many."""
+    return sum(_delete_run(entry.run, output_dir / entry.run.folder) for entry in states)
+
+
+def _delete_run(run: PlannedRun, folder: Path) -> bool:
+    try:
+        with RunStore(folder).locked():
+            if read_state(run, str(folder)).finished:
+                return False
+            shutil.rmtree(folder)
+    except BusyError:
+        return False
+    return True
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from plench.training.config import PROTOCOL_VERSION
 from plench.training.description import describe_card
 from plench.training.environment import choose_device
 from plench.training.listener import Listener
-from plench.training.prepare import PreparedData, prepare_data
-from plench.training.run import RunOptions, RunOutcome, run_training
+from plench.training.outcome import RunOutcome
+from plench.training.prepare import PreparedData, preparation_key, prepare_data
+from plench.training.run import run_training
 
 # Runs of one split of one dataset stand together in a sweep; two leave room for the change-over.
 PREPARED_KEPT = 2
@@ -31,9 +32,7 @@ class Performer:
     def __init__(self) -> None:
         self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
 
-    def perform(
-        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
-    ) -> Attempt:
+    def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> Attempt:
         """Carry out a run or continue it; whatever happens becomes an attempt with its reason.
 
         A process that has just been killed may hold the run's folder a moment longer, so a busy run is tried
@@ -41,20 +40,18 @@ class Performer:
         """
         until = time.monotonic() + BUSY_PATIENCE_SECONDS
         while True:
-            attempt = self._try_once(run, dataset, store, options, listener)
+            attempt = self._try_once(run, dataset, store, listener)
             if attempt.status != "busy" or time.monotonic() > until:
                 return attempt
             time.sleep(0.1)
 
-    def _try_once(
-        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
-    ) -> Attempt:
+    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> Attempt:
         begun = time.perf_counter()
         status: AttemptStatus
         message, updates_made = "", 0
         try:
             try:
-                outcome = self._train(run, dataset, store, options, listener)
+                outcome = self._train(run, dataset, store, listener)
                 status, message, updates_made = outcome.status, outcome.message, outcome.updates_made
             except (BusyError, StorageError):
                 raise
@@ -65,28 +62,18 @@ class Performer:
             status, message = "busy" if isinstance(error, BusyError) else "unwritable", str(error)
         return Attempt(status, message, updates_made, time.perf_counter() - begun)
 
-    def _train(
-        self, run: PlannedRun, dataset: Dataset, store: RunStore, options: RunOptions, listener: Listener
-    ) -> RunOutcome:
+    def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> RunOutcome:
         entry = find_algorithm(run.algorithm)
-        prepared = self._prepare(run, dataset, options)
+        prepared = self._prepare(run, dataset)
         folder = store.folder.parent
-        return run_training(run.config, dataset, entry, folder, options, listener, prepared, store)
+        return run_training(run.config, dataset, entry, folder, listener, prepared, store)
 
-    def _prepare(self, run: PlannedRun, dataset: Dataset, options: RunOptions) -> PreparedData:
-        config = run.config
-        key = (
-            dataset.fingerprint,
-            config.candidates,
-            config.trial_seed,
-            config.holdout_fraction,
-            config.tabular_test_fraction,
-            options.device,
-        )
+    def _prepare(self, run: PlannedRun, dataset: Dataset) -> PreparedData:
+        key = preparation_key(dataset, run.config)
         if key not in self._prepared:
             while len(self._prepared) >= PREPARED_KEPT:
                 self._prepared.popitem(last=False)
-            self._prepared[key] = prepare_data(dataset, config, choose_device(options.device))
+            self._prepared[key] = prepare_data(dataset, run.config, choose_device(run.config.device))
         self._prepared.move_to_end(key)
         return self._prepared[key]
 

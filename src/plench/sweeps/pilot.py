@@ -15,18 +15,20 @@ from pathlib import Path
 import numpy as np
 
 from plench.algorithms import find_algorithm
-from plench.data import CandidateSpec, Dataset, Split, draw_candidates, split_dataset
+from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.errors import DataError
-from plench.storage.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
+from plench.settings import declared
+from plench.storage.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.sweeps.engines.base import Engine, SweepListener
-from plench.sweeps.launch import SweepOutcome, launch
+from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.training.config import RunConfig, configure_run
 from plench.training.environment import choose_device
+from plench.training.outcome import RunOutcome
 from plench.training.prepare import prepare_split
-from plench.training.run import RunOptions, RunOutcome, run_training
+from plench.training.run import run_training
 
 
 @dataclass(frozen=True)
@@ -51,41 +53,37 @@ def run_pilot(
     *,
     data_dir: str | Path | None = None,
     engine: Engine | None = None,
-    options: RunOptions | None = None,
     listener: SweepListener | None = None,
 ) -> PilotOutcome:
     """Carry out both arms, or what is missing of them."""
     folder = Path(output_dir)
-    sweep = launch(
+    sweep = launch_sweep(
         SweepSpec((grid,)),
         folder / VALIDATION_ARM,
         data_dir=data_dir,
         engine=engine,
-        options=options,
         listener=listener,
     )
     trained: list[RunOutcome] = []
     if not sweep.unfinished:
-        for outcome in train_with_validation(grid, data_dir, folder / TRAINING_ARM, options or RunOptions()):
+        for outcome in train_with_validation(grid, data_dir, folder / TRAINING_ARM):
             trained.append(outcome)
             if outcome.status == "interrupted":
                 break
     return PilotOutcome(sweep, trained)
 
 
-def train_with_validation(
-    grid: Grid, data_dir: str | Path | None, folder: Path, options: RunOptions
-) -> Iterator[RunOutcome]:
+def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path) -> Iterator[RunOutcome]:
     """Carry out the second arm, run by run."""
     shelf = DataShelf(data_dir)
     for name in grid.datasets:
         for trial_seed in grid.trial_seeds:
             dataset, split = join_validation(shelf.get(name), grid, trial_seed)
-            prepared = prepare_split(dataset, split, choose_device(options.device))
+            prepared = prepare_split(dataset, split, choose_device(grid.device))
             for algorithm in grid.algorithms:
                 config = configure_default(algorithm, dataset, grid, trial_seed)
                 entry = find_algorithm(algorithm)
-                yield run_training(config, dataset, entry, folder, options, prepared=prepared)
+                yield run_training(config, dataset, entry, folder, prepared=prepared)
 
 
 def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Dataset, Split]:
@@ -99,7 +97,7 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
         raise DataError(
             f"{dataset.card.name} has no true labels: the pilot experiment needs those of validation"
         )
-    drawn = draw_candidates(dataset, grid.choose_candidates(dataset.card), trial_seed)
+    drawn = draw_candidates(dataset, choose_candidates(dataset.card.candidates, grid), trial_seed)
     split = split_dataset(
         drawn,
         trial_seed,
@@ -116,14 +114,8 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
 def configure_default(algorithm: str, dataset: Dataset, grid: Grid, trial_seed: int) -> RunConfig:
     """Describe the default configuration's run on joined data, with as many steps as the other arm's."""
     entry = find_algorithm(algorithm)
-    return configure_run(
-        entry,
-        dataset.card,
-        hparams=grid.hparams,
-        steps=grid.steps,
-        trial_seed=trial_seed,
-        seed=seed_hash(dataset.card.name, entry.name, 0, trial_seed),
-        checkpoint_freq=grid.checkpoint_freq,
-        holdout_fraction=grid.holdout_fraction,
-        tabular_test_fraction=grid.tabular_test_fraction,
-    )
+    settings = grid.values()
+    # The joined data have their candidate sets already.
+    settings |= {name: None for name, setting in declared().items() if setting.block == "candidates"}
+    settings |= {"trial_seed": trial_seed, "seed": seed_hash(dataset.card.name, entry.name, 0, trial_seed)}
+    return configure_run(entry, dataset.card, hparams=grid.hparams, **settings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.data import Dataset, DatasetCard, dataset_card, dataset_names, load_dataset
+from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
 from plench.errors import DataError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
@@ -102,6 +103,11 @@ def expand_all(specs: Iterable[SweepSpec]) -> list[PlannedRun]:
     return list({run.folder: run for spec in specs for run in expand(spec)}.values())
 
 
+def plan_runs(specs: Iterable[SweepSpec], shelf: DataShelf) -> list[PlannedRun]:
+    """List the runs of sweeps; data are loaded only for a sweep that does not name their fingerprints."""
+    return expand_all(spec if is_settled(spec) else settle(spec, shelf) for spec in specs)
+
+
 class ConfigurationDrawer:
     """Draws configurations. Datasets of the same traits share them, so each is drawn once."""
 
@@ -120,32 +126,40 @@ class ConfigurationDrawer:
                 entry,
                 card,
                 hparams=grid.hparams,
-                steps=steps,
-                hparams_seed=hparams_seed,
-                trial_seed=trial_seed,
-                checkpoint_freq=grid.checkpoint_freq,
-                holdout_fraction=grid.holdout_fraction,
-                tabular_test_fraction=grid.tabular_test_fraction,
-                precision=grid.precision,
-                compile=grid.compile,
+                **{
+                    **grid.values(),
+                    "steps": steps,
+                    "hparams_seed": hparams_seed,
+                    "trial_seed": trial_seed,
+                },
             )
         return self._drawn[key]
 
 
 def _settle_grid(grid: Grid) -> Grid:
-    """Give names their canonical form; what is given by path or module keeps the way it was given."""
+    """Give names their canonical form, and paths their full one, to be found from any directory."""
     entries = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
     named = set(dataset_names())
     cards = {dataset_card(name).name: name for name in grid.datasets}
-    datasets = tuple(name if name in named else given for name, given in cards.items())
-    return replace(grid, algorithms=tuple(entries.values()), datasets=datasets)
+    datasets = (name if name in named else given for name, given in cards.items())
+    return replace(
+        grid,
+        algorithms=tuple(spec if spec in entries else make_absolute(spec) for spec in entries.values()),
+        datasets=tuple(name if name in named else make_absolute(name) for name in datasets),
+    )
+
+
+def make_absolute(spec: str) -> str:
+    """Return a path, or `path/to/file.py:NAME`, with its full path; what is no path stays as it is."""
+    location, colon, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
+    return os.path.abspath(location) + colon + name if os.path.exists(location) else spec
 
 
 def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) -> Iterator[PlannedRun]:
     entries = [find_algorithm(name) for name in grid.algorithms]
     for name in grid.datasets:
         card = dataset_card(name)
-        candidates = grid.choose_candidates(card)
+        candidates = vars(choose_candidates(card.candidates, grid))
         fingerprint = spec.fingerprints[name]
         for trial_seed in grid.trial_seeds:
             for hparams_seed in grid.hparams_seeds:
@@ -153,7 +167,7 @@ def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) ->
                     config = replace(
                         draw(grid, entry, card, hparams_seed, trial_seed),
                         dataset=card.name,
-                        candidates=candidates,
+                        **candidates,
                         seed=seed_hash(card.name, entry.name, hparams_seed, trial_seed),
                     )
                     yield PlannedRun(entry.spec, name, config, config.folder_name(fingerprint))

@@ -16,7 +16,6 @@ from plench.sweeps.engines.base import Attempt
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.listener import Silence
-from plench.training.run import RunOptions
 
 # A probe makes a few updates and, unless they would take too long, some more.
 FIRST_STEPS = 3
@@ -55,9 +54,7 @@ class Estimate:
     probe_seconds: float
 
 
-def estimate_cost(
-    runs: Sequence[PlannedRun], shelf: DataShelf, options: RunOptions, budget_seconds: float
-) -> Estimate | None:
+def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float) -> Estimate | None:
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
     Pairs that were not measured count as the mean of those that were. None if there is nothing to measure.
@@ -71,7 +68,7 @@ def estimate_cost(
     for pair, run in examples.items():
         if costs and time.monotonic() - begun > budget_seconds:
             break
-        cost = measure(run, shelf, options, performer, warm=bool(costs))
+        cost = measure(run, shelf, performer, warm=bool(costs))
         if cost is not None:
             costs[pair] = cost
     if not costs:
@@ -85,27 +82,23 @@ def estimate_cost(
     return Estimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
 
 
-def measure(
-    run: PlannedRun, shelf: DataShelf, options: RunOptions, performer: Performer, warm: bool
-) -> Cost | None:
+def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> Cost | None:
     """Carry out a few updates in a folder that is thrown away; None if the run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
-        _try_out(run, shelf, options, performer, FIRST_STEPS)
-    cost = _try_out(run, shelf, options, performer, FIRST_STEPS)
+        _try_out(run, shelf, performer, FIRST_STEPS)
+    cost = _try_out(run, shelf, performer, FIRST_STEPS)
     if cost is None or cost.step_seconds * PROBE_STEPS > LONGEST_SECONDS:
         return cost
-    return _try_out(run, shelf, options, performer, PROBE_STEPS)
+    return _try_out(run, shelf, performer, PROBE_STEPS)
 
 
-def _try_out(
-    run: PlannedRun, shelf: DataShelf, options: RunOptions, performer: Performer, steps: int
-) -> Cost | None:
+def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int) -> Cost | None:
     config = replace(run.config, steps=steps, checkpoint_freq=steps)
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         store = RunStore(Path(folder) / run.folder)
         with without_notices():
             attempt: Attempt = performer.perform(
-                replace(run, config=config), shelf.get(run.dataset), store, options, Silence()
+                replace(run, config=config), shelf.get(run.dataset), store, Silence()
             )
         if attempt.status != "done":
             return None

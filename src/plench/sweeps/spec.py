@@ -7,27 +7,29 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plench.data.candidates import PARTIAL_LABEL_TYPES, CandidateSpec, check_rate, choose_candidates
-from plench.data.dataset import DatasetCard
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
+from plench.settings import Settings, declared, describe_settings
 from plench.storage.files import write_text
 from plench.version import __version__
 
 SCHEMA = 1
 FILE_PATTERN = "sweep-*.toml"
+# The first and the end of the configurations and of the splits.
+RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Settings):
     """Every algorithm on every dataset, for a range of configurations and a range of splits.
 
-    `n_hparams` and `n_trials` are ends, not counts: configurations n_hparams_from … n_hparams − 1. None means
-    that the dataset decides (its own number of steps, its own candidate sets).
+    `n_hparams` and `n_trials` are ends, not counts: configurations n_hparams_from … n_hparams − 1. The
+    settings hold for every run; those that are chosen run by run (the seeds) cannot be set, and those that
+    do not decide the numbers are not part of a sweep's file.
     """
 
     algorithms: tuple[str, ...]
@@ -36,42 +38,24 @@ class Grid:
     n_hparams: int = 20
     n_trials_from: int = 0
     n_trials: int = 5
-    steps: int | None = None
-    checkpoint_freq: int = 1000
-    holdout_fraction: float = 0.1
-    tabular_test_fraction: float = 0.1
-    pl_type: str | None = None
-    fps_rate: float | None = None
-    id_rate: float | None = None
-    drop_true_rate: float | None = None
-    precision: str = "float32"
-    compile: bool = False
     hparams: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("algorithms", "datasets"):
             names = getattr(self, name)
-            if isinstance(names, str) or not names or not all(isinstance(entry, str) for entry in names):
+            good = (
+                isinstance(names, list | tuple) and names and all(isinstance(entry, str) for entry in names)
+            )
+            if not good:
                 raise UsageError(f"{name} must be a list of names and not empty, not {names!r}")
             object.__setattr__(self, name, tuple(names))
         for first, end in (("n_hparams_from", "n_hparams"), ("n_trials_from", "n_trials")):
             _check_whole(first, getattr(self, first), 0)
             _check_whole(end, getattr(self, end), getattr(self, first) + 1)
-        _check_whole("checkpoint_freq", self.checkpoint_freq, 1)
-        if self.steps is not None:
-            _check_whole("steps", self.steps, 1)
-        if self.pl_type is not None and self.pl_type not in PARTIAL_LABEL_TYPES:
-            allowed = ", ".join(PARTIAL_LABEL_TYPES)
-            raise UsageError(f"unknown pl_type {self.pl_type!r}: allowed are {allowed}")
-        for name in ("fps_rate", "id_rate", "drop_true_rate"):
-            if getattr(self, name) is not None:
-                check_rate(getattr(self, name), name)
-        for name in ("holdout_fraction", "tabular_test_fraction"):
-            value = getattr(self, name)
-            if not isinstance(value, float) or not 0 < value < 1:
-                raise UsageError(f"{name} must be a number between 0 and 1, not {value!r}")
-        if not isinstance(self.compile, bool):
-            raise UsageError(f"compile must be true or false, not {self.compile!r}")
+        for name, setting in declared().items():
+            if setting.per_run and getattr(self, name) != setting.default:
+                raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
         if not isinstance(self.hparams, Mapping):
             raise UsageError(f"hparams must be a table of names and values, not {self.hparams!r}")
 
@@ -85,23 +69,22 @@ class Grid:
         """The splits."""
         return range(self.n_trials_from, self.n_trials)
 
-    def choose_candidates(self, card: DatasetCard) -> CandidateSpec:
-        """Return how the candidate sets of a dataset are made."""
-        pl_type: Any = self.pl_type  # checked above
-        return choose_candidates(card.candidates, pl_type, self.fps_rate, self.id_rate, self.drop_true_rate)
-
     def to_table(self) -> dict[str, Any]:
         """Return what is set as plain values."""
-        content = {name: value for name, value in asdict(self).items() if value is not None}
-        content["algorithms"], content["datasets"] = list(self.algorithms), list(self.datasets)
-        if not self.hparams:
-            del content["hparams"]
+        content: dict[str, Any] = {"algorithms": list(self.algorithms), "datasets": list(self.datasets)}
+        content |= {name: getattr(self, name) for name in RANGES}
+        shared = describe_settings(vars(self), nested=False)
+        content |= {
+            name: value for name, value in shared.items() if value is not None and name in grid_settings()
+        }
+        if self.hparams:
+            content["hparams"] = dict(self.hparams)
         return content
 
     @classmethod
     def from_table(cls, content: Mapping[str, Any]) -> Grid:
         """Rebuild a grid; an unknown key is an error."""
-        known = [entry.name for entry in fields(cls)]
+        known = ["algorithms", "datasets", *RANGES, *grid_settings(), "hparams"]
         unknown = sorted(set(content) - set(known))
         if unknown:
             raise UsageError(f"unknown key {unknown[0]!r} in a grid: known are {', '.join(known)}")
@@ -109,6 +92,11 @@ class Grid:
         if missing:
             raise UsageError(f"a grid has no {missing[0]}")
         return cls(**content)
+
+
+def grid_settings() -> list[str]:
+    """Return the names of the settings that a grid decides for all its runs."""
+    return [name for name, setting in declared().items() if setting.decides and not setting.per_run]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from plench.algorithms import algorithms
 from plench.data import DatasetCard, dataset_card, dataset_names
@@ -30,11 +31,18 @@ def find_datasets(wanted: Callable[[DatasetCard], bool]) -> tuple[str, ...]:
     return tuple(name for name in dataset_names() if wanted(dataset_card(name)))
 
 
-def make_grids(algorithms: Sequence[str], datasets: Sequence[str]) -> tuple[Grid, ...]:
-    """Return the protocol's grids for these datasets: one for each kind of data, which has its own splits."""
+def make_grids(algorithms: Sequence[str], datasets: Sequence[str], **changes: Any) -> tuple[Grid, ...]:
+    """Return the protocol's grids for these datasets: one for each kind of data, which has its own splits.
+
+    `changes` replace fields of every grid.
+    """
     kinds = {name: dataset_card(name).kind for name in datasets}
     return tuple(
-        Grid(tuple(algorithms), tuple(name for name in datasets if kinds[name] == kind), n_trials=n_trials)
+        Grid(
+            tuple(algorithms),
+            tuple(name for name in datasets if kinds[name] == kind),
+            **{"n_trials": n_trials, **changes},
+        )
         for kind, n_trials in N_TRIALS.items()
         if kind in kinds.values()
     )

@@ -23,7 +23,6 @@ from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
-from plench.training.run import RunOptions
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class Order:
 
     run: PlannedRun
     output_dir: Path
-    options: RunOptions
     memory_limit_gb: float | None = None
 
 
@@ -120,7 +118,7 @@ class Worker:
         limit_memory(order.memory_limit_gb)
         store = RunStore(order.output_dir / order.run.folder)
         dataset = self.datasets[order.run.dataset]
-        return self.performer.perform(order.run, dataset, store, order.options, self.reporter)
+        return self.performer.perform(order.run, dataset, store, self.reporter)
 
 
 def main() -> None:

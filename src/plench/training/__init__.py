@@ -1,18 +1,15 @@
 """Training: one run from configuration to records, exact and resumable."""
 
-from plench.training.by_name import train
 from plench.training.config import RunConfig, configure_run
-from plench.training.options import RunOptions, RunOutcome
+from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, prepare_data
 from plench.training.run import run_training
 
 __all__ = [
     "PreparedData",
     "RunConfig",
-    "RunOptions",
     "RunOutcome",
     "configure_run",
     "prepare_data",
     "run_training",
-    "train",
 ]

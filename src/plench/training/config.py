@@ -6,56 +6,46 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from plench.algorithms import AlgorithmEntry
-from plench.data import CandidateSpec, DatasetCard
+from plench.data import CandidateSpec, DatasetCard, choose_candidates
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
 from plench.networks import find_network
-from plench.training.execution import PRECISIONS
+from plench.settings import (
+    PartialLabelType,
+    Settings,
+    declared,
+    describe_cell,
+    describe_settings,
+    read_settings,
+)
 
 # Raised whenever a change of ours alters the numbers that a configuration gives.
 PROTOCOL_VERSION = 1
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """One run. Paths, device, threads and verbosity are not here: they do not belong to what is computed.
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Settings):
+    """One run: what is computed, and the settings that say how. What a dataset decides is filled in.
 
-    `hparams` also holds `max_steps`, which equals `steps`. `checkpoint_freq` is the number of updates between
-    evaluations; it decides which records exist. `precision` (float32 or bf16) and `compile` are here because
-    they change the numbers, the latter in their last bits.
+    Its identity (`run_id`) is made of what decides the numbers alone. `hparams` also holds `max_steps`, which
+    equals `steps`.
     """
 
     algorithm: str
     dataset: str
     hparams: Mapping[str, Value]
     steps: int
-    checkpoint_freq: int = 1000
-    trial_seed: int = 0
-    hparams_seed: int = 0
-    seed: int = 0
-    holdout_fraction: float = 0.1
-    tabular_test_fraction: float = 0.1
-    candidates: CandidateSpec = CandidateSpec()  # noqa: RUF009 - frozen
-    precision: str = "float32"
-    compile: bool = False
+    pl_type: PartialLabelType = "real"
+    drop_true_rate: float = 0.0
 
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("steps", 1),
-            ("checkpoint_freq", 1),
-            ("trial_seed", 0),
-            ("hparams_seed", 0),
-            ("seed", 0),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if self.precision not in PRECISIONS:
-            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+    @property
+    def candidates(self) -> CandidateSpec:
+        """How the candidate sets are made."""
+        return CandidateSpec(self.pl_type, self.fps_rate, self.id_rate, self.drop_true_rate)
 
     def experiment(self, fingerprint: str) -> dict[str, Any]:
         """Return what a cell of a table stands for: runs that differ in any of this are never averaged."""
@@ -63,12 +53,8 @@ class RunConfig:
             "protocol": PROTOCOL_VERSION,
             "dataset": self.dataset,
             "dataset_fingerprint": fingerprint,
-            "candidates": asdict(self.candidates),
-            "test_fraction": self.tabular_test_fraction,
-            "holdout_fraction": self.holdout_fraction,
+            **describe_cell(vars(self)),
             "model": self.hparams["model"],
-            "precision": self.precision,
-            "steps": self.steps,
             "algorithm": self.algorithm,
         }
 
@@ -84,23 +70,32 @@ class RunConfig:
         return re.sub(r"[^A-Za-z0-9._@-]", "_", label)[:100] + "-" + self.run_id(fingerprint)[:12]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration as plain JSON values."""
-        return {**vars(self), "hparams": dict(self.hparams), "candidates": dict(vars(self.candidates))}
+        """Return what decides the numbers as plain JSON values."""
+        return {
+            "algorithm": self.algorithm,
+            "dataset": self.dataset,
+            "hparams": dict(self.hparams),
+            **describe_settings(vars(self)),
+        }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunConfig:
         """Rebuild a configuration; an unknown key is an error."""
-        unknown = set(content) - set(cls.__dataclass_fields__)
+        flat = dict(content)
+        for block in {setting.block for setting in declared().values() if setting.block}:
+            flat.update(flat.pop(block, {}))
+        unknown = set(flat) - set(cls.__dataclass_fields__)
         if unknown:
             raise UsageError(f"unknown key {sorted(unknown)[0]!r} in a run's configuration")
-        return cls(**{**content, "candidates": CandidateSpec(**content["candidates"])})
+        return cls(**flat)
 
     def args(self) -> dict[str, Any]:
         """Return the run's arguments in the form of the public benchmark's records."""
-        flat = self.to_json()
-        del flat["hparams"]
-        candidates = flat.pop("candidates")
-        return {**flat, **candidates}
+        return {
+            "algorithm": self.algorithm,
+            "dataset": self.dataset,
+            **describe_settings(vars(self), nested=False),
+        }
 
 
 def configure_run(
@@ -108,27 +103,24 @@ def configure_run(
     card: DatasetCard,
     *,
     hparams: Mapping[str, Any] | None = None,
-    steps: int | None = None,
-    candidates: CandidateSpec | None = None,
-    hparams_seed: int = 0,
-    trial_seed: int = 0,
-    **others: Any,
+    **settings: Any,
 ) -> RunConfig:
-    """Describe a run of an algorithm on a dataset: draw its configuration, put the user's values on top."""
+    """Describe a run of an algorithm on a dataset: draw its configuration, put the user's values on top.
+
+    `settings` are those of `plench.settings.Settings`.
+    """
+    asked = Settings(**read_settings(settings))
     given = dict(hparams or {})
-    steps = card.default_steps if steps is None else steps
+    steps = card.default_steps if asked.steps is None else asked.steps
     if given.pop("max_steps", steps) != steps:
         raise UsageError(f"hyperparameter max_steps is the number of steps ({steps}); set it with --steps")
     traits = DataTraits(card.kind, card.protocol_noise_rate)
-    values = draw_hparams(entry.card.hyperparameters, traits, hparams_seed, trial_seed, given)
+    values = draw_hparams(entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given)
     values["model"] = find_network(str(values["model"])).name
+    candidates = choose_candidates(card.candidates, asked)
     return RunConfig(
+        **{**asked.values(), **vars(candidates), "steps": steps},
         algorithm=entry.name,
         dataset=card.name,
         hparams={**values, "max_steps": steps},
-        steps=steps,
-        candidates=candidates or card.candidates,
-        hparams_seed=hparams_seed,
-        trial_seed=trial_seed,
-        **others,
     )

@@ -6,8 +6,6 @@ from plench.algorithms import Algorithm
 from plench.errors import UsageError
 from plench.networks import FeaturizerModule
 
-PRECISIONS = ("float32", "bf16")
-
 
 def set_execution(algorithm: Algorithm, precision: str, compiled: bool) -> None:
     """Let every network of an algorithm compute in a precision and, if asked, as compiled code."""

@@ -39,6 +39,18 @@ class PreparedData:
         return tuple(self.train.shape)
 
 
+def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
+    """Return what prepared data depend on: runs of equal keys can share them."""
+    return (
+        dataset.fingerprint,
+        config.candidates,
+        config.trial_seed,
+        config.holdout_fraction,
+        config.tabular_test_fraction,
+        config.device,
+    )
+
+
 def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> PreparedData:
     """Draw the trial's candidates, split by the trial seed, and scale on the training split."""
     dataset = draw_candidates(dataset, config.candidates, config.trial_seed)

@@ -37,7 +37,7 @@ from plench.training.evaluation import evaluate
 from plench.training.execution import set_execution
 from plench.training.interrupt import StopRequest
 from plench.training.listener import Listener, Silence
-from plench.training.options import RunOptions, RunOutcome, Status
+from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import PreparedData, prepare_data
 from plench.training.restore import restore_snapshot
 from plench.training.state import list_state, take_snapshot
@@ -55,7 +55,6 @@ def run_training(
     dataset: Dataset,
     entry: AlgorithmEntry,
     output_dir: str | Path,
-    options: RunOptions | None = None,
     listener: Listener | None = None,
     prepared: PreparedData | None = None,
     store: RunStore | None = None,
@@ -65,12 +64,11 @@ def run_training(
     `prepared` saves a sweep from preparing the same data again; `store` says where the run is kept if not in
     its folder below `output_dir`.
     """
-    options = options or RunOptions()
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     if store.finished:
         return leave_finished(store)
-    with compute_threads(options.threads), flush_denormals():
-        run = TrainingRun(config, dataset, entry, store, options, listener or Silence(), prepared)
+    with compute_threads(config.threads), flush_denormals():
+        run = TrainingRun(config, dataset, entry, store, listener or Silence(), prepared)
         with store.locked():
             if store.finished:  # by another process, between the look above and the lock
                 return leave_finished(store)
@@ -96,7 +94,6 @@ class TrainingRun:
         dataset: Dataset,
         entry: AlgorithmEntry,
         store: RunStore,
-        options: RunOptions,
         listener: Listener,
         prepared: PreparedData | None,
     ) -> None:
@@ -104,10 +101,9 @@ class TrainingRun:
         self.dataset = dataset
         self.entry = entry
         self.store = store
-        self.options = options
         self.listener = listener
-        self.device = choose_device(options.device)
-        self.environment = describe_environment(self.device, options.threads)
+        self.device = choose_device(config.device)
+        self.environment = describe_environment(self.device, config.threads)
         self.data = prepared or prepare_data(dataset, config, self.device)
         self.streams = Streams(config.seed, self.device)
         self.state: list[dict[str, Any]] = []
@@ -141,7 +137,7 @@ class TrainingRun:
             return RunOutcome(
                 "interrupted", self.store.folder, self.updates_made, "the same command continues it"
             )
-        if not self.options.keep_models:
+        if self.config.skip_model_save:
             self.store.discard_models()
         elif status == "done":
             self.write_model("last")
@@ -159,7 +155,7 @@ class TrainingRun:
                 f"{self.store.folder} was begun on other candidate sets of the same description, perhaps by "
                 "another version of a library; delete the folder to start over"
             )
-        if not self.options.resume_anyway:
+        if not self.config.resume_anyway:
             check_environment(checkpoint["environment"], self.environment)
 
     def candidates_digest(self) -> str:
@@ -224,7 +220,7 @@ class TrainingRun:
 
     def train(self, stop: StopRequest) -> Status:
         """Make the remaining updates."""
-        config, options = self.config, self.options
+        config = self.config
         saved_at = told_at = window_begun = time.perf_counter()
         while self.updates < config.steps:
             self.totals.add(self.algorithm.update(self.training_set.next_batch()))
@@ -236,8 +232,8 @@ class TrainingRun:
                 if not self.evaluate(step, window_begun):
                     return "diverged"
                 window_begun = now = time.perf_counter()
-            due = self.updates % options.save_steps == 0 if options.save_steps else False
-            if (due or now - saved_at >= options.save_seconds) and self.updates < config.steps:
+            due = self.updates % config.save_steps == 0 if config.save_steps else False
+            if (due or now - saved_at >= config.save_seconds) and self.updates < config.steps:
                 self.window_seconds += now - window_begun
                 self.write_checkpoint()
                 saved_at = window_begun = now = time.perf_counter()
@@ -282,13 +278,13 @@ class TrainingRun:
 
     def keep_models(self, step: int, figures: Mapping[str, float | None]) -> None:
         """Save the model where a criterion is best so far (the record of step 0 never counts)."""
-        if self.options.keep_every_model:
+        if self.config.save_model_every_checkpoint:
             self.write_model(f"step{step}")
         for name in KEPT_CRITERIA:
             value = figures[criteria[name].record_key]
             if step > 0 and value is not None and value > self.best.get(name, -math.inf):
                 self.best[name] = value
-                if self.options.keep_models:
+                if not self.config.skip_model_save:
                     self.write_model(name)
 
     def write_model(self, name: str) -> None:
@@ -304,7 +300,7 @@ class TrainingRun:
         payload = {
             "environment": self.environment,
             "candidates": self.candidates_digest(),
-            "keep_models": self.options.keep_models,
+            "keep_models": not self.config.skip_model_save,
             "updates": self.updates,
             "records": self.records,
             "best": self.best,
@@ -329,7 +325,7 @@ class TrainingRun:
             setattr(self, name, checkpoint[name])
         self.records = list(checkpoint["records"])
         self.notices = list(checkpoint["notices"])
-        if self.options.keep_models and not checkpoint["keep_models"]:
+        if not self.config.skip_model_save and not checkpoint["keep_models"]:
             self.notice(
                 f"models of the first {self.updates} updates were not kept, the best may be among them"
             )
@@ -357,7 +353,7 @@ class TrainingRun:
                 "versions": self.environment,
                 "commit": source_commit(),
                 "device": str(self.device),
-                "threads": self.options.threads,
+                "threads": self.config.threads,
                 "timings": {
                     "begun": self.begun,
                     "written": datetime.now(UTC).isoformat(timespec="seconds"),

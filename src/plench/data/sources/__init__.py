@@ -7,14 +7,24 @@ import logging
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from plench.data.dataset import Dataset, DatasetCard
+from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
 from plench.discovery import find_members
 from plench.errors import UsageError
 from plench.names import find_name, normalise
 
-__all__ = ["dataset_card", "dataset_names", "dataset_patterns", "find_source", "load_dataset"]
+__all__ = [
+    "as_dataset",
+    "dataset_card",
+    "dataset_names",
+    "dataset_patterns",
+    "describe_datasets",
+    "find_source",
+    "load_dataset",
+]
 
 logger = logging.getLogger("plench")
 
@@ -78,3 +88,40 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     for notice in dataset.notices:
         logger.warning("%s", notice)
     return dataset
+
+
+def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
+    """Return the dataset that is meant: a name, a path, a `Dataset`, or (features, candidates[, labels])."""
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return load_dataset(os.fspath(given), data_dir)
+    if isinstance(given, tuple | list) and len(given) in (2, 3):
+        return make_dataset(*given)
+    raise UsageError(
+        "a dataset is a name, a path, a plench.Dataset, or a tuple (features, candidates) or "
+        f"(features, candidates, labels), not {type(given).__name__}"
+    )
+
+
+def describe_datasets() -> list[dict[str, Any]]:
+    """Describe each dataset by its card, as rows."""
+    rows = []
+    for name in dataset_names():
+        source = find_source(name)
+        card, sizes, published = source.card, source.card.known_sizes, source.card.published
+        rows.append(
+            {
+                "name": name,
+                "kind": card.kind,
+                "data": source.how,
+                "examples": sizes and sizes.examples,
+                "classes": sizes and sizes.classes,
+                "candidates": card.candidates.pl_type,
+                "mean_size": published and published.mean_candidates,
+                "noise_rate": published and published.noise_rate,
+                "steps": card.default_steps,
+                "task": card.task,
+            }
+        )
+    return rows

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, TestSet
@@ -109,6 +111,21 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
     if "test_labels" in arrays:
         test = TestSet(arrange(arrays[f"test_{key}"], card), arrays["test_labels"])
     return Dataset(features, candidates, labels, card, test)
+
+
+def make_dataset(features: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None = None) -> Dataset:
+    """Make a dataset of arrays at hand: features N×D or images, candidates N×K, perhaps labels.
+
+    Its name in records carries a hash of its content.
+    """
+    array = np.asarray(features)
+    kind: Literal["tabular", "image"] = "image" if array.ndim > 2 else "tabular"
+    nameless = make_card(Path("arrays"), "", kind, has_candidates=True)
+    given = {"images" if kind == "image" else "features": array, "candidates": np.asarray(candidates)}
+    if labels is not None:
+        given["labels"] = np.asarray(labels)
+    dataset = build_dataset(nameless, given, None)
+    return replace(dataset, card=make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True))
 
 
 def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:

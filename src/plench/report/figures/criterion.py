@@ -12,8 +12,8 @@ from plench.errors import UsageError
 from plench.report.criterion_quality import CriterionQuality, judge_criteria
 from plench.report.figures.style import DARK, GREY, MARKERS, add_grid, label, new_figure, shades
 from plench.report.leaderboard import label_settings, title_criterion
-from plench.storage.records import Experiment, Run
 from plench.selection import choose_checkpoint
+from plench.storage.records import Experiment, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.report.figures.style import DARK, DASHES, add_grid, add_notes, label, new_figure, shades
 from plench.report.leaderboard import Leaderboard, title_criterion
-from plench.storage.records import Experiment
 from plench.selection import Choice
+from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

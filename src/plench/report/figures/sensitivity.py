@@ -11,9 +11,9 @@ from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.report.figures.style import DARK, GREY, add_grid, label, new_figure, shades
 from plench.report.leaderboard import title_criterion
+from plench.selection import choose_checkpoint
 from plench.storage.lines import is_finite
 from plench.storage.records import Run
-from plench.selection import choose_checkpoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
+from plench.settings import Settings
 from plench.sweeps.plan import DataShelf, PlannedRun
-from plench.training.run import RunOptions
 
 # How an attempt at a run ended. Beside the statuses of a run itself: `busy` (another process has it) and
 # `unwritable` (the output folder is full or read-only).
@@ -103,9 +103,13 @@ class Assignment:
     finished: int
     output_dir: Path
     shelf: DataShelf
-    options: RunOptions
     limits: Limits
     listener: SweepListener = field(default_factory=SweepSilence)
+
+    @property
+    def settings(self) -> Settings:
+        """How the runs are carried out; all runs of a launch have the same device and threads."""
+        return self.todo[0].config if self.todo else Settings()
 
 
 class Engine(Protocol):
@@ -121,7 +125,7 @@ class Engine(Protocol):
     # Whether anything is written to the output folder; False for an engine that only shows what it would do.
     writes: ClassVar[bool]
 
-    def count_slots(self, options: RunOptions) -> int | None:
+    def count_slots(self, settings: Settings) -> int | None:
         """Return how many runs go on at once; None where only a cluster can tell."""
 
     def carry_out(self, assignment: Assignment) -> None:

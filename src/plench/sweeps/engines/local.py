@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
+from plench.settings import Settings
 from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
@@ -20,7 +21,6 @@ from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedDataset
 from plench.sweeps.worker import Data, Order, Progress
 from plench.training.interrupt import StopRequest
-from plench.training.run import RunOptions
 
 # How long runs may take to write their checkpoints when the sweep is interrupted.
 GRACE_SECONDS = 30.0
@@ -61,14 +61,14 @@ class LocalEngine:
         self.started = started
         self.request = request
 
-    def count_slots(self, options: RunOptions) -> int:
+    def count_slots(self, settings: Settings) -> int:
         """Return how many runs go on at once: as asked, else one for each GPU, else one for each core."""
         if self.workers is not None:
             return self.workers
-        devices = choose_devices(options.device)
+        devices = choose_devices(settings.device)
         if len(devices) > 1 or devices[0].startswith("cuda"):
             return len(devices)
-        return max(count_cores() // options.threads, 1)
+        return max(count_cores() // settings.threads, 1)
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out all runs, `workers` at a time."""
@@ -79,8 +79,8 @@ class LocalEngine:
                 "the local engine needs Linux or macOS (on Windows: WSL); the launcher dummy prints a "
                 "command for every run, which works everywhere"
             )
-        devices = choose_devices(assignment.options.device)
-        slots = min(self.count_slots(assignment.options), len(assignment.todo))
+        devices = choose_devices(assignment.settings.device)
+        slots = min(self.count_slots(assignment.settings), len(assignment.todo))
         assignment.listener.planned(assignment.todo, assignment.finished, slots)
         pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:
@@ -130,15 +130,15 @@ class Pool:
             if not self.waiting:
                 return
             if worker is None:
-                self.workers[slot] = worker = WorkerProcess(self.assignment.options.threads)
+                self.workers[slot] = worker = WorkerProcess(self.assignment.settings.threads)
             if worker.ready and worker.run is None:
                 self.give(worker, self.waiting.popleft(), self.devices[slot])
 
     def give(self, worker: WorkerProcess, run: PlannedRun, device: str) -> None:
         """Hand a run to a worker, and its dataset first if the worker does not have it."""
         name = run.dataset
-        options = replace(self.assignment.options, device=device)
-        order = Order(run, self.assignment.output_dir, options, self.assignment.limits.memory_limit_gb)
+        placed = replace(run, config=replace(run.config, device=device))
+        order = Order(placed, self.assignment.output_dir, self.assignment.limits.memory_limit_gb)
         worker.take(run)
         self.tolls[run.folder].updates_at_begin = 0
         try:

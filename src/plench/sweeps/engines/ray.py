@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from plench.errors import StorageError, UsageError
+from plench.settings import Settings
 from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweeps.engines.ray_run import carry_out_run, read_source
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, start_writer
@@ -21,7 +22,6 @@ from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
 from plench.training.interrupt import StopRequest
-from plench.training.run import RunOptions
 
 GRACE_SECONDS = 30.0
 
@@ -54,7 +54,7 @@ class RayEngine:
         self.workers = workers
         self.started = started
 
-    def count_slots(self, options: RunOptions) -> int | None:
+    def count_slots(self, settings: Settings) -> int | None:
         """Return how many runs go on at once; a cluster that exists will tell when it is joined."""
         if self.address is not None:
             return None
@@ -140,7 +140,6 @@ class RayDriver:
             read_source(run),
             self.writer,
             self.assignment.output_dir,
-            self.assignment.options,
             self.assignment.limits.memory_limit_gb,
         )
         self.flying[reference] = run

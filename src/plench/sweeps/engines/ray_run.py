@@ -13,7 +13,6 @@ from plench.sweeps.engines.base import Attempt
 from plench.sweeps.engines.ray_writer import RemoteReporter, RemoteStore
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
-from plench.training.run import RunOptions
 
 
 def read_source(run: PlannedRun) -> bytes | None:
@@ -28,7 +27,6 @@ def carry_out_run(
     source: bytes | None,
     writer: Any,
     output_dir: Path,
-    options: RunOptions,
     memory_limit_gb: float | None,
 ) -> Attempt:
     """Carry out one run; all it writes goes through the writer."""
@@ -37,7 +35,7 @@ def carry_out_run(
         path, _, class_name = run.algorithm.rpartition(":")
         run = replace(run, algorithm=f"{unpack_source(source, Path(path).name)}:{class_name}")
     store = RemoteStore(writer, output_dir / run.folder)
-    return warm_performer().perform(run, dataset, store, options, RemoteReporter(writer, run.folder))
+    return warm_performer().perform(run, dataset, store, RemoteReporter(writer, run.folder))
 
 
 @cache

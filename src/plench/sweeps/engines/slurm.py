@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError
+from plench.settings import Settings
 from plench.storage.files import write_text
 from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.sweeps.state import PENDING, read_states
 from plench.training.interrupt import StopRequest
-from plench.training.run import RunOptions
 
 FOLDER = ".slurm"
 # States of squeue in which a job still waits for its turn; in all others that it lists the job is at work.
@@ -87,7 +87,7 @@ class SlurmEngine:
         self.runs_per_job = runs_per_job
         self.more = dict(more or {})
 
-    def count_slots(self, options: RunOptions) -> int | None:
+    def count_slots(self, settings: Settings) -> int | None:
         """Return how many jobs may run at once; without a cap the cluster decides."""
         return self.max_jobs
 
@@ -99,7 +99,7 @@ class SlurmEngine:
     def carry_out(self, assignment: Assignment) -> None:
         """Submit every run that Slurm does not have yet."""
         import_submitit()
-        queue = read_queue(assignment.output_dir)
+        queue = read_slurm_queue(assignment.output_dir)
         todo = [run for run in assignment.todo if run.folder not in queue]
         if len(todo) < len(assignment.todo):
             known = len(assignment.todo) - len(todo)
@@ -124,7 +124,6 @@ class SlurmEngine:
                 share,
                 assignment.output_dir,
                 None if data_dir is None else Path(data_dir).absolute(),
-                assignment.options,
                 assignment.limits,
                 self.margin,
             )
@@ -132,7 +131,7 @@ class SlurmEngine:
         ]
         try:
             executor = submitit.SlurmExecutor(folder / "jobs", max_num_timeout=10**9, python=PYTHON)
-            executor.update_parameters(**self._parameters(name, assignment.options.threads))
+            executor.update_parameters(**self._parameters(name, assignment.settings.threads))
             with executor.batch():
                 for job in jobs:
                     executor.submit(job)
@@ -169,7 +168,6 @@ class SlurmJob:
     share: list[PlannedRun]
     output_dir: Path
     data_dir: Path | None
-    options: RunOptions
     limits: Limits
     margin: int
 
@@ -186,7 +184,6 @@ class SlurmJob:
                 finished=len(self.share) - len(todo),
                 output_dir=self.output_dir,
                 shelf=DataShelf(self.data_dir),
-                options=self.options,
                 limits=self.limits,
                 listener=JobLog(),
             )
@@ -265,7 +262,7 @@ def own_job() -> str:
     return f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
 
 
-def read_queue(output_dir: Path) -> dict[str, str]:
+def read_slurm_queue(output_dir: Path) -> dict[str, str]:
     """Return, by folder, which runs Slurm has: `queued` or `running`. Accounting is not needed."""
     submissions = {path.stem: path for path in (output_dir / FOLDER).glob("plench-*.json")}
     if not submissions:

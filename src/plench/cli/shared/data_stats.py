@@ -5,12 +5,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.options import add_candidate_options, read_candidates
+from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
+from plench.data import draw_candidates
+from plench.data.sources import find_source, load_dataset
+from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from plench.report.candidate_stats import CandidateStats
 
 BAR_WIDTH = 40
 
@@ -20,24 +21,19 @@ def add_stats_command(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     parser = commands.add_parser("stats", help="set sizes, noise, flipping probabilities, ambiguity degree")
     parser.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
     parser.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
-    parser.add_argument("--trial_seed", type=int, default=0, help="decides generated candidates (default 0)")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_candidate_options(parser)
+    add_settings(parser, ("trial_seed", *CANDIDATE_SETTINGS))
     parser.set_defaults(handler=show_stats)
 
 
 def show_stats(args: argparse.Namespace) -> int:
     """Print the statistics of a dataset's candidate sets and draw them where a file is named."""
-    from plench.data import draw_candidates
-    from plench.data.sources import find_source, load_dataset
-    from plench.report.candidate_stats import describe_candidates, measure_annotator_noise
-
     source = find_source(args.name)
     loaded = load_dataset(args.name, args.data_dir)
-    dataset = draw_candidates(loaded, read_candidates(args, loaded.card), args.trial_seed)
+    dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
     stats = describe_candidates(dataset.candidates, dataset.labels)
     noise = None
     if source.annotations is not None and dataset.labels is not None:
@@ -52,7 +48,7 @@ def show_stats(args: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(path: Path, name: str, stats: "CandidateStats", noise: "np.ndarray | None") -> None:
+def _draw(path: Path, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
     from plench.report.figures.dataset import draw_dataset
     from plench.report.figures.style import check_format, figure_style, save_figure
 
@@ -61,7 +57,7 @@ def _draw(path: Path, name: str, stats: "CandidateStats", noise: "np.ndarray | N
         save_figure(draw_dataset(name, stats, noise), path)
 
 
-def as_json(name: str, stats: "CandidateStats", noise: "np.ndarray | None") -> dict[str, Any]:
+def as_json(name: str, stats: CandidateStats, noise: "np.ndarray | None") -> dict[str, Any]:
     """Return the statistics as plain values. A flipping row without examples is null."""
     flipping = None
     if stats.flipping is not None:

@@ -1,75 +1,109 @@
-"""What all commands that read results share: which folders, which datasets, algorithms and criteria."""
+"""Folders of runs read as one: which runs count, what was planned, and what is wrong with single files."""
 
-import argparse
+from __future__ import annotations
+
 import gc
+import importlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-from plench.criteria import Criterion, criteria, find_criterion
-from plench.data import dataset_card
+from plench.criteria import Criterion, find_criterion
+from plench.criteria import criteria as ALL_CRITERIA
+from plench.data import choose_candidates, dataset_card
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
-from plench.report.leaderboard import flatten_details, show_detail
-from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.report.leaderboard import Leaderboard, build_leaderboard, flatten_details, show_detail
+from plench.report.rows import Row, cell_rows, choice_rows, record_rows
 from plench.selection import Plan, infer_plans
+from plench.settings import declared, describe_cell
+from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.sweeps.spec import FILE_PATTERN, Grid, read_sweep
+
+Folder = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class ResultsInput:
-    """The runs that a command works on, with what was planned and what was wrong with single files."""
+class Results:
+    """The runs of one or more folders, with what was planned and what was wrong with single files.
+
+    `records()`, `cells()` and `chosen()` return rows (dictionaries); `frame("cells")` gives the same as a
+    pandas or polars frame. Accuracies are fractions, not percent.
+    """
 
     runs: list[Run]
     criteria: tuple[Criterion, ...]
     plans: dict[Experiment, Plan]
     notices: list[str]
 
+    def __repr__(self) -> str:
+        return f"Results({len(self.runs)} runs of {len(self.plans)} experiments)"
 
-def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
-    """Add the folders (as arguments, or as the public benchmark's --input_dir) and the filters."""
-    if folder_option:
-        parser.add_argument(
-            "--input_dir",
-            dest="folders",
-            action="append",
-            required=True,
-            metavar="DIR",
-            help="folder of runs",
-        )
-    else:
-        parser.add_argument("folders", nargs="+", metavar="DIR", help="folder that holds run folders")
-    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
-    parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
-    parser.add_argument(
-        "--where",
-        nargs="+",
-        metavar="KEY=VALUE",
-        help="only experiments with these, such as steps=10000 model=ResNet (tables name what differs)",
-    )
-    parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
+    @cached_property
+    def board(self) -> Leaderboard:
+        """All cells: an experiment under a criterion each."""
+        return build_leaderboard(self.runs, self.criteria, self.plans)
 
+    def records(self) -> list[Row]:
+        """Return one row per record of every run: identity, configuration, criteria, test accuracy."""
+        return record_rows(self.runs)
 
-def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add what was planned, for commands that say what cells lack."""
-    parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
-    parser.add_argument(
-        "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"
-    )
+    def cells(self) -> list[Row]:
+        """Return one row per experiment and criterion: mean test accuracy, spread, what it rests on."""
+        return cell_rows(self.board)
+
+    def chosen(self) -> list[Row]:
+        """Return one row per experiment, criterion and split: what was chosen, and what it scores."""
+        return choice_rows(self.board)
+
+    def frame(self, what: str = "cells", library: str | None = None) -> Any:
+        """Return `records`, `cells` or `chosen` as a frame of pandas or polars (the first installed)."""
+        if what not in ("records", "cells", "chosen"):
+            raise UsageError(f"frame takes records, cells or chosen, not {what!r}")
+        return make_frame(getattr(self, what)(), library)
 
 
-def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> ResultsInput:
-    """Read the folders a command was given and keep what its filters ask for.
+def make_frame(rows: list[Row], library: str | None = None) -> Any:
+    """Return rows as a frame of pandas, or of polars where only that is installed, or of the named one."""
+    if library not in (None, "pandas", "polars"):
+        raise UsageError(f"library must be pandas or polars, not {library!r}")
+    for name in (library,) if library else ("pandas", "polars"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        return module.DataFrame(rows)
+    raise UsageError(f"a frame needs {library or 'pandas or polars'}, which is not installed")
 
+
+def read_results(
+    folders: Folder | Iterable[Folder],
+    *,
+    datasets: Sequence[str] | None = None,
+    algorithms: Sequence[str] | None = None,
+    where: Sequence[str] | None = None,
+    criteria: Sequence[str] | None = None,
+    planned_trials: int | None = None,
+    planned_hparams: int | None = None,
+    folders_apart: bool = False,
+) -> Results:
+    """Read folders of runs and keep what the filters ask for.
+
+    `datasets` and `algorithms` are names or patterns (`SCL_*`), `where` conditions such as `steps=10000`.
+    What was planned is what the folders' sweep files say; `planned_trials` and `planned_hparams` add to it.
     A run counts once however many copies the folders hold; with `folders_apart`, once in each folder.
     """
+    given = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
     runs: list[Run] = []
     notices: list[str] = []
-    folders = list(args.folders) if folders_apart else _name_once(args.folders, notices)
-    for folder in folders:
+    places = given if folders_apart else _name_once(given, notices)
+    for folder in places:
         found, said = read_runs_with_notices(folder)
         notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
         if folders_apart:
@@ -81,23 +115,21 @@ def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Resu
         notices.extend(clean(notice, None) for notice in copies)
     gc.freeze()  # what was read stays until the end: looking through it for garbage takes a fifth of the time
     if not runs:
-        raise UsageError(f"no runs in {', '.join(map(str, args.folders))} (folders with results.jsonl)")
-    kept = _keep(runs, args.datasets, "dataset")
-    kept = _keep(kept, args.algorithms, "algorithm")
-    kept = _keep_where(kept, args.where)
-    chosen = [find_criterion(name) for name in args.criteria or criteria]
-    unique = tuple(dict.fromkeys(chosen))
-    grids = _read_grids(folders, notices)
-    n_trials, n_hparams = (getattr(args, name, None) for name in ("planned_trials", "planned_hparams"))
-    plans = _plans(kept, grids, n_trials, n_hparams)
-    if not args.algorithms:
-        notices.extend(dict.fromkeys(_name_absent(kept, grids, whole=not args.datasets)))
-    return ResultsInput(kept, unique, plans, notices)
+        raise UsageError(f"no runs in {', '.join(map(str, given))} (folders with results.jsonl)")
+    kept = _keep(runs, datasets, "dataset")
+    kept = _keep(kept, algorithms, "algorithm")
+    kept = _keep_where(kept, where)
+    chosen = tuple(dict.fromkeys(find_criterion(name) for name in criteria or ALL_CRITERIA))
+    grids = _read_grids(places, notices)
+    plans = _plans(kept, grids, planned_trials, planned_hparams)
+    if not algorithms:
+        notices.extend(dict.fromkeys(_name_absent(kept, grids, whole=not datasets)))
+    return Results(kept, chosen, plans, notices)
 
 
-def _name_once(folders: Iterable[str], notices: list[str]) -> list[str]:
+def _name_once(folders: Iterable[Folder], notices: list[str]) -> list[Folder]:
     """Return the folders without those that were already named, perhaps by another path."""
-    named: dict[Path, str] = {}
+    named: dict[Path, Folder] = {}
     for folder in folders:
         place = Path(folder).resolve()
         if place in named:
@@ -106,7 +138,7 @@ def _name_once(folders: Iterable[str], notices: list[str]) -> list[str]:
     return list(named.values())
 
 
-def _read_grids(folders: Iterable[str], notices: list[str]) -> list[Grid]:
+def _read_grids(folders: Iterable[Folder], notices: list[str]) -> list[Grid]:
     """Read what the sweeps of these folders were asked to do; a file that cannot be read is a notice."""
     grids: list[Grid] = []
     for folder in folders:
@@ -214,17 +246,16 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         return False
     try:
         card = dataset_card(experiment.dataset)
-        candidates = grid.choose_candidates(card)
+        candidates = choose_candidates(card.candidates, grid)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
         return grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
+    steps = card.default_steps if grid.steps is None else grid.steps
     asked = {
-        "steps": card.default_steps if grid.steps is None else grid.steps,
+        **describe_cell({**vars(grid), **vars(candidates), "steps": steps}),
         "model": grid.hparams.get("model", model),
-        "candidates": asdict(candidates),
-        "test_fraction": grid.tabular_test_fraction,
-        "holdout_fraction": grid.holdout_fraction,
-        "precision": grid.precision,
     }
-    found = {"precision": "float32", **experiment.details}  # older records do not name it
-    return all(found.get(name) == value for name, value in asked.items())
+    # What records do not name is at its default: settings that are younger than they.
+    defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
+    found = {**defaults, **experiment.details}
+    return all(found.get(name) == value for name, value in {**defaults, **asked}.items())

@@ -1,0 +1,186 @@
+"""The functions of `import plench`: train, sweep, read results, list what there is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from plench.report.results import Results, read_results
+from plench.report.tables import Tables
+from plench.settings import Settings, declared, read_settings
+
+if TYPE_CHECKING:  # these import torch
+    from plench.data import Dataset
+    from plench.sweeps.engines.base import SweepListener
+    from plench.sweeps.launch import SweepOutcome
+    from plench.training import Listener, RunOutcome
+
+Arrays = tuple[Any, ...]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_settings(*, per_run: bool) -> Callable[[Function], Function]:
+    """Show the settings as keywords in the signature of a function that takes them as `**settings`."""
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+        hints = Settings.__annotations__
+        keywords = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=setting.default, annotation=hints[name]
+            )
+            for name, setting in declared().items()
+            if per_run or not setting.per_run
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@takes_settings(per_run=True)
+def train(
+    algorithm: str,
+    dataset: str | Path | Dataset | Arrays,
+    output_dir: str | Path = "runs",
+    *,
+    hparams: Mapping[str, Any] | None = None,
+    data_dir: str | Path | None = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    **settings: Any,
+) -> RunOutcome:
+    """Train an algorithm on a dataset; the same call continues an interrupted run and finds a finished one.
+
+    `algorithm` is a name or `path/to/file.py:ClassName`; `dataset` a name, a path, a `plench.Dataset`, or
+    arrays `(features, candidates)` or `(features, candidates, labels)`. The other keywords are the settings
+    of docs/runs.md, the same as the flags of `plench train`. The outcome says how the run ended and where
+    it is.
+
+    >>> outcome = plench.train("PRODEN", "Digits_FPS", steps=500, trial_seed=1, hparams={"lr": 0.01})
+    >>> outcome = plench.train("CC", (features, candidates), "mine", steps=2000)
+    >>> plench.load(outcome.folder).predict(features[:5])
+    """
+    from plench.algorithms import find_algorithm
+    from plench.data import as_dataset
+    from plench.progress import watch_run
+    from plench.training import configure_run, run_training
+
+    given = read_settings(settings, known=_keywords(train))
+    entry = find_algorithm(algorithm)
+    data = as_dataset(dataset, data_dir)
+    config = configure_run(entry, data.card, hparams=hparams, **given)
+    shown = nullcontext(listener) if listener is not None or not progress else watch_run()
+    with shown as told:
+        return run_training(config, data, entry, output_dir, told)
+
+
+@takes_settings(per_run=False)
+def sweep(
+    algorithms: str | Sequence[str],
+    datasets: str | Sequence[str],
+    output_dir: str | Path = "runs",
+    *,
+    n_hparams: int = 20,
+    n_trials: int | None = None,
+    n_hparams_from: int = 0,
+    n_trials_from: int = 0,
+    hparams: Mapping[str, Any] | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | None = None,
+    retry: bool = False,
+    progress: bool = True,
+    listener: SweepListener | None = None,
+    **settings: Any,
+) -> SweepOutcome:
+    """Train every algorithm on every dataset, for several configurations and splits, on this machine.
+
+    Configurations `n_hparams_from` … `n_hparams` − 1 (0 is the default one) and splits `n_trials_from` …
+    `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
+    stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
+    `datasets` are names or paths.
+
+    >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
+    >>> plench.collect("runs")
+    """
+    from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, make_grids, watch_sweep
+
+    shared = read_settings(settings, known=_keywords(sweep))
+    changes: dict[str, Any] = {
+        "n_hparams": n_hparams,
+        "n_hparams_from": n_hparams_from,
+        "n_trials_from": n_trials_from,
+        "hparams": dict(hparams or {}),
+        **({} if n_trials is None else {"n_trials": n_trials}),
+        **shared,
+    }
+    grids: tuple[Grid, ...] = make_grids(_listed(algorithms), _listed(datasets), **changes)
+    shown = nullcontext(listener) if listener is not None or not progress else watch_sweep()
+    with shown as told:
+        return launch_sweep(
+            SweepSpec(grids),
+            output_dir,
+            data_dir=data_dir,
+            engine=LocalEngine(workers=workers),
+            listener=told,
+            retry=retry,
+        )
+
+
+def results(folders: str | Path | Iterable[str | Path], **filters: Any) -> Results:
+    """Read folders of runs: records, cells and chosen runs as rows, or as a pandas or polars frame.
+
+    `filters` are those of `plench collect`: `datasets`, `algorithms`, `criteria`, `where`, `planned_trials`,
+    `planned_hparams`.
+
+    >>> found = plench.results("runs", algorithms=["SCL_*", "CC"])
+    >>> found.cells()[0]["mean_test_accuracy"]
+    >>> found.frame("chosen")
+    """
+    return read_results(folders, **filters)
+
+
+def collect(folders: str | Path | Iterable[str | Path], *, by: str = "dataset", **filters: Any) -> Tables:
+    """Select by every criterion and return the tables, which show themselves in a notebook.
+
+    One table per dataset (columns: criteria), or with `by="criterion"` one per criterion (columns: datasets).
+    `filters` are those of `plench.results`. `str()` gives what `plench collect` prints.
+
+    >>> plench.collect("runs", criteria=["CR", "AA"])
+    >>> print(plench.collect("runs", by="criterion").latex())
+    """
+    found = read_results(folders, **filters)
+    return Tables.of(found.board, by, found.notices)
+
+
+def list_algorithms() -> list[dict[str, Any]]:
+    """Return every algorithm with family, venue, views and cost, as rows.
+
+    >>> [row["name"] for row in plench.list_algorithms()]
+    """
+    from plench.algorithms import describe_algorithms
+
+    return describe_algorithms()
+
+
+def list_datasets() -> list[dict[str, Any]]:
+    """Return every dataset that is known by name, with its sizes and where its files come from, as rows.
+
+    >>> [row["name"] for row in plench.list_datasets() if row["data"] == "built in"]
+    """
+    from plench.data import describe_datasets
+
+    return describe_datasets()
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's own parameters."""
+    return list(inspect.signature(function).parameters)

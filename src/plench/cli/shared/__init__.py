@@ -1,0 +1,1 @@
+"""What several commands share: options, and the parts of commands that have several."""

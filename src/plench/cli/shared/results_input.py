@@ -1,0 +1,52 @@
+"""What all commands that read results share: which folders, which datasets, algorithms and criteria."""
+
+import argparse
+
+from plench.criteria import criteria
+from plench.report.results import Results, read_results
+
+
+def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
+    """Add the folders (as arguments, or as the public benchmark's --input_dir) and the filters."""
+    if folder_option:
+        parser.add_argument(
+            "--input_dir",
+            dest="folders",
+            action="append",
+            required=True,
+            metavar="DIR",
+            help="folder of runs",
+        )
+    else:
+        parser.add_argument("folders", nargs="+", metavar="DIR", help="folder that holds run folders")
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
+    parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
+    parser.add_argument(
+        "--where",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="only experiments with these, such as steps=10000 model=ResNet (tables name what differs)",
+    )
+    parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add what was planned, for commands that say what cells lack."""
+    parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
+    parser.add_argument(
+        "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"
+    )
+
+
+def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Results:
+    """Read the folders a command was given and keep what its filters ask for."""
+    return read_results(
+        args.folders,
+        datasets=args.datasets,
+        algorithms=args.algorithms,
+        where=args.where,
+        criteria=args.criteria,
+        planned_trials=getattr(args, "planned_trials", None),
+        planned_hparams=getattr(args, "planned_hparams", None),
+        folders_apart=folders_apart,
+    )

@@ -1,0 +1,313 @@
+"""The settings of a run, each declared once: type, default, bounds, help, and whether it decides the numbers.
+
+Everything else that knows settings is derived from `Settings`: what a run is (`RunConfig`), the grids of a
+sweep and their files, the flags of commands, the keywords of `plench.train` and `plench.sweep`, what a cell
+of a table stands for, and the table of options in docs/runs.md. A new setting is one field here, and is
+read where it acts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from plench.errors import UsageError
+from plench.names import find_name
+
+PartialLabelType = Literal["real", "uss", "fps", "id"]
+Precision = Literal["float32", "bf16"]
+
+DEFAULT_FPS_RATE = 0.3  # the middle of the 0.1, 0.3, 0.5 that papers usually report
+DEFAULT_ID_RATE = 0.4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The declaration of one setting.
+
+    `decides` says that it decides the numbers of a run, so it belongs to the run's identity; the others say
+    how a run is carried out. `cell` is its name in what a cell of a table stands for: runs that differ in
+    it are never averaged. `per_run` settings are chosen run by run in a sweep, so that grids have none of
+    them. `block` is the object in run.json that it is part of, if it is not on top. Files name a setting
+    that differs from its default; the `founding` ones, which were there first, are always named.
+    """
+
+    name: str
+    type: type
+    optional: bool
+    choices: tuple[str, ...]
+    default: Any
+    help: str
+    decides: bool
+    cell: str | None
+    per_run: bool
+    founding: bool
+    block: str | None
+    group: str
+    metavar: str | None
+    above: float | None
+    at_least: float | None
+    below: float | None
+    at_most: float | None
+
+    @property
+    def allowed(self) -> str:
+        """What values are allowed, in words."""
+        if self.type is bool:
+            return "true or false"
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        what = {int: "a whole number", float: "a number"}.get(self.type, "text")
+        bounds = (
+            ("above", self.above),
+            ("of at least", self.at_least),
+            ("below", self.below),
+            ("of at most", self.at_most),
+        )
+        told = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        return f"{what} {told}".strip()
+
+    def check(self, value: Any) -> Any:
+        """Return a value in this setting's type; raise UsageError where it is not allowed."""
+        if value is None and self.optional:
+            return None
+        if type(value).__module__ == "numpy" and hasattr(value, "item"):
+            value = value.item()
+        kind = type(value)
+        if self.type is float and kind is int:
+            value, kind = float(value), float
+        good = kind is self.type and (not self.choices or value in self.choices)
+        if good and kind in (int, float):
+            good = (
+                math.isfinite(value)
+                and (self.above is None or value > self.above)
+                and (self.at_least is None or value >= self.at_least)
+                and (self.below is None or value < self.below)
+                and (self.at_most is None or value <= self.at_most)
+            )
+        if not good:
+            raise UsageError(f"{self.name} must be {self.allowed}, not {value!r}")
+        return value
+
+
+def declare(
+    default: Any,
+    help: str,
+    *,
+    decides: bool = True,
+    cell: str | None = None,
+    per_run: bool = False,
+    founding: bool = False,
+    block: str | None = None,
+    group: str = "",
+    metavar: str | None = None,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """Declare a setting: a dataclass field whose metadata is the declaration (see `Setting`)."""
+    details = {name: value for name, value in locals().items() if name != "default"}
+    return field(default=default, metadata={"setting": details})
+
+
+_candidates = {"founding": True, "block": "candidates", "group": "candidate sets"}
+_split = {"founding": True, "group": "split", "metavar": "F", "above": 0, "below": 1}
+_carried_out = {"decides": False, "group": "computing"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a user can set of a run, beside algorithm, dataset and hyperparameters.
+
+    None means that the dataset decides: its number of steps in the protocol, its own candidate sets.
+    """
+
+    steps: int | None = declare(
+        None,
+        "updates (default: the dataset's number in the protocol)",
+        cell="steps",
+        at_least=1,
+        metavar="N",
+        founding=True,
+    )
+    checkpoint_freq: int = declare(
+        1000, "updates between evaluations", at_least=1, metavar="N", founding=True
+    )
+    trial_seed: int = declare(
+        0, "decides split and generated candidates", at_least=0, metavar="N", per_run=True, founding=True
+    )
+    hparams_seed: int = declare(
+        0,
+        "random configuration N of the search; 0: every hyperparameter's default",
+        at_least=0,
+        metavar="N",
+        per_run=True,
+        founding=True,
+    )
+    seed: int = declare(
+        0,
+        "decides initialisation, batches, views and the method's own draws",
+        at_least=0,
+        metavar="N",
+        per_run=True,
+        founding=True,
+    )
+    holdout_fraction: float = declare(0.1, "share of validation", cell="holdout_fraction", **_split)
+    tabular_test_fraction: float = declare(
+        0.1, "share of test in data without a test set of its own", cell="test_fraction", **_split
+    )
+    pl_type: PartialLabelType | None = declare(
+        None,
+        "real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
+        cell="pl_type",
+        **_candidates,
+    )
+    fps_rate: float | None = declare(
+        None,
+        f"flipping probability of fps (default: {DEFAULT_FPS_RATE})",
+        cell="fps_rate",
+        metavar="P",
+        at_least=0,
+        at_most=1,
+        **_candidates,
+    )
+    id_rate: float | None = declare(
+        None,
+        f"flipping rate of id (default: {DEFAULT_ID_RATE})",
+        cell="id_rate",
+        metavar="P",
+        at_least=0,
+        at_most=1,
+        **_candidates,
+    )
+    drop_true_rate: float | None = declare(
+        None,
+        "rate at which true labels are dropped (default: 0)",
+        cell="drop_true_rate",
+        metavar="P",
+        at_least=0,
+        at_most=1,
+        **_candidates,
+    )
+    precision: Precision = declare(
+        "float32",
+        "bf16: networks compute in bfloat16",
+        cell="precision",
+        group="arithmetic",
+        founding=True,
+    )
+    compile: bool = declare(
+        False,
+        "compile the networks (slow to start, needs a C++ compiler)",
+        group="arithmetic",
+        founding=True,
+    )
+    device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_carried_out)
+    threads: int = declare(1, "compute threads of a run", at_least=1, metavar="N", **_carried_out)
+    save_seconds: float = declare(60.0, "seconds between checkpoints", above=0, metavar="S", **_carried_out)
+    save_steps: int | None = declare(
+        None, "also checkpoint every N updates", at_least=1, metavar="N", **_carried_out
+    )
+    resume_anyway: bool = declare(
+        False, "continue a run begun under other versions or threads", **_carried_out
+    )
+    skip_model_save: bool = declare(False, "keep no model after the run", **_carried_out)
+    save_model_every_checkpoint: bool = declare(False, "keep a model of every evaluation", **_carried_out)
+
+    def __post_init__(self) -> None:
+        for name, setting in declared().items():
+            value = getattr(self, name)
+            checked = setting.check(value)
+            if checked is not value:
+                object.__setattr__(self, name, checked)
+        if self.skip_model_save and self.save_model_every_checkpoint:
+            raise UsageError("skip_model_save and save_model_every_checkpoint contradict each other")
+
+    def values(self) -> dict[str, Any]:
+        """Return every setting by name."""
+        return {name: getattr(self, name) for name in declared()}
+
+
+@cache
+def declared() -> dict[str, Setting]:
+    """Return every declared setting by name, in the order of their declaration."""
+    hints = get_type_hints(Settings)
+    found = {}
+    for entry in fields(Settings):
+        kind, choices, optional = _read_type(hints[entry.name])
+        found[entry.name] = Setting(
+            name=entry.name,
+            type=kind,
+            optional=optional,
+            choices=choices,
+            default=entry.default,
+            **entry.metadata["setting"],
+        )
+    return found
+
+
+def read_settings(given: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
+    """Return values checked by name; an unknown name is a UsageError that offers the nearest.
+
+    `known` are further keywords that the caller takes, to be offered too.
+    """
+    settings = declared()
+    for name in given:
+        if name not in settings:
+            nearest = find_name(name, [*known, *settings], "setting")
+            raise UsageError(f"unknown setting {name!r}: is {nearest} meant?")
+    return {name: settings[name].check(value) for name, value in given.items()}
+
+
+def describe_settings(values: Mapping[str, Any], *, nested: bool = True) -> dict[str, Any]:
+    """Return the settings that decide the numbers, as run.json (`nested`) and records (flat) hold them.
+
+    A setting that is not a founding one is there only where it differs from its default.
+    """
+    written: dict[str, Any] = {}
+    for name, setting in declared().items():
+        if setting.decides and (setting.founding or values[name] != setting.default):
+            place = written.setdefault(setting.block, {}) if setting.block and nested else written
+            place[name] = values[name]
+    return written
+
+
+def describe_cell(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what settings add to what a cell of a table stands for; runs that differ in it are never
+    averaged.
+
+    `values` may lack settings, as records of other versions do: a founding one is then None.
+    """
+    written: dict[str, Any] = {}
+    for name, setting in declared().items():
+        value = values.get(name, None if setting.founding else setting.default)
+        if setting.cell is not None and (setting.founding or value != setting.default):
+            place = written.setdefault(setting.block, {}) if setting.block else written
+            place[setting.cell] = value
+    return written
+
+
+def format_table() -> str:
+    """Return the table of settings in Markdown, for docs/runs.md."""
+    lines = ["| setting | values | default | meaning | decides the numbers |", "|---|---|---|---|---|"]
+    for setting in declared().values():
+        meaning, _, told = setting.help.partition(" (default: ")
+        default = told.rstrip(")") if setting.default is None else f"`{setting.default}`".lower()
+        decides = "yes" if setting.decides else "no"
+        lines.append(f"| `{setting.name}` | {setting.allowed} | {default} | {meaning} | {decides} |")
+    return "\n".join(lines)
+
+
+def _read_type(hint: Any) -> tuple[type, tuple[str, ...], bool]:
+    """Take an annotation apart: its plain type, the choices of a Literal, and whether None is allowed."""
+    optional = get_origin(hint) in (Union, UnionType)
+    if optional:
+        (hint,) = (part for part in get_args(hint) if part is not type(None))
+    if get_origin(hint) is Literal:
+        return str, get_args(hint), optional
+    return hint, (), optional
