@@ -1,3 +1,6 @@
-"""The one place the version is written."""
+"""The one place the versions are written."""
 
 __version__ = "0.1.0"
+
+# Of the protocol: raised whenever a change of ours alters the numbers that a configuration gives.
+PROTOCOL_VERSION = 1

@@ -1,6 +1,8 @@
-"""Writing files so that a reader never meets half of one."""
+"""Writing files so that a reader never meets half of one, and reading only what is a file."""
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,3 +35,15 @@ def write_through(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, whole or not at all."""
     write_through(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, but nothing that only looks like one: a pipe would never end."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read()
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

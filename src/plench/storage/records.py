@@ -5,13 +5,11 @@ finished. Ours also have `run.json`, which says exactly which experiment the run
 of the public benchmark that is put together from the `args` and `hparams` of the records.
 """
 
-import errno
 import gc
 import json
 import logging
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,12 +19,12 @@ from typing import Any
 
 from plench.errors import UsageError
 from plench.settings import describe_cell
+from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
+from plench.storage.files import read_regular
 from plench.storage.lines import Record, parse_lines
+from plench.storage.store import DONE, RESULTS, RUN
 
 logger = logging.getLogger("plench")
-
-SCHEMA = 1
-STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether training came to its end, by itself or by diverging."""
-        return self.status in ("done", "diverged")
+        return self.status in FINISHED
 
     @property
     def diverged(self) -> bool:
@@ -213,24 +211,20 @@ def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
 def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
     """Return run.json as a dictionary; None if there is none or it is broken."""
     try:
-        info = json.loads(_read_regular(f"{folder}/run.json"))
+        info, odd = read_description(f"{folder}/{RUN}")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        notices.append(f"cannot be read ({_reason(error)}), the records' own args are used")
+    except DescriptionError as error:
+        notices.append(f"{error}, the records' own args are used")
         return None
-    if not isinstance(info, dict):
-        notices.append("not a JSON object, the records' own args are used")
-        return None
-    if info.get("schema") != SCHEMA:
-        notices.append(f"schema {info.get('schema')!r}, this version knows {SCHEMA}")
+    notices.extend(odd)
     return info
 
 
 def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
     """Return the lines of results.jsonl, or None if there is none."""
     try:
-        text = _read_regular(f"{folder}/results.jsonl").decode("utf-8", errors="replace")
+        text = read_regular(f"{folder}/{RESULTS}").decode("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -239,28 +233,13 @@ def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
     return text.split("\n")
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _read_regular(path: str) -> bytes:
-    """Read a file, but nothing that only looks like one: a pipe would never end."""
-    with open(path, "rb", opener=_open_without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read()
-
-
 def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...]) -> Run:
     """Build a run from its run.json; ValueError with the reason if something needed is missing."""
-    experiment = info.get("experiment")
-    config = info.get("config")
-    if not isinstance(experiment, dict) or not isinstance(config, dict):
-        raise ValueError("has no experiment or no config")
-    status = info.get("status")
-    if status not in STATUSES:
-        raise ValueError(f"status {status!r} is none of {', '.join(STATUSES)}")
-    if status in ("done", "diverged") and not os.path.exists(f"{folder}/done"):
+    lack = find_lack(info)
+    if lack:
+        raise ValueError(lack)
+    experiment, config, status = info["experiment"], info["config"], info["status"]
+    if status in FINISHED and not os.path.exists(f"{folder}/{DONE}"):
         status = "interrupted"  # killed between the last words of run.json and the end
     diverged_after = info.get("diverged_after_step")
     return Run(
@@ -285,7 +264,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     """
     args, hparams = first["args"], _mapping(first.get("hparams"))
     diverged_after = _last_step_before_nan(records)
-    if not os.path.exists(f"{folder}/done"):
+    if not os.path.exists(f"{folder}/{DONE}"):
         status = "interrupted"
     else:
         status = "done" if diverged_after is None else "diverged"

@@ -12,13 +12,17 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError
+from plench.storage.description import DescriptionError, read_description
 
 RESULTS = "results.jsonl"
 RUN = "run.json"
 DONE = "done"
+ALGORITHM = "algorithm.py"
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS_CHECKPOINT = "checkpoint.previous.pt"
 NEW_CHECKPOINT = "checkpoint.new.pt"
+MODEL = "model_{}.pt"
+LOCK = ".lock"
 
 
 class RunStore:
@@ -34,7 +38,7 @@ class RunStore:
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 _sync_folder(self.folder.parent)
-            lock = FileLock(self.folder / ".lock", timeout=0)
+            lock = FileLock(self.folder / LOCK, timeout=0)
             lock.acquire()
         except Timeout:
             raise BusyError(f"another process is working on {self.folder}") from None
@@ -53,10 +57,9 @@ class RunStore:
     def read_run(self) -> dict[str, Any] | None:
         """Return run.json, or None if there is none or it is broken."""
         try:
-            content = json.loads((self.folder / RUN).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            return read_description(os.fspath(self.folder / RUN))[0]
+        except (FileNotFoundError, DescriptionError):
             return None
-        return content if isinstance(content, dict) else None
 
     def write_run(self, content: Mapping[str, Any]) -> None:
         """Write run.json."""
@@ -118,10 +121,23 @@ class RunStore:
         for name in (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT):
             self.discard(name)
 
+    def write_model(self, name: str, content: bytes) -> None:
+        """Keep a model under the name of a criterion, `last` or a step."""
+        self.write_file(MODEL.format(name), content)
+
+    def model_path(self, name: str) -> Path:
+        """Return where a model is kept."""
+        return self.folder / MODEL.format(name)
+
+    def list_models(self) -> list[str]:
+        """Return the names of the models that are kept."""
+        before, after = MODEL.split("{}")
+        return [path.name[len(before) : -len(after)] for path in self.folder.glob(MODEL.format("*"))]
+
     def discard_models(self) -> None:
         """Remove the models of a run that is to keep none."""
-        for path in self.folder.glob("model_*.pt"):
-            self.discard(path.name)
+        for name in self.list_models():
+            self.discard(MODEL.format(name))
 
 
 def _write_whole(path: Path, mode: str, content: bytes) -> None:

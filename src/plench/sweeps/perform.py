@@ -9,11 +9,10 @@ from collections import OrderedDict
 from plench.algorithms import find_algorithm
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
+from plench.storage.description import describe_run
 from plench.storage.store import RunStore
 from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus
 from plench.sweeps.plan import PlannedRun
-from plench.training.config import PROTOCOL_VERSION
-from plench.training.description import describe_card
 from plench.training.environment import choose_device
 from plench.training.listener import Listener
 from plench.training.outcome import RunOutcome
@@ -102,19 +101,7 @@ def record_failure(
     store: RunStore, run: PlannedRun, dataset: Dataset, kind: str, message: str, trace: str = ""
 ) -> None:
     """Write into run.json that a run failed and why; its checkpoint stays, so that a retry continues."""
-    entry = find_algorithm(run.algorithm)
-    fingerprint = dataset.fingerprint
-    described = {
-        "schema": 1,
-        "run_id": run.config.run_id(fingerprint),
-        "protocol": PROTOCOL_VERSION,
-        "experiment": run.config.experiment(fingerprint),
-        "config": run.config.to_json(),
-        "algorithm_card": describe_card(entry.card, dataset.card),
-        "algorithm_class": entry.cls.__name__,
-        "algorithm_spec": None if entry.source else entry.spec,
-        "notices": [],
-    }
+    described = describe_run(run.config, dataset, find_algorithm(run.algorithm))
     with store.locked():
         if store.finished:
             return

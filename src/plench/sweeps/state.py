@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from plench.storage.store import DONE, RESULTS, RUN
+from plench.storage.description import FINISHED
+from plench.storage.store import DONE, LOCK, RESULTS, RunStore
 from plench.sweeps.plan import PlannedRun
-from plench.training.config import PROTOCOL_VERSION
+from plench.version import PROTOCOL_VERSION
 
 State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged", "foreign", "missing"]
 
-FINISHED: tuple[State, ...] = ("done", "diverged")
 # What a launch carries out. Failed runs are carried out when a retry is asked for, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
 
@@ -55,7 +55,7 @@ def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunS
 
 def read_state(run: PlannedRun, folder: str) -> RunState:
     """Read the state of one run from its folder."""
-    info = _read_json(f"{folder}/{RUN}")
+    info = RunStore(Path(folder)).read_run()
     done = os.path.exists(f"{folder}/{DONE}")
     if info is None:
         if done:
@@ -97,7 +97,7 @@ def is_held(lock: str) -> bool:
 
 
 def _unfinished(run: PlannedRun, folder: str) -> RunState:
-    return RunState(run, "running" if is_held(f"{folder}/.lock") else "interrupted")
+    return RunState(run, "running" if is_held(f"{folder}/{LOCK}") else "interrupted")
 
 
 def _names_itself(info: dict[str, Any], run: PlannedRun) -> bool:
@@ -110,15 +110,6 @@ def _explain_foreign(info: dict[str, Any]) -> str:
     if protocol != PROTOCOL_VERSION:
         return f"written under protocol {protocol!r}, this plench has {PROTOCOL_VERSION}: move it away"
     return "its run.json belongs to another run: move it away"
-
-
-def _read_json(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.loads(file.read())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _last_step(path: str) -> int | None:

@@ -22,9 +22,7 @@ from plench.settings import (
     describe_settings,
     read_settings,
 )
-
-# Raised whenever a change of ours alters the numbers that a configuration gives.
-PROTOCOL_VERSION = 1
+from plench.version import PROTOCOL_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
 from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
-from plench.storage.store import RunStore
+from plench.storage.store import ALGORITHM, RunStore
 from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
@@ -68,7 +68,7 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     missing = [key for key in NEEDED if key not in run]
     if missing:
         raise DataError(f"{folder} cannot be used: its run.json has no {missing[0]!r}")
-    path = store.folder / f"model_{find_model(store, criterion)}.pt"
+    path = store.model_path(find_model(store, criterion))
     try:
         payload = parse(path.read_bytes())
     except ValueError as error:
@@ -87,7 +87,7 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
 
 def find_model(store: RunStore, criterion: str) -> str:
     """Return the name of the saved model that is meant; raise UsageError with those there are."""
-    kept = {path.stem.removeprefix("model_") for path in store.folder.glob("model_*.pt")}
+    kept = store.list_models()
     name = criterion.lower()
     if name != "last" and not name.startswith("step"):
         name = find_criterion(criterion).name
@@ -113,4 +113,4 @@ def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
             entry = find_algorithm(run["algorithm_spec"])
             if entry.name == run["config"]["algorithm"]:
                 return entry
-    return load_third_party(f"{store.folder / 'algorithm.py'}:{run['algorithm_class']}")
+    return load_third_party(f"{store.folder / ALGORITHM}:{run['algorithm_class']}")

@@ -20,11 +20,11 @@ from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.criteria import criteria
 from plench.data import Dataset
 from plench.errors import PlenchError, ResumeError
-from plench.storage.store import RunStore
+from plench.storage.description import describe_run
+from plench.storage.store import ALGORITHM, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.checkpoint import dump, read_newest
 from plench.training.config import RunConfig
-from plench.training.description import describe_run
 from plench.training.environment import (
     check_environment,
     choose_device,
@@ -203,7 +203,7 @@ class TrainingRun:
         self.describe("running")
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
-            self.store.write_file("algorithm.py", Path(self.entry.source).read_bytes())
+            self.store.write_file(ALGORITHM, Path(self.entry.source).read_bytes())
         self.listener.started(self.config, self.updates)
 
     def notice_unsaved(self, paths: Sequence[str]) -> None:
@@ -291,7 +291,7 @@ class TrainingRun:
         """Save what prediction needs, under the name of a criterion, `last` or a step."""
         tree = take_snapshot(self.algorithm, for_prediction=True).tree
         payload = {"algorithm": tree, "inputs": self.data.inputs.state(), "updates": self.updates}
-        self.store.write_file(f"model_{name}.pt", dump(payload))
+        self.store.write_model(name, dump(payload))
 
     def write_checkpoint(self) -> None:
         """Save everything needed to continue exactly from here."""

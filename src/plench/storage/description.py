@@ -1,0 +1,156 @@
+"""run.json: its keys, its one author, and the one way to read it. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from plench.hparams import DataTraits
+from plench.storage.files import read_regular
+from plench.version import PROTOCOL_VERSION
+
+if TYPE_CHECKING:  # these import torch
+    from plench.algorithms import AlgorithmCard, AlgorithmEntry
+    from plench.data import Dataset, DatasetCard
+    from plench.training.config import RunConfig
+    from plench.training.prepare import PreparedData
+
+SCHEMA = 1
+STATUSES = ("running", "done", "diverged", "failed", "interrupted")
+FINISHED = ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of run.json: the type of its value, whether a description without it is of no use, its meaning."""
+
+    type: type | tuple[type, ...]
+    needed: bool
+    meaning: str
+
+
+_TEXT = (str, type(None))
+
+# The schema of run.json. Another version of plench may have written more.
+KEYS = {
+    "schema": Key(int, False, "version of this list of keys"),
+    "run_id": Key(str, False, "the run's identity: a hash of all that decides its numbers"),
+    "protocol": Key((int, type(None)), False, "version of the protocol the numbers belong to"),
+    "experiment": Key(dict, True, "what a cell of a table stands for; runs that differ in it are never
+    averaged"), "config": Key(dict, True, "the configuration: algorithm, dataset, hyperparameters,
+    settings"), "algorithm_card": Key(dict, False, "the algorithm's card, hyperparameters with default and
+    search"), "algorithm_class": Key(str, False, "name of the algorithm's class"), "algorithm_spec":
+    Key(_TEXT, False, "how the algorithm is asked for; null if it is in algorithm.py"), "dataset": Key(dict,
+    False, "the dataset's card, fingerprint, sizes of the split, noise rate"), "status": Key(str, True,
+    "running, done, diverged, failed or interrupted"), "error": Key((dict, str, type(None)), False, "type,
+    message and traceback of a failed run"), "diverged_after_step": Key((int, type(None)), False, "step of
+    the last record before divergence"), "state": Key(list, False, "what the algorithm keeps beside its
+    weights, with memory"), "versions": Key(dict, False, "versions and conditions that exact numbers may
+    depend on"), "commit": Key(_TEXT, False, "commit of plench's own checkout"), "device": Key(str, False,
+    "device"), "threads": Key(int, False, "compute threads"), "timings": Key(dict, False, "when the run
+    began and was last written; seconds of training and evaluation"), "updates": Key(int, False, "updates
+    made so far"), "notices": Key(list, False, "what the user was told"),
+}
+
+
+def describe_run(
+    config: RunConfig, dataset: Dataset, entry: AlgorithmEntry, data: PreparedData | None = None
+) -> dict[str, Any]:
+    """Describe a run by what is known before its first update; without `data`, but for its split."""
+    fingerprint = dataset.fingerprint
+    described = {
+        "schema": SCHEMA,
+        "run_id": config.run_id(fingerprint),
+        "protocol": PROTOCOL_VERSION,
+        "experiment": config.experiment(fingerprint),
+        "config": config.to_json(),
+        "algorithm_card": describe_card(entry.card, dataset.card),
+        "algorithm_class": entry.cls.__name__,
+        "algorithm_spec": None if entry.by_path else entry.spec,
+        "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
+        "notices": [],
+    }
+    if data is not None:
+        described["dataset"] |= {
+            "n_train": len(data.train),
+            "n_validation": len(data.validation.stored),
+            "n_test": len(data.test.stored),
+            "n_classes": int(data.train_candidates.shape[1]),
+            "input_shape": list(data.input_shape),
+            "train_mean_candidates": float(data.train_candidates.sum(1).mean()),
+            "train_noise_rate": data.train_noise_rate,
+        }
+    return described
+
+
+def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
+    """Return an algorithm's card as plain JSON, its hyperparameters as they are on this kind of data."""
+    traits = DataTraits(dataset.kind, dataset.protocol_noise_rate)
+    return {
+        **vars(card),
+        "hyperparameters": [
+            {
+                "name": parameter.name,
+                "default": parameter.default_for(traits),
+                "search": str(parameter.search_for(traits)),
+                "meaning": parameter.meaning,
+            }
+            for parameter in card.hyperparameters
+        ],
+    }
+
+
+class DescriptionError(ValueError):
+    """A run.json that is of no use; the text says why."""
+
+
+def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the content of a run.json and what is odd about it.
+
+    Raises FileNotFoundError where there is none, DescriptionError where it is of no use.
+    """
+    try:
+        content = json.loads(read_regular(path))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise DescriptionError(f"cannot be read ({reason})") from error
+    if not isinstance(content, dict):
+        raise DescriptionError("not a JSON object")
+    return content, check_description(content)
+
+
+def check_description(content: dict[str, Any]) -> list[str]:
+    """Say what is odd about a run.json that can be used all the same: another schema, values of other types."""
+    odd = []
+    if content.get("schema") != SCHEMA:
+        odd.append(f"schema {content.get('schema')!r}, this version knows {SCHEMA}")
+    odd += [
+        f"{name} is {type(content[name]).__name__}, not {_name_types(key)}"
+        for name, key in KEYS.items()
+        if name in content and name != "schema" and not isinstance(content[name], key.type)
+    ]
+    return odd
+
+
+def find_lack(content: dict[str, Any]) -> str | None:
+    """Say what a run.json lacks without which a run cannot be told; None if nothing."""
+    for name, key in KEYS.items():
+        if key.needed and not isinstance(content.get(name), key.type):
+            return f"has no {name}"
+    if content["status"] not in STATUSES:
+        return f"status {content['status']!r} is none of {', '.join(STATUSES)}"
+    return None
+
+
+def format_keys() -> str:
+    """Return the table of keys in Markdown, for docs/runs.md."""
+    rows = [f"| `{name}` | {key.meaning} |" for name, key in KEYS.items()]
+    return "\n".join(["| key of run.json | meaning |", "|---|---|", *rows])
+
+
+def _name_types(key: Key) -> str:
+    kinds = key.type if isinstance(key.type, tuple) else (key.type,)
+    return " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
