@@ -158,16 +158,16 @@ def explain_patterns() -> list[str]:
 
 def list_criteria() -> list[Row]:
     """Describe each model-selection criterion."""
-    from plench.criteria import criteria
+    from plench.criteria import CRITERIA
 
     return [
         {
-            "name": criterion.name,
+            "name": name,
             "needs_labels": criterion.needs_labels,
             "early_stopping": criterion.early_stopping,
             "meaning": criterion.meaning,
         }
-        for criterion in criteria.values()
+        for name, criterion in ((name, entry.member) for name, entry in CRITERIA.items.items())
     ]
 
 
@@ -175,7 +175,7 @@ def list_models() -> list[Row]:
     """Describe each network."""
     from plench.networks import networks
 
-    return [{"name": network.name, "meaning": network.meaning} for network in networks().values()]
+    return [{"name": name, "meaning": network.meaning} for name, network in networks().items()]
 
 
 LISTS = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.data import dataset_card
+from plench.data.sources import keeps_name
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
@@ -132,7 +133,7 @@ def _name_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> Ite
                 absent = [name for name in grid.algorithms if not _has_run(name, there[dataset])]
                 if absent:
                     yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
-            elif whole and "/" not in dataset:  # a dataset given by path has a name of its own in its runs
+            elif whole and keeps_name(dataset):  # what is given by path has a name of its own in its runs
                 yield clean(f"{dataset}: planned, but without any run of any algorithm", None)
 
 
@@ -213,7 +214,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
     try:
-        card = dataset_card(experiment.dataset)
+        card = dataset_card(experiment.dataset, own_only=True)  # viewing runs nobody's code
         candidates = grid.choose_candidates(card)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
         return grid.steps in (None, experiment.steps)

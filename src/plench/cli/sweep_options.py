@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -229,8 +229,11 @@ def start_early(arguments: argparse.Namespace) -> Iterator[EarlyStart]:
 
 def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) -> Engine:
     """Return the engine that the options ask for; options of another engine are refused."""
+    from plench.sweeps.engines import ENGINES
+
     early = early or EarlyStart()
-    launcher = "local" if arguments.command_launcher == "multi_gpu" else arguments.command_launcher
+    entry = ENGINES.find(arguments.command_launcher)
+    launcher = entry.name
     given: dict[str, Any] = {}
     for option, (owners, argument) in ENGINE_OPTIONS.items():
         value = getattr(arguments, option)
@@ -238,21 +241,12 @@ def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) 
             raise UsageError(f"--{option} belongs to the launcher {' or '.join(owners)}, not to {launcher}")
         if value is not None:
             given[argument] = value
-    if launcher == "ray":
-        from plench.sweeps.engines.ray import RayEngine
-
-        return RayEngine(**given, started=early.ray)
-    if launcher == "slurm":
-        from plench.sweeps.engines.slurm import SlurmEngine
-
-        return SlurmEngine(**{**given, "more": read_pairs(given.get("more", []))})
-    if launcher == "dummy":
-        from plench.sweeps.engines.dummy import DummyEngine
-
-        return DummyEngine(print)
-    from plench.sweeps.engines.local import LocalEngine
-
-    return LocalEngine(**given, started=early.workers)
+    if "more" in given:
+        given["more"] = read_pairs(given["more"])
+    ready: dict[str, dict[str, Any]]
+    ready = {"local": {"started": early.workers}, "ray": {"started": early.ray}, "dummy": {"show": print}}
+    engine: Callable[..., Engine] = entry.member
+    return engine(**given, **ready.get(launcher, {}))
 
 
 def read_pairs(words: list[str]) -> dict[str, str]:

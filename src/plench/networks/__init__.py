@@ -1,41 +1,49 @@
 """Networks: a featurizer chosen by the hyperparameter `model`, and one linear classifier on top.
 
-A network is one file in this folder with a module-level `NETWORK`; it is found by itself.
+A network is one file in this folder with a module-level `NETWORK`; it is found by itself. Third parties' come
+by path (`path/to/file.py:NETWORK`), module or entry point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from plench.discovery import find_members
 from plench.errors import UsageError
-from plench.names import find_name
 from plench.networks.base import Featurizer as FeaturizerModule
 from plench.networks.base import Network
+from plench.registry import Entry, Registry
 
-__all__ = ["Classifier", "Featurizer", "FeaturizerModule", "Network", "find_network", "networks"]
+__all__ = ["NETWORKS", "Classifier", "Featurizer", "FeaturizerModule", "Network", "find_network", "networks"]
+
+NETWORKS = Registry[Network](
+    "model",
+    __name__,
+    "a plench.networks.Network",
+    lambda value: isinstance(value, Network),
+    lambda network: network.name,
+    group="plench.networks",
+    rename=lambda network, name: replace(network, name=name),
+)
 
 
-@cache
 def networks() -> dict[str, Network]:
-    """Return every network by name."""
-    return find_members(__name__, "network", lambda value: value.name if isinstance(value, Network) else None)
+    """Return every network of the package and of the installed entry points, by name."""
+    return {name: entry.member for name, entry in NETWORKS.items.items()}
 
 
-@cache
-def find_network(name: str) -> Network:
-    """Return the network that `name` means, regardless of case and punctuation."""
-    return networks()[find_name(name, networks(), "model")]
+def find_network(spec: str) -> Entry[Network]:
+    """Return the network that `spec` means: a name, `path/to/file.py:NETWORK` or `module:NETWORK`."""
+    return NETWORKS.find(spec)
 
 
 def Featurizer(input_shape: Sequence[int], hparams: Mapping[str, Any]) -> FeaturizerModule:
     """Build the featurizer `hparams["model"]` for training features of shape (N, …)."""
     shape = tuple(input_shape[1:])
-    network = find_network(hparams["model"])
+    network = find_network(hparams["model"]).member
     reason = network.refuse(shape)
     if reason:
         raise UsageError(f"model {network.name} cannot take inputs of shape {shape}: {reason}")
