@@ -17,9 +17,15 @@ def find_name(name: str, known: Iterable[str], what: str) -> str:
     found = by_normal.get(normalise(name))
     if found is not None:
         return found
+    raise unknown_name(name, by_normal.values(), what)
+
+
+def unknown_name(name: str, known: Iterable[str], what: str) -> UsageError:
+    """Return the error for a name that is not known; it offers the nearest, or else all."""
+    by_normal = {normalise(entry): entry for entry in known}
     near = get_close_matches(normalise(name), by_normal, n=3, cutoff=0.5)
     if near:
         hint = "the nearest are " + ", ".join(by_normal[entry] for entry in near)
     else:
         hint = "known are " + ", ".join(sorted(by_normal.values(), key=str.lower))
-    raise UsageError(f"unknown {what} {name!r}: {hint}")
+    return UsageError(f"unknown {what} {name!r}: {hint}")

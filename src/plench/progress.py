@@ -82,8 +82,8 @@ class RunView:
 
 def summarise(record: Mapping[str, Any]) -> str:
     """Return a record's criteria and test accuracy in short."""
-    keys = {criterion.record_key: criterion.name for criterion in reversed(criteria.values())}
-    shown = [(name, record[key]) for key, name in reversed(keys.items())] + [("test", record["test_acc"])]
+    keys = {criterion.record_key: criterion.name for criterion in reversed([*criteria.values()])}
+    shown = [(name, record.get(key)) for key, name in reversed(keys.items())] + [("test", record["test_acc"])]
     return " ".join(f"{name} {value:.3f}" for name, value in shown if value is not None)
 
 

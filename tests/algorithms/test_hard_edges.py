@@ -20,7 +20,7 @@ from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.data import CandidateSpec
 from plench.hparams import DataTraits, draw_hparams
-from plench.networks import FeaturizerModule
+from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
 from tests.algorithms.sessions import copy_of, start
 
@@ -365,7 +365,7 @@ def test_every_network_sees_its_views(name: str) -> None:
     known = {**views, "joined": torch.cat([*views.values()])}
     seen: dict[str, list[str]] = {}
     for place, module in session.algorithm.named_modules():
-        if isinstance(module, FeaturizerModule):
+        if isinstance(module, FeatureExtractor):
             passes = seen.setdefault(place.partition(".")[0], [])
             module.register_forward_pre_hook(
                 lambda _, inputs, passes=passes: passes.append(

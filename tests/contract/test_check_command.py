@@ -63,9 +63,9 @@ def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("PRODEM", "unknown algorithm 'PRODEM'"),
         ("nowhere.py:CAVL", "cannot read the algorithm's file"),
-        (f"{LISTING}:CAVIL", "has no class 'CAVIL'; its algorithms are CAVL"),
+        (f"{LISTING}:CAVIL", "has no algorithm 'CAVIL'; its algorithms are CAVL"),
         (f"{LISTING}:F", "is not a subclass"),
-        (str(LISTING), ": a class is needed; its algorithms are CAVL"),
+        (str(LISTING), ": a name is needed; its algorithms are CAVL"),
     ],
 )
 def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

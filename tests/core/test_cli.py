@@ -71,9 +71,9 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "no/such.py:X", "-d", "Digits_FPS"], "cannot read the algorithm's file"),
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
         (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),
-        (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no class 'Nothing'"),
-        (["-a", __file__, "-d", "Digits_FPS"], ": a class is needed; its algorithms are none"),
-        (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:ClassName"),
+        (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no algorithm 'Nothing'"),
+        (["-a", __file__, "-d", "Digits_FPS"], ": a name is needed; its algorithms are none"),
+        (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:NAME"),
         (["-a", "CC", "-d", "Lost"], "--data_dir"),
         (
             ["-a", "CC", "-d", "Digits_FPS", "--skip_model_save", "--save_model_every_checkpoint"],

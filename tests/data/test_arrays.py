@@ -1,5 +1,6 @@
-"""Datasets of arrays that a user gives by path: an `.npz` file."""
+"""Datasets that a user gives by path: an `.npz` file, a `.mat` file, a folder."""
 
+import hashlib
 import io
 import pickle
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plench.data import CandidateSpec, files, load_dataset
+from plench.data import CandidateSpec, dataset_card, files, load_dataset
 from plench.data.sources import arrays
-from plench.errors import DataError
+from plench.errors import DataError, UsageError
+from tests.data.test_sources import write_mat
 
 
 def write_npz(path: Path, **arrays: Any) -> str:
@@ -122,3 +124,41 @@ def test_no_limit_of_public_files_holds_for_the_user_s_own(
     monkeypatch.setattr(arrays, "MAX_MEMBER_BYTES", 100)
     with pytest.raises(DataError, match=r"features\.npy unpacks to 4,928 bytes; allowed are at most 100"):
         load_dataset(path)
+
+
+def test_a_mat_file_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_mat(tmp_path / "Own Data.mat")
+    dataset = load_dataset(str(path))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+    assert dataset.card.name == f"Own Data@{digest}"
+    assert (dataset.card.kind, dataset.card.default_steps) == ("tabular", 10_000)
+    assert dataset.card.candidates == CandidateSpec("real")
+    assert (dataset.input_shape, dataset.n_classes, dataset.noise_rate) == ((20, 3), 4, 0.0)
+    without = load_dataset(str(write_mat(tmp_path / "plain.MAT", with_target=False)))
+    assert without.labels is None
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("Own Data.mat").card == dataset.card
+    with pytest.raises(DataError, match=r"absent\.mat cannot be read: there is no such file"):
+        load_dataset("absent.mat")
+    (tmp_path / "text.mat").write_text("no matrices")
+    with pytest.raises(DataError, match=r"text\.mat cannot be used"):
+        load_dataset("text.mat")
+
+
+def test_a_path_needs_no_slash_and_a_known_name_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {"features": np.ones((6, 2)), "labels": np.arange(6) % 3}
+    given = load_dataset(write_npz(tmp_path / "my.npz", **content))
+    for name in ("pets", "Digits_FPS"):
+        for label in ("cat", "dog"):
+            (tmp_path / name / label).mkdir(parents=True)
+            (tmp_path / name / label / "0.png").write_bytes(b"not decoded for a card")
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("my.npz").card == given.card
+    assert dataset_card("pets").name.startswith("pets@")
+    assert dataset_card("pets") == dataset_card("./pets")
+    assert dataset_card("Digits_FPS").name == "Digits_FPS"
+    assert dataset_card("./Digits_FPS").name.startswith("Digits_FPS@")
+    with pytest.raises(UsageError, match=r"no such folder or file; known are path/to/file\.npz"):
+        dataset_card("./absent")
+    with pytest.raises(UsageError, match="unknown dataset 'absent'"):
+        dataset_card("absent")

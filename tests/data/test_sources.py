@@ -10,8 +10,8 @@ from scipy.io import savemat
 from plench.data import CandidateSpec, Sizes, dataset_card, dataset_names, draw_candidates, load_dataset
 from plench.data.sources import find_source
 from plench.data.sources.base import Source, compare_published
-from plench.discovery import DiscoveryError, find_members
 from plench.errors import DataError, UsageError
+from plench.registry import DiscoveryError, Registry
 
 LONG = ["SoccerPlayer", "Italian", "YahooNews", "English"]
 BENCHMARK = ["Lost", "MSRCv2", "Mirflickr", "Birdsong", "Malagasy", *LONG]
@@ -234,9 +234,13 @@ def test_a_source_is_found_by_itself_and_bad_ones_name_their_file(tmp_path, monk
     def discover():
         for module in [module for module in sys.modules if module.startswith("own_sources")]:
             del sys.modules[module]
-        return find_members(
-            "own_sources", "dataset", lambda value: value.card.name if isinstance(value, Source) else None
-        )
+        return Registry[Source](
+            "dataset",
+            "own_sources",
+            "a Source",
+            lambda value: isinstance(value, Source),
+            lambda source: source.card.name,
+        ).own
 
     assert list(discover()) == ["Lost"]
     (package / "second.py").write_text((package / "first.py").read_text())

@@ -11,9 +11,9 @@ import pytest
 
 import plench
 from plench.algorithms import algorithms, find_algorithm
-from plench.algorithms.registry import third_party_entry
+from plench.algorithms.registry import ALGORITHMS, third_party_entry
 from plench.cli.list import list_algorithms
-from plench.discovery import DiscoveryError
+from plench.registry import DiscoveryError
 from tests.training.harness import LISTING, only_folder, read_description, read_records, run
 
 SOURCE = Path(LISTING.rpartition(":")[0])
@@ -67,9 +67,9 @@ def install(site: Path, name: str, target: str) -> None:
 @pytest.fixture
 def fresh_registry():
     """Let the registry look again, now and after the test."""
-    algorithms.cache_clear()
+    ALGORITHMS.clear()
     yield
-    algorithms.cache_clear()
+    ALGORITHMS.clear()
 
 
 def test_an_entry_point_is_found_by_its_name(

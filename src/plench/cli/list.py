@@ -14,7 +14,7 @@ from rich.table import Table
 
 import plench
 from plench import networks
-from plench.criteria import criteria
+from plench.criteria import CRITERIA
 from plench.data.sources import dataset_patterns
 from plench.names import normalise
 
@@ -114,12 +114,12 @@ def list_criteria() -> list[Row]:
     """Describe each model-selection criterion."""
     return [
         {
-            "name": criterion.name,
+            "name": name,
             "needs_labels": criterion.needs_labels,
             "early_stopping": criterion.early_stopping,
             "meaning": criterion.meaning,
         }
-        for criterion in criteria.values()
+        for name, criterion in ((name, entry.member) for name, entry in CRITERIA.items.items())
     ]
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import traceback
-from functools import cache
 
 from plench.algorithms import find_algorithm
 from plench.contract.base import BreachError, Check, NotCheckedError, Outcome
 from plench.contract.subject import Subject
-from plench.discovery import find_members
+from plench.registry import Registry
 from plench.training.environment import choose_device, compute_threads
 
+CHECKS = Registry[Check](
+    "check",
+    "plench.contract",
+    "a plench.contract.Check",
+    lambda value: isinstance(value, Check),
+    lambda check: check.name,
+)
 
-@cache
+
 def checks() -> dict[str, Check]:
     """Return every check by name."""
-    return find_members(
-        "plench.contract", "check", lambda value: value.name if isinstance(value, Check) else None
-    )
+    return {name: entry.member for name, entry in CHECKS.items.items()}
 
 
 def check_algorithm(spec: str, device: str) -> tuple[str, list[Outcome]]:

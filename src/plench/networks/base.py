@@ -1,4 +1,4 @@
-"""What a network is to the rest of the house."""
+"""The base class of feature extractors, and how a network is declared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Featurizer(nn.Module):
+class FeatureExtractor(nn.Module):
     """A module from inputs (B, …) to features (B, n_outputs).
 
     With `precision` "bf16" its layers compute in bfloat16 where that is safe (autocast). Weights and the
@@ -61,5 +61,5 @@ class Network:
 
     name: str
     meaning: str
-    build: Callable[[tuple[int, ...]], Featurizer]
+    build: Callable[[tuple[int, ...]], FeatureExtractor]
     refuse: Callable[[tuple[int, ...]], str | None] = accept_all

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from plench.networks.base import Featurizer, Network
+from plench.networks.base import FeatureExtractor, Network
 from plench.networks.convolutions import need_images, pool_globally, prepare_convolutions
 
 WIDTHS = (32, 64, 128)
 
 
-class CNN(Featurizer):
+class CNN(FeatureExtractor):
     """Three 3×3 convolutions (32, 64, 128 wide) with batch norm and ReLU, each later one at half the side."""
 
     n_outputs = WIDTHS[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from plench.networks.base import Featurizer, Network
+from plench.networks.base import FeatureExtractor, Network
 from plench.networks.convolutions import need_images, pool_globally, prepare_convolutions
 
 GROWTH = 12
@@ -42,7 +42,7 @@ class Transition(nn.Sequential):
         )
 
 
-class DenseNet(Featurizer):
+class DenseNet(FeatureExtractor):
     """3×3 convolution to 24 channels, three dense blocks of three layers with transitions, global pool."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, channels_last, nn
 
-from plench.networks.base import Featurizer, Linear, Network
+from plench.networks.base import FeatureExtractor, Linear, Network
 from plench.networks.convolutions import need_images
 
 KERNEL = 5
@@ -19,7 +19,7 @@ def shrink(side: int) -> int:
     return side
 
 
-class LeNet(Featurizer):
+class LeNet(FeatureExtractor):
     """Two 5×5 convolutions (6, 16 wide) with ReLU and 2×2 max pooling, then layers of 120 and 84 units."""
 
     n_outputs = WIDTHS[-1]

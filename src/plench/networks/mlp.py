@@ -4,10 +4,10 @@ import math
 
 from torch import Tensor
 
-from plench.networks.base import Featurizer, Linear, Network
+from plench.networks.base import FeatureExtractor, Linear, Network
 
 
-class MLP(Featurizer):
+class MLP(FeatureExtractor):
     """Flatten, one hidden layer of 500, ReLU; PyTorch's default initialisation."""
 
     n_outputs = 500

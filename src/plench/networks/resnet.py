@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from plench.networks.base import Featurizer, Network
+from plench.networks.base import FeatureExtractor, Network
 from plench.networks.convolutions import StridedConv2d, need_images, pool_globally, prepare_convolutions
 
 WIDTHS = (16, 32, 64)
@@ -33,7 +33,7 @@ class ResidualBlock(nn.Module):
         return self.norm2(self.convolution2(inner)).add_(self.shortcut(x)).relu_()
 
 
-class ResNet(Featurizer):
+class ResNet(FeatureExtractor):
     """3×3 convolution to 16 channels, three stages of five blocks (16, 32, 64 wide), global average pool."""
 
     n_outputs = WIDTHS[-1]

@@ -16,6 +16,7 @@ from typing import Any
 from plench.criteria import Criterion, find_criterion
 from plench.criteria import criteria as ALL_CRITERIA
 from plench.data import choose_candidates, dataset_card
+from plench.data.sources import keeps_name
 from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
@@ -164,7 +165,7 @@ def _name_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> Ite
                 absent = [name for name in grid.algorithms if not _has_run(name, there[dataset])]
                 if absent:
                     yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
-            elif whole and "/" not in dataset:  # a dataset given by path has a name of its own in its runs
+            elif whole and keeps_name(dataset):  # what is given by path has a name of its own in its runs
                 yield clean(f"{dataset}: planned, but without any run of any algorithm", None)
 
 
@@ -245,7 +246,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
     try:
-        card = dataset_card(experiment.dataset)
+        card = dataset_card(experiment.dataset, own_only=True)  # viewing runs nobody's code
         candidates = choose_candidates(card.candidates, grid)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
         return grid.steps in (None, experiment.steps)

@@ -23,7 +23,7 @@ FINISHED = ("done", "diverged")
 
 @dataclass(frozen=True)
 class Key:
-    """A key of run.json: the type of its value, whether a description without it is of no use, its meaning."""
+    """A key of run.json: type of its value, whether a description is of no use without it, meaning."""
 
     type: type | tuple[type, ...]
     needed: bool
@@ -37,20 +37,23 @@ KEYS = {
     "schema": Key(int, False, "version of this list of keys"),
     "run_id": Key(str, False, "the run's identity: a hash of all that decides its numbers"),
     "protocol": Key((int, type(None)), False, "version of the protocol the numbers belong to"),
-    "experiment": Key(dict, True, "what a cell of a table stands for; runs that differ in it are never
-    averaged"), "config": Key(dict, True, "the configuration: algorithm, dataset, hyperparameters,
-    settings"), "algorithm_card": Key(dict, False, "the algorithm's card, hyperparameters with default and
-    search"), "algorithm_class": Key(str, False, "name of the algorithm's class"), "algorithm_spec":
-    Key(_TEXT, False, "how the algorithm is asked for; null if it is in algorithm.py"), "dataset": Key(dict,
-    False, "the dataset's card, fingerprint, sizes of the split, noise rate"), "status": Key(str, True,
-    "running, done, diverged, failed or interrupted"), "error": Key((dict, str, type(None)), False, "type,
-    message and traceback of a failed run"), "diverged_after_step": Key((int, type(None)), False, "step of
-    the last record before divergence"), "state": Key(list, False, "what the algorithm keeps beside its
-    weights, with memory"), "versions": Key(dict, False, "versions and conditions that exact numbers may
-    depend on"), "commit": Key(_TEXT, False, "commit of plench's own checkout"), "device": Key(str, False,
-    "device"), "threads": Key(int, False, "compute threads"), "timings": Key(dict, False, "when the run
-    began and was last written; seconds of training and evaluation"), "updates": Key(int, False, "updates
-    made so far"), "notices": Key(list, False, "what the user was told"),
+    "experiment": Key(dict, True, "what a cell of a table stands for: runs that differ in it are kept apart"),
+    "config": Key(dict, True, "the configuration: algorithm, dataset, hyperparameters, settings"),
+    "algorithm_card": Key(dict, False, "the algorithm's card, hyperparameters with default and search"),
+    "algorithm_class": Key(str, False, "name of the algorithm's class"),
+    "algorithm_spec": Key(_TEXT, False, "how the algorithm is asked for; null if it is in algorithm.py"),
+    "dataset": Key(dict, False, "the dataset's card, fingerprint, sizes of the split, noise rate"),
+    "status": Key(str, True, "running, done, diverged, failed or interrupted"),
+    "error": Key((dict, str, type(None)), False, "type, message and traceback of a failed run"),
+    "diverged_after_step": Key((int, type(None)), False, "step of the last record before divergence"),
+    "state": Key(list, False, "what the algorithm keeps beside its weights, with memory"),
+    "versions": Key(dict, False, "versions and conditions that exact numbers may depend on"),
+    "commit": Key(_TEXT, False, "commit of plench's own checkout"),
+    "device": Key(str, False, "device"),
+    "threads": Key(int, False, "compute threads"),
+    "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
+    "updates": Key(int, False, "updates made so far"),
+    "notices": Key(list, False, "what the user was told"),
 }
 
 
@@ -123,7 +126,7 @@ def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_description(content: dict[str, Any]) -> list[str]:
-    """Say what is odd about a run.json that can be used all the same: another schema, values of other types."""
+    """Say what is odd about a run.json that can be used: another schema, values of other types."""
     odd = []
     if content.get("schema") != SCHEMA:
         odd.append(f"schema {content.get('schema')!r}, this version knows {SCHEMA}")

@@ -27,8 +27,8 @@ def own_algorithms() -> tuple[str, ...]:
 
 
 def find_datasets(wanted: Callable[[DatasetCard], bool]) -> tuple[str, ...]:
-    """Return the names of the datasets whose card is wanted."""
-    return tuple(name for name in dataset_names() if wanted(dataset_card(name)))
+    """Return the names of the package's own datasets whose card is wanted."""
+    return tuple(name for name in dataset_names(own_only=True) if wanted(dataset_card(name)))
 
 
 def make_grids(algorithms: Sequence[str], datasets: Sequence[str], **changes: Any) -> tuple[Grid, ...]:

@@ -1,81 +1,130 @@
 """Dataset sources. One file here is one source: its module-level `Source` objects are found by themselves.
 
-A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path.
+A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path. Third
+parties' come by path (`path/to/file.py:SOURCE`), module or entry point.
 """
 
 import logging
 import os
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
-from plench.discovery import find_members
-from plench.errors import UsageError
-from plench.names import find_name, normalise
+from plench.errors import DataError, UsageError
+from plench.registry import Entry, Registry, is_third_party
 
 __all__ = [
+    "DATASETS",
     "as_dataset",
     "dataset_card",
     "dataset_names",
     "dataset_patterns",
     "describe_datasets",
     "find_source",
+    "keeps_name",
     "load_dataset",
 ]
 
 logger = logging.getLogger("plench")
 
+AnySource = Source | SourceFinder
 
-@cache
-def _sources() -> dict[str, Source]:
-    return find_members(
-        __name__, "dataset", lambda value: value.card.name if isinstance(value, Source) else None
+
+def rename(source: AnySource, name: str) -> AnySource:
+    """Return a third party's dataset under its name in records; a finder's datasets have their own names."""
+    if isinstance(source, SourceFinder):
+        return source
+    card = replace(source.card, name=name)
+    return replace(source, card=card, load=partial(load_as, card, source))
+
+
+def load_as(card: DatasetCard, source: Source, data_dir: Path | None) -> Dataset:
+    """Load a third party's dataset, which gets our card of it."""
+    dataset = source.load(data_dir)
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"{card.name}: load gave {type(dataset).__name__}; needed is a plench.data.Dataset")
+    return replace(dataset, card=card)
+
+
+DATASETS = Registry[AnySource](
+    "dataset",
+    __name__,
+    "a plench.data.sources.base.Source or SourceFinder",
+    lambda value: isinstance(value, AnySource),
+    lambda source: source.card.name if isinstance(source, Source) else source.name,
+    group="plench.datasets",
+    rename=rename,
+)
+
+
+def dataset_names(own_only: bool = False) -> list[str]:
+    """Names of all known datasets, sorted without regard to case; on request without third parties'."""
+    entries = DATASETS.own if own_only else DATASETS.items
+    return sorted(
+        (name for name, entry in entries.items() if isinstance(entry.member, Source)), key=str.lower
     )
-
-
-@cache
-def _finders() -> dict[str, SourceFinder]:
-    return find_members(
-        __name__, "dataset finder", lambda value: value.name if isinstance(value, SourceFinder) else None
-    )
-
-
-def dataset_names() -> list[str]:
-    """Names of all known datasets, sorted without regard to case."""
-    return sorted(_sources(), key=str.lower)
 
 
 def dataset_patterns() -> dict[str, str]:
     """How datasets without a fixed name are asked for, such as files by path, and what they are."""
-    return {finder.name: finder.meaning for finder in _finders().values()}
+    return {finder.name: finder.meaning for finder in _list_finders(DATASETS.items)}
 
 
 def find_source(name: str) -> Source:
-    """The source of a dataset by any spelling of its name, or by path.
+    """The source of a dataset by any spelling of its name, by path, or a third party's.
 
-    A name with a path separator is a path. Raises UsageError with the nearest names where nothing is meant.
+    Known names win over files and folders of that name; a name with a path separator is always a path, so
+    `./Lost` is a folder. Raises UsageError with the nearest names where nothing is meant.
     """
-    sources, finders = _sources(), _finders()
-    known = {normalise(entry): source for entry, source in sources.items()}
-    is_path = any(separator in name for separator in (os.sep, os.altsep) if separator)
-    if not is_path and normalise(name) in known:
-        return known[normalise(name)]
-    for finder in finders.values():
-        source = finder.find(name)
-        if source is not None:
-            return source
+    is_path = has_separator(name)
+    if is_third_party(name) or (not is_path and DATASETS.knows(name)):
+        return _as_source(DATASETS.find(name))
+    for entries in (DATASETS.own, DATASETS.items):  # third parties' code is imported if ours has no answer
+        for finder in _list_finders(entries):
+            found = finder.find(name)
+            if found is not None:
+                return found
     if is_path:
-        raise UsageError(f"dataset {name!r}: there is no such folder, and it is no .npz file")
-    found = find_name(name, [*sources, *finders], "dataset")
-    raise UsageError(f"dataset {found!r} stands for: {finders[found].meaning}")
+        known = ", ".join(dataset_patterns())
+        raise UsageError(f"dataset {name!r}: there is no such folder or file; known are {known}")
+    return _as_source(DATASETS.find(name))
 
 
-def dataset_card(name: str) -> DatasetCard:
-    """The card of a dataset, without loading it."""
-    return find_source(name).card
+def has_separator(name: str) -> bool:
+    """Say whether a name is a path beyond doubt."""
+    return any(separator in name for separator in (os.sep, os.altsep) if separator)
+
+
+def keeps_name(name: str) -> bool:
+    """Say whether runs carry the name that a dataset was asked for by; those of paths and others' do not.
+
+    Nothing is read or imported to tell.
+    """
+    if has_separator(name) or is_third_party(name):
+        return False
+    if DATASETS.knows(name):
+        return name in DATASETS.own
+    return not Path(name).suffix and not Path(name).is_dir()
+
+
+def _list_finders(entries: Mapping[str, Entry[AnySource]]) -> list[SourceFinder]:
+    return [entry.member for entry in entries.values() if isinstance(entry.member, SourceFinder)]
+
+
+def _as_source(entry: Entry[AnySource]) -> Source:
+    if isinstance(entry.member, SourceFinder):
+        raise UsageError(f"dataset {entry.name!r} stands for: {entry.member.meaning}")
+    return entry.member
+
+
+def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
+    """The card of a dataset, without loading it; on request only of one of ours, by name."""
+    return (_as_source(DATASETS.find_own(name)) if own_only else find_source(name)).card
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:

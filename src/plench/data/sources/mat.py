@@ -1,5 +1,6 @@
-"""The tabular benchmark datasets, read from `.mat` files, and FG-NET, which the field uses as well."""
+"""The tabular benchmark datasets and FG-NET, read from `.mat` files, and any such file given by path."""
 
+import hashlib
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -7,8 +8,9 @@ from urllib.parse import quote
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.files import find_entry, read_file
 from plench.data.integrity import hash_git_blob
-from plench.data.mat_file import read_mat
-from plench.data.sources.base import RemoteFile, Source, compare_published
+from plench.data.mat_file import MatContent, read_mat
+from plench.data.sources.arrays import make_card
+from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
@@ -55,10 +57,7 @@ def load_mat(
     """Load a dataset from its file in `data_dir` or a folder directly below; differences become notices."""
     path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
     content = read_file(path, card.name)
-    try:
-        arrays = read_mat(content)
-    except DataError as error:
-        raise DataError(f"{card.name}: {path} cannot be used: {error}") from None
+    arrays = parse_mat(content, f"{card.name}: {path}")
     verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
     dataset = Dataset(arrays.features, arrays.candidates, arrays.labels, card, verified=verified)
     notices = []
@@ -68,6 +67,38 @@ def load_mat(
         notices.append(f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured")
     return dataset.with_notices(notices + compare_published(dataset))
 
+
+def parse_mat(content: bytes, name: str) -> MatContent:
+    """Return the arrays of a `.mat` file; what is wrong with them is told under its name."""
+    try:
+        return read_mat(content)
+    except DataError as error:
+        raise DataError(f"{name} cannot be used: {error}") from None
+
+
+def find_mat(name: str) -> Source | None:
+    """Answer the path of a `.mat` file; the name in records carries a hash of its content."""
+    path = Path(name)
+    if path.suffix.lower() != ".mat":
+        return None
+    if not path.is_file():
+        raise DataError(f"{name} cannot be read: there is no such file")
+    content = read_file(path, name)
+    arrays = parse_mat(content, name)
+    card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
+    return Source(card, partial(build_dataset, card, arrays))
+
+
+def build_dataset(card: DatasetCard, arrays: MatContent, data_dir: Path | None) -> Dataset:
+    """Make the dataset of a user's own file."""
+    return Dataset(arrays.features, arrays.candidates, arrays.labels, card)
+
+
+MAT = SourceFinder(
+    "path/to/file.mat",
+    "`data` (N×D), `partial_target` (K×N) and perhaps `target` (K×N), as in the benchmark's files",
+    find_mat,
+)
 
 LOST = make_source(
     "Lost",

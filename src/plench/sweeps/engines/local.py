@@ -42,6 +42,7 @@ class LocalEngine:
     """Runs on this machine, in processes that stay warm."""
 
     name: ClassVar[str] = "local"
+    aliases: ClassVar[tuple[str, ...]] = ("multi_gpu",)
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
 
