@@ -161,6 +161,19 @@ class Settings:
     tabular_test_fraction: float = declare(
         0.1, "share of test in data without a test set of its own", cell="test_fraction", **_split
     )
+    precision: Precision = declare(
+        "float32",
+        "bf16: networks compute in bfloat16",
+        cell="precision",
+        group="arithmetic",
+        founding=True,
+    )
+    compile: bool = declare(
+        False,
+        "compile the networks (slow to start, needs a C++ compiler)",
+        group="arithmetic",
+        founding=True,
+    )
     pl_type: PartialLabelType | None = declare(
         None,
         "real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
@@ -193,19 +206,6 @@ class Settings:
         at_least=0,
         at_most=1,
         **_candidates,
-    )
-    precision: Precision = declare(
-        "float32",
-        "bf16: networks compute in bfloat16",
-        cell="precision",
-        group="arithmetic",
-        founding=True,
-    )
-    compile: bool = declare(
-        False,
-        "compile the networks (slow to start, needs a C++ compiler)",
-        group="arithmetic",
-        founding=True,
     )
     device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_carried_out)
     threads: int = declare(1, "compute threads of a run", at_least=1, metavar="N", **_carried_out)

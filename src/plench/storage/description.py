@@ -62,7 +62,7 @@ def describe_run(
 ) -> dict[str, Any]:
     """Describe a run by what is known before its first update; without `data`, but for its split."""
     fingerprint = dataset.fingerprint
-    described = {
+    described: dict[str, Any] = {
         "schema": SCHEMA,
         "run_id": config.run_id(fingerprint),
         "protocol": PROTOCOL_VERSION,
@@ -72,7 +72,6 @@ def describe_run(
         "algorithm_class": entry.cls.__name__,
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
-        "notices": [],
     }
     if data is not None:
         described["dataset"] |= {
