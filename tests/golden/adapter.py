@@ -1,0 +1,139 @@
+"""All that the golden runs touch of plench and of its files; when those move, this file alone follows."""
+
+import contextlib
+import io
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import plench
+from plench.cli import main
+from plench.training.environment import MUST_AGREE, choose_device, describe_environment
+
+# Parts of a checkpoint that hold conditions and times; records are compared from their own file.
+UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
+MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
+# Words of the saved form that say nothing of what is saved; names of samples leave them out.
+FILLING = ("modules", "tensors", "attributes", "value", "items")
+
+
+def command(*words: str) -> tuple[int, str, str]:
+    """Run a `plench` command in this process; return exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(words))
+    return code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def stop_after(optimiser_steps: int) -> Iterator[None]:
+    """Press Ctrl-C after so many optimiser steps, counted by torch itself."""
+    made = 0
+
+    def count(*_: Any) -> None:
+        nonlocal made
+        made += 1
+        if made == optimiser_steps:
+            signal.raise_signal(signal.SIGINT)
+
+    hook = register_optimizer_step_post_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def predict(folder: Path, features: np.ndarray) -> list[int]:
+    """Return what a run's last model predicts."""
+    return [int(label) for label in plench.load(folder).predict(features)]
+
+
+def read_saved(path: Path) -> dict[str, Any]:
+    """Return the content of a checkpoint or model."""
+    payload: dict[str, Any] = torch.load(path, weights_only=True)
+    return payload
+
+
+def flatten(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield everything in a saved file by its path, tensors and plain values."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from flatten(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(node, list | tuple):
+        for position, value in enumerate(node):
+            yield from flatten(value, f"{path}.{position}")
+    else:
+        yield path, node
+
+
+def list_leaves(path: Path) -> dict[str, Any]:
+    """Return what a saved file holds by path, conditions and times aside."""
+    payload = read_saved(path)
+    return dict(flatten({key: value for key, value in payload.items() if key not in UNSTABLE}))
+
+
+def name_states(leaves: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors that the algorithm holds by short names, those of its optimisers aside."""
+    named = {}
+    for path, value in leaves.items():
+        words = path.split(".")
+        if isinstance(value, torch.Tensor) and words[0] == "algorithm" and "pairs" not in words:
+            if words[-1] == "gradient":
+                continue
+            name = ".".join(word for word in words[1:] if word not in FILLING)
+            assert name not in named, f"{name} stands for two values"
+            named[name] = value
+    return named
+
+
+def conditions_agree(checkpoint: Path) -> bool:
+    """Say whether a run may be continued here and now: same versions, source, threads, device."""
+    now = describe_environment(choose_device("cpu"), 1)
+    before = read_saved(checkpoint)["environment"]
+    return all(before.get(key) == now[key] for key in MUST_AGREE)
+
+
+def rename_state(checkpoint: Path, group: str, old: str, new: str | None) -> None:
+    """Give a part of the saved algorithm (`tensors`, `modules`, `attributes`) another name, or drop it."""
+    payload = read_saved(checkpoint)
+    parts = payload["algorithm"][group]
+    assert old in parts
+    payload["algorithm"][group] = {
+        (new or "") if name == old else name: part
+        for name, part in parts.items()
+        if name != old or new is not None
+    }
+    torch.save(payload, checkpoint)
+
+
+def add_state(checkpoint: Path, name: str) -> None:
+    """Add an attribute to the saved algorithm."""
+    payload = read_saved(checkpoint)
+    payload["algorithm"]["attributes"][name] = {"kind": "plain", "value": 1}
+    torch.save(payload, checkpoint)
+
+
+def pretend_other_source(checkpoint: Path) -> None:
+    """Let a checkpoint say that it was written by other code."""
+    payload = read_saved(checkpoint)
+    payload["environment"]["source"] = "0" * 12
+    torch.save(payload, checkpoint)
+
+
+def algorithm_names() -> list[str]:
+    """Return the names of the package's algorithms."""
+    _, out, _ = command("list", "algorithms", "--json")
+    return [row["name"] for row in json.loads(out)]
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Return a run's records without times and memory."""
+    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [{key: value for key, value in record.items() if key not in MEASURED} for record in records]

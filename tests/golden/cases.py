@@ -1,0 +1,121 @@
+"""The golden runs: every algorithm on tabular data and on images, and single runs of other settings."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TABULAR = HERE / "data" / "tabular.npz"
+IMAGES = HERE / "data" / "images.npz"
+OWN_METHOD = HERE / "own_method.py"
+
+# When phases begin: all of them within 12 updates of 5 an epoch. The queue is short, for speed.
+ON_SCHEDULE = {
+    "VALEN": {"warm_up": 3},
+    "IDGP": {"warm_up_epoch": 1},
+    "POP": {"rollWindow": 1, "warm_up": 1, "theta": 0.5},
+    "PiCO": {"prot_start": 3, "moco_queue": 60},
+    "DIRK": {"prot_start": 3, "moco_queue": 60},
+    "ALIM": {"prot_start": 3, "start_epoch": 1, "moco_queue": 60},
+    "PiCO_plus": {"prot_start": 2, "knn_start": 8, "pure_ratio": 0.6, "moco_queue": 60},
+    "FREDIS": {"update_interval": 1, "theta": 0.2, "dec": 0.05, "inc": 0.05, "change_size": 7},
+}
+# What the last record logs once the last phase is entered.
+REACHED = {
+    "VALEN": lambda logged: logged["loss_rec"] != 0,
+    "POP": lambda logged: logged["removed"] > 0,
+    "ALIM": lambda logged: logged["importance"] > 0,
+    "PiCO_plus": lambda logged: 0 < logged["reliable"] < 1 and logged["loss_guess"] > 0,
+    "FREDIS": lambda logged: logged["changed"] > 0,
+}
+OPTIMISER_STEPS = {"IDGP": 2}  # of one update, where it is not 1
+
+ALGORITHMS = (
+    *("ABLE", "ABS_GCE", "ABS_MAE", "ALIM", "CAVL", "CC", "CRDPLL", "DIRK", "EXP", "FREDIS", "Forward"),
+    *("GA", "IDGP", "LWS", "L_W", "MCL_GCE", "MCL_MSE", "NN", "OP_W", "PC", "POP", "PRODEN", "PiCO"),
+    *("PiCO_plus", "SCL_EXP", "SCL_NL", "VALEN"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One golden run; it is interrupted after each of `stops` updates, and continued."""
+
+    name: str
+    algorithm: str
+    dataset: str
+    hparams: dict[str, Any]
+    steps: int = 12
+    stops: tuple[int, ...] = (6, 11)
+    checkpoint_freq: int = 4
+    options: tuple[str, ...] = ()
+    features: Path | None = None
+    reached: Any = field(default=None, compare=False)
+
+    @property
+    def words(self) -> list[str]:
+        """The options of `plench train` that describe the run."""
+        return [
+            *("-a", self.algorithm, "-d", self.dataset, "--hparams", json.dumps(self.hparams)),
+            *("--steps", str(self.steps), "--checkpoint_freq", str(self.checkpoint_freq)),
+            *("--device", "cpu", "--threads", "1", *self.options),
+        ]
+
+
+def make_pair(algorithm: str) -> list[Case]:
+    """Return the runs of an algorithm on both kinds of data."""
+    hparams = {"batch_size": 16, **ON_SCHEDULE.get(algorithm, {})}
+    reached = REACHED.get(algorithm)
+    return [
+        Case(f"tabular-{algorithm}", algorithm, str(TABULAR), hparams, features=TABULAR, reached=reached),
+        Case(
+            f"images-{algorithm}",
+            algorithm,
+            str(IMAGES),
+            {**hparams, "model": "CNN"},
+            features=IMAGES,
+            reached=reached,
+        ),
+    ]
+
+
+SHORT: dict[str, Any] = {"steps": 4, "stops": (2, 3), "checkpoint_freq": 2}
+SEEDS = ("--hparams_seed", "3", "--trial_seed", "2", "--seed", "5")
+OTHERS = [
+    Case("drawn", "PRODEN", "Digits_FPS", {}, options=SEEDS),
+    Case("drawn-noisy", "ALIM", "Digits_FPS", {"moco_queue": 60}, options=SEEDS, **SHORT),
+    Case("id", "CC", "Digits_ID", {}, options=("--id_rate", "0.6", "--drop_true_rate", "0.1"), **SHORT),
+    Case("uss", "LWS", "Digits_USS", {}, options=("--holdout_fraction", "0.2", "--seed", "1"), **SHORT),
+    Case(
+        "fps",
+        "POP",
+        str(TABULAR),
+        {},
+        options=("--pl_type", "fps", "--fps_rate", "0.4", "--tabular_test_fraction", "0.3"),
+        **SHORT,
+    ),
+    Case("digit-images", "CRDPLL", "DigitImages", {"model": "CNN", "batch_size": 32}, **SHORT),
+    Case("lenet", "PRODEN", str(IMAGES), {"model": "LeNet", "batch_size": 16}, **SHORT),
+    Case("resnet", "PRODEN", str(IMAGES), {"model": "ResNet", "batch_size": 8}, **SHORT),
+    Case("densenet", "CC", str(IMAGES), {"model": "DenseNet", "batch_size": 8}, **SHORT),
+    Case(
+        "bf16",
+        "PRODEN",
+        str(IMAGES),
+        {"model": "CNN", "batch_size": 16},
+        options=("--precision", "bf16"),
+        **SHORT,
+    ),
+    Case("by-path", f"{OWN_METHOD}:Mean", str(TABULAR), {"batch_size": 16}, features=TABULAR, **SHORT),
+    Case(
+        "every-model",
+        "PRODEN",
+        str(TABULAR),
+        {"batch_size": 16},
+        options=("--save_model_every_checkpoint",),
+        **SHORT,
+    ),
+    Case("no-model", "CAVL", str(TABULAR), {"batch_size": 16}, options=("--skip_model_save",), **SHORT),
+]
+CASES = {case.name: case for case in [*(case for name in ALGORITHMS for case in make_pair(name)), *OTHERS]}
