@@ -16,9 +16,11 @@ SHOWN = 20
 @pytest.mark.parametrize("name", CASES)
 def test_run_as_recorded(name: str, tmp_path: Path) -> None:
     """Bits where torch and the processor's capability are those of the recording, else rtol 1e-4."""
-    bits = json.loads(CONDITIONS.read_text(encoding="utf-8")) == conditions()
+    same = json.loads(CONDITIONS.read_text(encoding="utf-8")) == conditions()
     now = json.loads(json.dumps(measure(CASES[name], tmp_path)))
-    differences = find_differences(read_recording(RUNS / f"{name}.json"), now, bits)
+    differences = find_differences(
+        read_recording(RUNS / f"{name}.json"), now, 0 if same else CASES[name].rtol
+    )
     assert not differences, "\n".join(differences[:SHOWN])
 
 
@@ -31,11 +33,11 @@ def test_every_algorithm_has_golden_runs() -> None:
 def test_a_difference_is_found() -> None:
     recorded = {"records": [{"loss": 1.0, "step": 3}], "tensors_sha256": "a", "names_sha256": "b"}
     near = {"records": [{"loss": 1.00001, "step": 3}], "tensors_sha256": "c", "names_sha256": "b"}
-    assert find_differences(recorded, near, bits=False) == []
-    assert find_differences(recorded, near, bits=True) == [
+    assert find_differences(recorded, near, rtol=1e-4) == []
+    assert find_differences(recorded, near, rtol=0) == [
         ".records[0].loss: 1.0 → 1.00001",
         ".tensors_sha256: 'a' → 'c'",
     ]
     far = {"records": [{"loss": 1.001, "step": 4}], "tensors_sha256": "a", "names_sha256": "d"}
-    assert len(find_differences(recorded, far, bits=False)) == 3
-    assert find_differences(recorded, {**near, "new": 1}, bits=False) != []
+    assert len(find_differences(recorded, far, rtol=1e-4)) == 3
+    assert find_differences(recorded, {**near, "new": 1}, rtol=1e-4) != []

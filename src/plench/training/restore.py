@@ -26,6 +26,35 @@ def restore_snapshot(owner: nn.Module, tree: Saved) -> None:
     Decoder(device).restore(owner, tree, type(owner).__name__)
 
 
+PARTS = ("tensors", "modules", "attributes")
+
+
+def check_names(built: Saved, saved: Saved, path: str, extra: bool = True) -> None:
+    """Raise ResumeError, naming the place, where a checkpoint's state has other names than the algorithm's.
+
+    `built` is a snapshot of the algorithm as it was just built. What that has and the checkpoint lacks is
+    always refused; what the checkpoint has besides, unless `extra`: the same code may make it after __init__.
+    """
+    if built["kind"] != saved["kind"]:
+        return  # is refused, with its types, where it is restored, or is a value of another type
+    now, before = named_parts(built), named_parts(saved)
+    missing = [name for name in now if name not in before]
+    unknown = [name for name in before if name not in now]
+    if missing or (unknown and not extra):
+        found = f"it lacks {path}.{missing[0]}" if missing else f"it has {path}.{unknown[0]} besides"
+        raise ResumeError(
+            f"the checkpoint's state is not that of the algorithm: {found}; continue with the version that "
+            "began the run, or delete its folder to start over"
+        )
+    for name, part in now.items():
+        check_names(part, before[name], f"{path}.{name}", extra)
+
+
+def named_parts(node: Saved) -> dict[str, Saved]:
+    """Return what a saved module or object holds by name; one that is None at first may change its group."""
+    return {name: part for group in PARTS for name, part in node.get(group, {}).items()}
+
+
 class Decoder:
     """Walks a saved tree beside the object: in place where that can be, else with new values.
 

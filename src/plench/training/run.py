@@ -39,7 +39,7 @@ from plench.training.interrupt import StopRequest
 from plench.training.listener import Listener, Silence
 from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import PreparedData, prepare_data
-from plench.training.restore import restore_snapshot
+from plench.training.restore import check_names, restore_snapshot
 from plench.training.state import list_state, take_snapshot
 from plench.training.streams import Streams
 from plench.training.totals import Totals
@@ -316,8 +316,11 @@ class TrainingRun:
         self.store.write_checkpoint(dump(payload))
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        restore_snapshot(self.algorithm, checkpoint["algorithm"])
+        """Continue from a checkpoint; one whose state has other names is refused before it is touched."""
+        built, saved = take_snapshot(self.algorithm).tree, checkpoint["algorithm"]
+        same_source = checkpoint["environment"].get("source") == self.environment["source"]
+        check_names(built, saved, type(self.algorithm).__name__, extra=same_source)
+        restore_snapshot(self.algorithm, saved)
         self.training_set.load_state(checkpoint["data"])
         self.streams.load_state(checkpoint["streams"])
         self.totals.load_state(checkpoint["totals"], self.device)
