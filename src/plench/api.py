@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
     from plench.sweeps.engines.base import SweepListener
     from plench.sweeps.launch import SweepOutcome
-    from plench.training import Listener, RunOutcome
+    from plench.training import RunOutcome
+    from plench.training.listener import Listener
 
 Arrays = tuple[Any, ...]
 Function = TypeVar("Function", bound=Callable[..., Any])

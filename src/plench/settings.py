@@ -115,9 +115,9 @@ def declare(
     return field(default=default, metadata={"setting": details})
 
 
-_candidates = {"founding": True, "block": "candidates", "group": "candidate sets"}
-_split = {"founding": True, "group": "split", "metavar": "F", "above": 0, "below": 1}
-_carried_out = {"decides": False, "group": "computing"}
+_candidates: dict[str, Any] = {"founding": True, "block": "candidates", "group": "candidate sets"}
+_split: dict[str, Any] = {"founding": True, "group": "split", "metavar": "F", "above": 0, "below": 1}
+_carried_out: dict[str, Any] = {"decides": False, "group": "computing"}
 
 
 @dataclass(frozen=True, kw_only=True)

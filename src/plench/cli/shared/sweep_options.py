@@ -178,7 +178,8 @@ def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) 
         given["started"] = early.workers
     if early is not None and engine.name == "ray":
         given["started"] = early.ray
-    return engine(**given)  # type: ignore[no-any-return]
+    made: Engine = engine(**given)
+    return made
 
 
 def read_pairs(words: list[str]) -> dict[str, str]:
