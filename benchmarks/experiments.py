@@ -22,7 +22,7 @@ from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
 from plench.seeds import seed_hash
 from plench.storage.store import RunStore
-from plench.training import RunConfig, RunOptions, configure_run
+from plench.training import RunConfig, configure_run
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.listener import Silence
 from plench.training.run import TrainingRun
@@ -57,7 +57,9 @@ class Setting:
             card,
             hparams=self.hparams,
             steps=self.steps,
-            candidates=self.candidates,
+            **({} if self.candidates is None else vars(self.candidates)),
+            device="cpu",
+            skip_model_save=True,
             trial_seed=trial_seed,
             seed=seed_hash(card.name, self.seeded_as or entry.name, 0, trial_seed),
         )
@@ -144,9 +146,9 @@ def perform(
     store = find_store(config, dataset, output_dir)
     if store.finished:
         return "already done"
-    entry, options = find_algorithm(setting.algorithm), RunOptions(device="cpu", keep_models=False)
-    with store.locked(), compute_threads(options.threads), flush_denormals():
-        run = InspectedRun(config, dataset, entry, store, options, Silence(), None, inspect=inspect)
+    entry = find_algorithm(setting.algorithm)
+    with store.locked(), compute_threads(config.threads), flush_denormals():
+        run = InspectedRun(config, dataset, entry, store, Silence(), None, inspect=inspect)
         return run.carry_out().status
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from experiments import RunStore, load, render_table, summarise, write_page
 from noise import CANDIDATES, FREDIS, STEPS, Setting, inspect
 from plench.algorithms import find_algorithm
-from plench.training import RunOptions
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import evaluate
 from plench.training.listener import Silence
@@ -45,8 +44,8 @@ def perform(trial: int, sigma: float) -> tuple[list[float], float, float]:
     """Train once; return the shares of arg maxima outside the sets, the noise left, and the test accuracy."""
     config, dataset = SETTING.configure(trial), load(SETTING.dataset, None)
     with tempfile.TemporaryDirectory() as folder, compute_threads(1), flush_denormals():
-        store, options = RunStore(Path(folder)), RunOptions(device="cpu", keep_models=False)
-        run = TrainingRun(config, dataset, find_algorithm("FREDIS"), store, options, Silence(), None)
+        store = RunStore(Path(folder))
+        run = TrainingRun(config, dataset, find_algorithm("FREDIS"), store, Silence(), None)
         run.build()
         if sigma:
             add_noise(run, sigma)

@@ -34,7 +34,7 @@ from plench.storage.store import RunStore
 from plench.training.config import configure_run
 from plench.training.evaluation import choose_chunk
 from plench.training.listener import Silence
-from plench.training.run import RunOptions, TrainingRun
+from plench.training.run import TrainingRun
 
 GOALS = {"weak": 40, "strong": 250, "distill": 120}
 CHUNKS = (16, 32, 64, 128, 256, 512, 1024)
@@ -80,9 +80,9 @@ def build_run(name: str, dataset: Dataset, model: str, batch_size: int) -> Train
     entry = find_algorithm(name)
     own = {parameter.name for parameter in entry.card.hyperparameters}
     hparams = {"batch_size": batch_size, "model": model, **dict.fromkeys(own.intersection(WARM_UPS), 0)}
-    config = configure_run(entry, dataset.card, hparams=hparams)
+    config = configure_run(entry, dataset.card, hparams=hparams, device="cpu")
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
-    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), Silence(), None)
+    run = TrainingRun(config, dataset, entry, store, Silence(), None)
     run.build()
     return run
 

@@ -68,14 +68,14 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     from plench.training.config import configure_run
     from plench.training.environment import flush_denormals
     from plench.training.listener import Silence
-    from plench.training.run import RunOptions, TrainingRun
+    from plench.training.run import TrainingRun
 
     torch.set_num_threads(1)
     dataset = make_dataset(dataset_name, data_dir)
     entry = find_algorithm(algorithm)
-    config = configure_run(entry, dataset.card, hparams={"batch_size": batch_size})
+    config = configure_run(entry, dataset.card, hparams={"batch_size": batch_size}, device="cpu")
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
-    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), Silence(), None)
+    run = TrainingRun(config, dataset, entry, store, Silence(), None)
     run.build()
 
     def step() -> None:

@@ -13,7 +13,7 @@ from plench.storage.store import RunStore
 from plench.training.config import configure_run
 from plench.training.evaluation import predict_logits
 from plench.training.listener import Silence
-from plench.training.run import RunOptions, TrainingRun
+from plench.training.run import TrainingRun
 
 VANILLA = [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]
 # The specification expects little of these two on skewed data, and less of GA than chance.
@@ -23,8 +23,8 @@ WEAK_ON_REAL_DATA = ("NN", "GA")
 def train(name: str, dataset: Dataset, steps: int, tmp_path: Path, **hparams: float) -> TrainingRun:
     """Make updates with default hyperparameters, through the run's own algorithm and batches."""
     entry = find_algorithm(name)
-    config = configure_run(entry, dataset.card, steps=steps, hparams=hparams)
-    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), RunOptions(device="cpu"), Silence(), None)
+    config = configure_run(entry, dataset.card, steps=steps, hparams=hparams, device="cpu")
+    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), Silence(), None)
     run.build()
     with run.streams.ambient("algorithm"):
         for _ in range(steps):

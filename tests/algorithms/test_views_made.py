@@ -5,7 +5,7 @@ import pytest
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
 from plench.storage.store import RunStore
-from plench.training import RunOptions, configure_run
+from plench.training import configure_run
 from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
@@ -24,10 +24,9 @@ from plench.training.run import TrainingRun
 def test_a_batch_has_the_views_of_its_run(name, hparams, made, tmp_path):
     entry, dataset = find_algorithm(name), load_dataset("DigitImages")
     config = configure_run(
-        entry, dataset.card, steps=2, hparams={"batch_size": 16, "model": "CNN", **hparams}
+        entry, dataset.card, device="cpu", steps=2, hparams={"batch_size": 16, "model": "CNN", **hparams}
     )
-    options = RunOptions(device="cpu")
-    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), options, Silence(), None)
+    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), Silence(), None)
     run.build()
     batch = run.training_set.next_batch()
     for view in ("original", "weak", "strong", "distill"):

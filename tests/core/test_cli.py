@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from plench import train
 from plench.cli import main, with_underscores
 from plench.cli.list import choose_columns
-from plench.training import train
 from plench.version import __version__
 
 

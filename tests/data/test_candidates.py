@@ -16,6 +16,7 @@ from plench.data.candidates import (
     fit_log_probs,
 )
 from plench.errors import DataError, UsageError
+from plench.settings import Settings
 
 CARD = DatasetCard("Toy", "tabular", "task", "source", "terms", "citation", default_steps=10)
 N = 20_000  # draws per property; with 6 standard errors and fixed examples the tests cannot flicker
@@ -230,14 +231,14 @@ def test_a_spec_checks_itself(arguments, message):
 
 def test_choices_of_the_user_go_on_top_of_the_default():
     default = CandidateSpec("fps", fps_rate=0.2)
-    assert choose_candidates(default) == default
-    assert choose_candidates(default, fps_rate=0.7) == CandidateSpec("fps", fps_rate=0.7)
-    assert choose_candidates(default, "uss") == CandidateSpec("uss")
-    assert choose_candidates(default, "fps") == CandidateSpec("fps")
-    assert choose_candidates(default, "id", id_rate=0.1, drop_true_rate=0.2) == CandidateSpec(
-        "id", id_rate=0.1, drop_true_rate=0.2
-    )
+    assert choose_candidates(default, Settings()) == default
+    assert choose_candidates(default, Settings(fps_rate=0.7)) == CandidateSpec("fps", fps_rate=0.7)
+    assert choose_candidates(default, Settings(pl_type="uss")) == CandidateSpec("uss")
+    assert choose_candidates(default, Settings(pl_type="fps")) == CandidateSpec("fps")
+    assert choose_candidates(
+        default, Settings(pl_type="id", id_rate=0.1, drop_true_rate=0.2)
+    ) == CandidateSpec("id", id_rate=0.1, drop_true_rate=0.2)
     with pytest.raises(UsageError, match="fps_rate is only for pl_type fps"):
-        choose_candidates(default, "uss", fps_rate=0.2)
+        choose_candidates(default, Settings(pl_type="uss", fps_rate=0.2))
     with pytest.raises(UsageError, match="id_rate is only for pl_type id"):
-        choose_candidates(default, id_rate=0.2)
+        choose_candidates(default, Settings(id_rate=0.2))

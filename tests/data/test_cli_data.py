@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from plench.cli.data import add_parser
+from plench.cli.data import add_options
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset
 from plench.data.sources import find_source
 from plench.errors import DataError, UsageError
@@ -11,8 +11,8 @@ from plench.errors import DataError, UsageError
 
 def run(*words):
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    arguments = parser.parse_args(["data", *words])
+    add_options(parser)
+    arguments = parser.parse_args(words)
     return arguments.handler(arguments)
 
 

@@ -79,5 +79,5 @@ def test_too_few_examples_are_refused(n):
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), "0.1", None, True])
 @pytest.mark.parametrize("which", ["test_fraction", "holdout_fraction"])
 def test_fractions_are_checked(value, which):
-    with pytest.raises(UsageError, match="allowed are numbers between 0 and 1"):
+    with pytest.raises(UsageError, match="must be a number above 0 and below 1"):
         split_dataset(make(100), 0, **{which: value})

@@ -16,7 +16,7 @@ from plench.algorithms.registry import algorithms
 from plench.data import Dataset, DatasetCard, TestSet, load_dataset
 from plench.errors import UsageError
 from plench.networks import Featurizer
-from plench.training import RunOptions, configure_run, run_training
+from plench.training import configure_run, run_training
 from tests.training.harness import (
     Crash,
     CrashAt,
@@ -52,10 +52,12 @@ def train(folder: Path, name: str, dataset: Dataset, listener: Any = None, **cha
     entry = find_algorithm(name)
     hparams = {"batch_size": 8, **changes.pop("hparams", {})}
     config = configure_run(
-        entry, dataset.card, hparams=hparams, **{"steps": STEPS, "checkpoint_freq": 5, **changes}
+        entry,
+        dataset.card,
+        hparams=hparams,
+        **{"steps": STEPS, "checkpoint_freq": 5, "device": "cpu", "save_steps": 2, **changes},
     )
-    options = RunOptions(device="cpu", save_steps=2)
-    return run_training(config, dataset, entry, folder, options, listener)
+    return run_training(config, dataset, entry, folder, listener)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -110,10 +110,9 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
     from plench.sweeps.pilot import train_with_validation
     from plench.sweeps.spec import Grid
-    from plench.training.run import RunOptions
 
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)
-    (outcome,) = train_with_validation(grid, None, tmp_path, RunOptions(device="cpu"))
+    (outcome,) = train_with_validation(grid, None, tmp_path)
     assert outcome.status == "done"
     (run,) = read_runs(tmp_path)
     assert run.experiment.dataset == "Digits_FPS+validation"
@@ -121,7 +120,7 @@ def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
     assert run.last_record.step == 3
     usual = split_dataset(load_dataset("Digits_FPS"), 0)
     assert run.info["dataset"]["n_train"] == len(usual.train) + len(usual.validation)
-    assert [again.updates_made for again in train_with_validation(grid, None, tmp_path, RunOptions())] == [0]
+    assert [again.updates_made for again in train_with_validation(grid, None, tmp_path)] == [0]
 
 
 @pytest.mark.real

@@ -20,13 +20,15 @@ def trained(tmp_path_factory):
     """Three short real runs: one split, three configurations."""
     from plench.algorithms import find_algorithm
     from plench.data import load_dataset
-    from plench.training import RunOptions, configure_run, run_training
+    from plench.training import configure_run, run_training
 
     root = tmp_path_factory.mktemp("trained")
     dataset, entry = load_dataset("Digits_FPS"), find_algorithm("CC")
     for configuration in range(3):
-        config = configure_run(entry, dataset.card, steps=25, checkpoint_freq=10, hparams_seed=configuration)
-        assert run_training(config, dataset, entry, root, RunOptions(device="cpu")).status == "done"
+        config = configure_run(
+            entry, dataset.card, device="cpu", steps=25, checkpoint_freq=10, hparams_seed=configuration
+        )
+        assert run_training(config, dataset, entry, root).status == "done"
     return root
 
 

@@ -14,7 +14,6 @@ from plench.sweeps.probe import estimate_cost
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.sweeps.suites import make_grids, make_suite
 from plench.training.config import configure_run
-from plench.training.run import RunOptions
 from tests.sweep.driving import odd
 
 GRID = Grid(("rc", "cc", "PRODEN"), ("digits uss", "Digits_FPS"), n_hparams=3, n_trials=2, steps=50)
@@ -146,5 +145,5 @@ def test_all_data_that_cannot_be_loaded_are_told_at_once(tmp_path: Path) -> None
 def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:
     shelf = DataShelf(None)
     runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))
-    assert estimate_cost(runs, shelf, RunOptions(device="cpu"), budget_seconds=0.1) is not None
+    assert estimate_cost(runs, shelf, budget_seconds=0.1) is not None
     assert not caplog.records

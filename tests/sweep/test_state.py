@@ -10,14 +10,13 @@ from plench.cli import main
 from plench.storage.store import RunStore
 from plench.sweeps.engines.base import DeathToll
 from plench.sweeps.engines.dummy import DummyEngine
-from plench.sweeps.launch import launch
+from plench.sweeps.launch import launch_sweep
 from plench.sweeps.perform import Performer, fail_run, record_failure
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.sharing import SharedDataset, map_dataset
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.sweeps.state import read_state, read_states
 from plench.training.listener import Silence
-from plench.training.run import RunOptions
 from tests.sweep.driving import odd, read_outcomes
 
 SHELF = DataShelf(None)
@@ -31,8 +30,8 @@ def plan_one(algorithm: str = "CC", steps: int = 20) -> PlannedRun:
 
 def perform(run: PlannedRun, output_dir: Path) -> str:
     store = RunStore(output_dir / run.folder)
-    options = RunOptions(device="cpu", keep_models=False)
-    return Performer().perform(run, SHELF.get(run.dataset), store, options, Silence()).status
+    run = replace(run, config=replace(run.config, device="cpu", skip_model_save=True))
+    return Performer().perform(run, SHELF.get(run.dataset), store, Silence()).status
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_the_dummy_engines_commands_do_the_same_runs(
         fps_rate=0.2,
     )
     shown: list[str] = []
-    outcome = launch(SweepSpec((grid,)), tmp_path / "nothing", engine=DummyEngine(shown.append))
+    outcome = launch_sweep(SweepSpec((grid,)), tmp_path / "nothing", engine=DummyEngine(shown.append))
     assert len(shown) == 4
     assert not (tmp_path / "nothing").exists()
     for line in shown:
@@ -148,7 +147,7 @@ def test_the_dummy_engines_commands_do_the_same_runs(
 def test_the_dummy_engine_names_the_arithmetic(tmp_path: Path) -> None:
     grid = Grid(("CC",), ("Digits_USS",), n_hparams=1, n_trials=1, precision="bf16", compile=True)
     shown: list[str] = []
-    launch(SweepSpec((grid,)), tmp_path, engine=DummyEngine(shown.append))
+    launch_sweep(SweepSpec((grid,)), tmp_path, engine=DummyEngine(shown.append))
     words = shlex.split(shown[0])
     assert words[words.index("--precision") + 1] == "bf16"
     assert "--compile" in words
@@ -313,7 +312,7 @@ def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path
             heard.append(attempt)
 
     run = plan_one()
-    assignment = Assignment([run], 0, tmp_path, SHELF, RunOptions(), Limits(), Listener())
+    assignment = Assignment([run], 0, tmp_path, SHELF, Limits(), Listener())
     with RunStore(tmp_path / run.folder).locked():  # by a child of the run, say, that was not killed with it
         fail_run(assignment, run, "Timeout", "did not end")
     fail_run(assignment, run, "Timeout", "did not end")

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from plench.cli import sweep_view
+from plench.sweeps import progress as sweep_view
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.progress import LiveView, SweepLog, Tally

@@ -12,7 +12,7 @@ from torch import Tensor
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.contract.compare import find_difference
 from plench.data import Dataset, load_dataset
-from plench.training import RunConfig, RunOptions, RunOutcome, configure_run, run_training
+from plench.training import RunConfig, RunOutcome, configure_run, run_training
 from plench.training.checkpoint import parse
 from plench.training.listener import Silence
 from plench.training.state import saved_values
@@ -60,14 +60,13 @@ def run(
     *,
     listener: Silence | None = None,
     dataset: Dataset | None = None,
-    options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> RunOutcome:
     """Carry out a short run, with a checkpoint every 7 updates unless said otherwise."""
     dataset = dataset or load_digits()
     entry = find_algorithm(spec) if isinstance(spec, str) else spec
-    settings = RunOptions(**{"device": "cpu", "save_steps": 7, **(options or {})})
-    return run_training(describe(entry, dataset, **changes), dataset, entry, folder, settings, listener)
+    config = describe(entry, dataset, **{"device": "cpu", "save_steps": 7, **changes})
+    return run_training(config, dataset, entry, folder, listener)
 
 
 class Crash(BaseException):

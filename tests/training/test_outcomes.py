@@ -7,13 +7,13 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from plench.training.options import Status
 
 import plench
 from plench.cli import main
 from plench.criteria import measure_all
 from plench.data import draw_candidates, split_dataset
 from plench.errors import DataError, UsageError
+from plench.training.outcome import Status
 from tests.conftest import ROOT
 from tests.training.harness import (
     LISTING,
@@ -132,11 +132,11 @@ def test_a_model_holds_no_rows_of_examples_and_no_optimiser(tmp_path: Path) -> N
 
 
 def test_models_are_kept_as_asked_for(tmp_path: Path) -> None:
-    none = run(tmp_path / "none", options={"keep_models": False}).folder
+    none = run(tmp_path / "none", skip_model_save=True).folder
     assert not list(none.glob("model_*"))
     with pytest.raises(UsageError, match="it has no model"):
         plench.load(none)
-    every = run(tmp_path / "every", options={"keep_every_model": True}).folder
+    every = run(tmp_path / "every", save_model_every_checkpoint=True).folder
     names = {path.stem for path in every.glob("model_*")}
     steps = (0, 10, 20, 30, 40, 50, 59)
     assert names == {"model_last", "model_CR", "model_AA", *(f"model_step{step}" for step in steps)}

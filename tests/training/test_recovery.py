@@ -156,9 +156,9 @@ def test_other_threads_are_refused_unless_asked_for(tmp_path: Path) -> None:
     folder = crash(tmp_path, 50)
     records = read_records(folder)
     with pytest.raises(ResumeError, match=r"threads 1 → 2.*--resume_anyway"):
-        run(tmp_path, options={"threads": 2})
+        run(tmp_path, threads=2)
     assert read_records(folder) == records
-    assert run(tmp_path, options={"threads": 2, "resume_anyway": True}).status == "done"
+    assert run(tmp_path, threads=2, resume_anyway=True).status == "done"
 
 
 def test_other_versions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

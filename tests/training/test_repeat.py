@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from plench.contract.compare import find_difference
-from plench.data import CandidateSpec
 from plench.training import RunConfig
 from tests.training.harness import (
     LISTING,
@@ -45,8 +44,8 @@ def test_evaluating_more_often_does_not_change_training(spec: str, tmp_path: Pat
 
 
 def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:
-    often = run(tmp_path / "a", options={"save_steps": 1})
-    never = run(tmp_path / "b", options={"save_steps": None})
+    often = run(tmp_path / "a", save_steps=1)
+    never = run(tmp_path / "b", save_steps=None)
     assert_same_run(often.folder, never.folder)
 
 
@@ -67,9 +66,9 @@ def test_identity_depends_on_all_that_determines_the_numbers() -> None:
         describe(tabular_test_fraction=0.2),
         describe(precision="bf16"),
         describe(compile=True),
-        describe(candidates=CandidateSpec("fps", fps_rate=0.5)),
-        describe(candidates=CandidateSpec("uss")),
-        describe(candidates=CandidateSpec("fps", drop_true_rate=0.1)),
+        describe(pl_type="fps", fps_rate=0.5),
+        describe(pl_type="uss"),
+        describe(pl_type="fps", drop_true_rate=0.1),
     ]
     changed = {
         key for config in others for key, value in config.to_json().items() if value != base.to_json()[key]
@@ -85,8 +84,8 @@ def test_identity_depends_on_nothing_else(tmp_path: Path) -> None:
     config = describe()
     assert config.run_id("data") == describe("proden").run_id("data")
     assert config.run_id("data") == RunConfig.from_json(config.to_json()).run_id("data")
-    one = run(tmp_path / "a", options={"threads": 1}, steps=2)
-    two = run(tmp_path / "elsewhere", options={"threads": 2, "keep_models": False}, steps=2)
+    one = run(tmp_path / "a", threads=1, steps=2)
+    two = run(tmp_path / "elsewhere", threads=2, skip_model_save=True, steps=2)
     assert one.folder.name == two.folder.name == describe(steps=2).folder_name(load_digits().fingerprint)
 
 

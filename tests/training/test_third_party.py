@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import plench
+from plench import list_algorithms
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import ALGORITHMS, third_party_entry
-from plench.cli.list import list_algorithms
 from plench.registry import DiscoveryError
 from tests.training.harness import LISTING, only_folder, read_description, read_records, run
 

@@ -257,8 +257,8 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         "model": grid.hparams.get("model", model),
     }
     # What records do not name is at its default: settings that are younger than they.
-    defaults: dict[str | None, Any] = {
-        setting.cell: setting.default for setting in declared().values() if not setting.block
-    }
-    found = {**defaults, **experiment.details}
-    return all(found.get(name) == value for name, value in {**defaults, **asked}.items())
+    defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
+    found = experiment.details
+    return all(found.get(name, defaults.get(name)) == value for name, value in asked.items()) and all(
+        name in asked or found.get(name, value) == value for name, value in defaults.items() if name
+    )
