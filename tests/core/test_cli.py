@@ -7,6 +7,7 @@ import pytest
 from plench import train
 from plench.cli import main, with_underscores
 from plench.cli.list import choose_columns
+from plench.errors import UsageError
 from plench.version import __version__
 
 
@@ -64,9 +65,12 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "CC", "-d", "Digits_FPS", "--trial_seed", "-1"], "trial_seed must be"),
         (["-a", "CC", "-d", "Digits_USS", "--fps_rate", "0.2"], "fps_rate is only for pl_type fps"),
         (["-a", "CC", "-d", "Digits_FPS", "--device", "tpu"], "unknown device 'tpu'"),
-        (["-a", "CC", "-d", "Digits_FPS", "--threads", "0"], "threads must be at least 1"),
-        (["-a", "CC", "-d", "Digits_FPS", "--save_steps", "0"], "save_steps must be at least 1"),
-        (["-a", "CC", "-d", "Digits_FPS", "--save_seconds", "nan"], "save_seconds must be above 0"),
+        (["-a", "CC", "-d", "Digits_FPS", "--threads", "0"], "threads must be a whole number of at least 1"),
+        (
+            ["-a", "CC", "-d", "Digits_FPS", "--save_steps", "0"],
+            "save_steps must be a whole number of at least 1",
+        ),
+        (["-a", "CC", "-d", "Digits_FPS", "--save_seconds", "nan"], "save_seconds must be a number above 0"),
         (["-a", "CC", "-d", "Digits_FPS", "--holdout_fraction", "0"], "holdout_fraction"),
         (["-a", "no/such.py:X", "-d", "Digits_FPS"], "cannot read the algorithm's file"),
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
@@ -107,8 +111,8 @@ def test_a_run_in_one_call_is_that_of_the_command(tmp_path, capsys):
     )
     told = json.loads(capsys.readouterr().out)
     assert (told["folder"], told["updates_made"]) == (str(outcome.folder), 0)
-    with pytest.raises(TypeError, match="no_such_setting"):
-        train("CC", "Digits_USS", tmp_path, no_such_setting=1)
+    with pytest.raises(UsageError, match="unknown setting 'trial_sed': the nearest are trial_seed"):
+        train("CC", "Digits_USS", tmp_path, trial_sed=1)
 
 
 def test_list_filters_by_pattern(capsys):

@@ -77,8 +77,14 @@ def test_sweeps_of_a_folder_have_files_of_their_own(tmp_path: Path) -> None:
         ("[[grid]]\nalgorithms = ['CC']\ndatasets = 'Lost'\n", "datasets must be a list"),
         ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nsteps = 0\n", "steps must be a whole number"),
         ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nn_trials = 0\n", "n_trials must be a whole"),
-        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\npl_type = 'x'\n", "unknown pl_type 'x'"),
-        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nfps_rate = 2.0\n", "fps_rate is 2.0"),
+        (
+            "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\npl_type = 'x'\n",
+            "pl_type must be one of real, uss",
+        ),
+        (
+            "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nfps_rate = 2.0\n",
+            "fps_rate must be a number of",
+        ),
         ("colour = 1", "unknown key 'colour'"),
         ("", "at least one grid"),
         ("= what", "not a TOML file"),

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,7 @@ def test_the_dummy_engine_names_the_arithmetic(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["launch"], "nothing to run is named"),
+        (["launch"], "holds no sweep: say what to run"),
         (["launch", "--steps", "5"], "--steps needs --suite"),
         (["launch", "--datasets", "Lost"], "give both --datasets and --algorithms"),
         (["launch", "--suite", "lite", "--datasets", "Lost"], "a suite has its own datasets"),
@@ -243,7 +244,7 @@ def test_slurms_queue_is_read_whatever_other_jobs_are_called(
         return "\n".join([*lines, "0 RUNNING plench-2"]) + "\n"
 
     monkeypatch.setattr(slurm, "run_command", answer)
-    assert slurm.read_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
+    assert slurm.read_slurm_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
     assert asked[0][0] == "squeue"
     assert "--format=%K %T %j" in asked[0]
 

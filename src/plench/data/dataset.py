@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -103,6 +104,16 @@ class Dataset:
             object.__setattr__(self, field, value)
         object.__setattr__(self, "test", test)
         object.__setattr__(self, "notices", tuple(self.notices))
+
+    @classmethod
+    def load(cls, name: str, data_dir: str | Path | None = None) -> "Dataset":
+        """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
+
+        >>> plench.Dataset.load("Digits_FPS").features.shape
+        """
+        from plench.data.sources import load_dataset  # sources are made of datasets
+
+        return load_dataset(name, data_dir)
 
     def __repr__(self) -> str:
         return f"Dataset({self.card.name!r}, features {self.features.shape}, {self.n_classes} classes)"

@@ -52,4 +52,4 @@ class Classifier(nn.Linear):
 
 def describe_networks() -> list[dict[str, Any]]:
     """Describe each network, as rows."""
-    return [{"name": network.name, "meaning": network.meaning} for network in networks().values()]
+    return [{"name": name, "meaning": network.meaning} for name, network in networks().items()]

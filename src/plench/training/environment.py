@@ -21,7 +21,17 @@ from plench.version import __version__
 # A run may only be continued under the same of these: another value can change its numbers.
 MUST_AGREE = ("plench", "source", "python", "torch", "numpy", "scipy", "scikit-learn", "device", "threads")
 # The parts of the package that decide a run's numbers.
-DECISIVE = ("algorithms", "criteria", "data", "networks", "training", "batch.py", "hparams.py", "seeds.py")
+DECISIVE = (
+    "algorithms",
+    "criteria",
+    "data",
+    "networks",
+    "training",
+    "batch.py",
+    "hparams.py",
+    "seeds.py",
+    "settings.py",
+)
 
 
 def choose_device(name: str) -> torch.device:
