@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plench.criteria import criteria
-from plench.storage import read_runs
 from plench.selection import Plan, choose_checkpoint, infer_plans, select
+from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 CR, AA, OA, OA_ES = criteria.values()

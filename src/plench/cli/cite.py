@@ -19,12 +19,22 @@ def add_parser(subparsers: Any) -> None:
 
 def print_bibtex(arguments: argparse.Namespace) -> int:
     """Print each paper once, in the order asked for."""
-    from plench.algorithms import find_algorithm
-    from plench.errors import UsageError
-
-    cards = [find_algorithm(name).card for name in arguments.names]
-    for card in cards:
-        if not card.bibtex:
-            raise UsageError(f"{card.name} has no citation on its card")
-    print("\n\n".join(dict.fromkeys(card.bibtex for card in cards)))
+    print("\n\n".join(dict.fromkeys(find_bibtex(name) for name in arguments.names)))
     return 0
+
+
+def find_bibtex(name: str) -> str:
+    """Return the entry of an algorithm's paper; only third parties' classes are imported for it."""
+    from plench.declared import declared_algorithms, find_reference
+    from plench.errors import UsageError
+    from plench.names import normalise
+
+    for declared in declared_algorithms().values():
+        if normalise(name) == normalise(declared.name):
+            return find_reference(declared.cite)
+    from plench.algorithms import find_algorithm  # imports torch
+
+    card = find_algorithm(name).card
+    if not card.bibtex:
+        raise UsageError(f"{card.name} has no citation on its card")
+    return card.bibtex
