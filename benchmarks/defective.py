@@ -18,8 +18,7 @@ from plench.algorithms.alim import ALIM
 from plench.algorithms.base import build_adam
 from plench.algorithms.fredis import FREDIS
 from plench.algorithms.mcl import GCE_EXPONENT, MCL_GCE, MCL_MSE
-from plench.algorithms.parts.class_losses import gce_of_classes, mse_of_classes
-from plench.algorithms.parts.targets import masked_softmax
+from plench.algorithms.parts.targets import gce_of_classes, masked_softmax, mse_of_classes
 from plench.algorithms.pico_plus import PiCOPlus
 from plench.algorithms.pop import POP
 from plench.algorithms.valen import VALEN

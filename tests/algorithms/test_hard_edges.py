@@ -1,5 +1,6 @@
 """Edge cases of the holistic and the noisy algorithms."""
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Beta
+from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms import Algorithm, alim, dirk, find_algorithm, fredis, pico_plus, valen
-from plench.algorithms.parts.two_headed import TwoHeadedNetwork
+from plench.algorithms import Algorithm, find_algorithm
 from plench.batch import Batch
 from plench.contract import Subject
 from plench.contract.compare import find_not_finite
@@ -22,7 +24,9 @@ from plench.data import CandidateSpec
 from plench.hparams import DataTraits, draw_hparams
 from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
+from tests import formulas
 from tests.algorithms.sessions import copy_of, start
+from tests.probe import build, set_state
 
 # Schedules that reach every phase within 12 updates.
 REACH: dict[str, dict[str, Any]] = {
@@ -100,25 +104,34 @@ def test_more_neighbours_than_contrasts() -> None:
     run_finite(start("PiCO_plus", **hparams))
 
 
-def test_mean_over_nothing_is_zero_with_a_gradient() -> None:
-    values = torch.ones(3, requires_grad=True)
-    mean = pico_plus.mean_over(values, torch.zeros(3, dtype=torch.bool))
-    mean.backward()
-    assert mean.item() == 0
-    assert torch.equal(values.grad, torch.zeros(3))
+@pytest.mark.parametrize(("reliable", "absent"), [(True, "loss_guess"), (False, "loss_cls")])
+def test_mean_over_no_example_is_zero_with_a_gradient(reliable: bool, absent: str) -> None:
+    session = start("PiCO_plus", prot_start=0, pure_ratio=0.5)
+    algorithm: Any = session.algorithm
+    algorithm.reliable.fill_(reliable)
+    batch = session.training_set.next_batch()
+    losses = algorithm.losses(algorithm.passes(batch), batch)
+    losses[absent].backward()
+    assert losses[absent].item() == 0
+    assert not any(parameter.grad.any() for parameter in algorithm.network.classifier.parameters())
 
 
 def test_ties_in_distance_go_to_the_lower_index() -> None:
-    chosen = pico_plus.select_reliable(torch.tensor([0.0, -0.5, 0.0, 0.0, 0.3]), 0.6)
+    chosen = formulas.pico_plus_reliable(torch.tensor([0.0, -0.5, 0.0, 0.0, 0.3]), 0.6)
     assert chosen.tolist() == [True, True, True, False, False]
+
+
+def refuse(*_: Any) -> None:
+    raise AssertionError("not needed")
 
 
 def test_plain_dirk_needs_neither_queue_nor_projection() -> None:
     session = start("DIRK", weight=0.0)
     algorithm: Any = session.algorithm
     before = copy_of(algorithm.queue["features"])
-    with patch.object(TwoHeadedNetwork, "project", side_effect=AssertionError("not needed")):
-        run_finite(session)
+    algorithm.network.projector.register_forward_pre_hook(refuse)
+    algorithm.teacher.projector.register_forward_pre_hook(refuse)
+    run_finite(session)
     assert torch.equal(algorithm.queue["features"], before)
     assert not algorithm.phases()
 
@@ -130,7 +143,7 @@ def test_rectified_distributions_keep_candidates_above(scale: float) -> None:
     candidates = torch.rand(2000, 6, generator=generator) < 0.5
     candidates[:, 0] |= ~candidates.any(-1)
     candidates[0] = True
-    rectified, share = dirk.rectify(logits, candidates)
+    rectified, share = formulas.dirk_rectified(logits, candidates)
     torch.testing.assert_close(rectified.sum(-1), torch.ones(2000))
     lowest = rectified.masked_fill(~candidates, 1).amin(-1)
     highest = rectified.masked_fill(candidates, 0).amax(-1)
@@ -141,47 +154,44 @@ def test_rectified_distributions_keep_candidates_above(scale: float) -> None:
 
 def test_valen_has_no_gradient_where_the_concentration_is_clamped() -> None:
     logits = torch.tensor([[500.0, -500.0, 0.0]], requires_grad=True)
-    valen.divergence_from_uniform(logits).backward()
+    formulas.valen_kl(logits).backward()
     assert logits.grad[0, :2].tolist() == [0, 0]
     assert logits.grad[0, 2].isfinite()
 
 
 def test_alim_without_mixup_makes_no_third_pass() -> None:
     session = start("ALIM", loss_weight_mixup=0.0)
-    with patch.object(TwoHeadedNetwork, "classify", side_effect=AssertionError("not needed")):
-        run_finite(session)
+    passes: list[int] = []
+    network: Any = session.algorithm.network
+    network.featurizer.register_forward_pre_hook(lambda *_: passes.append(1))
+    run_finite(session)
+    assert len(passes) == 12
 
 
-def test_alim_mixes_with_the_second_batch() -> None:
-    session = start("ALIM", prot_start=0)
+@pytest.mark.parametrize("name", ["ALIM", "PiCO_plus"])
+def test_mixup_takes_inputs_and_targets_of_the_same_partners(name: str) -> None:
+    """ALIM's are the second batch, PiCO+'s a permutation; confidences are those after this step's move."""
+    session = start(name, prot_start=0)
     algorithm: Any = session.algorithm
     batch = session.training_set.next_batch()
-    assert batch.second is not None
-    with patch.object(alim, "mix", wraps=alim.mix) as mixing, session.run.streams.ambient("algorithm"):
-        session.update_once(batch)
-    inputs, targets = (call.args for call in mixing.call_args_list)
-    assert inputs[0] is batch.weak
-    assert inputs[1] is batch.second.weak
-    assert torch.equal(targets[0], algorithm.confidence[batch.index]), "after this step's move"
-    assert torch.equal(targets[1], algorithm.confidence[batch.second.index])
-    assert targets[2] is inputs[2], "one coefficient a step"
-
-
-def test_pico_plus_mixes_inputs_and_targets_of_the_same_partners() -> None:
-    session = start("PiCO_plus", prot_start=0)
-    algorithm: Any = session.algorithm
-    batch = session.training_set.next_batch()
-    partners = torch.arange(16).roll(3)
+    network = copy.deepcopy(algorithm.network)
+    order = torch.arange(16).roll(3)
     with (
-        patch.object(pico_plus, "draw_partners", return_value=partners),
-        patch.object(pico_plus, "mix", wraps=pico_plus.mix) as mixing,
+        patch.object(Beta, "sample", lambda self: torch.tensor(0.25)),
+        patch.object(torch, "randperm", lambda n, **_: order),
         session.run.streams.ambient("algorithm"),
     ):
-        session.update_once(batch)
-    inputs, targets = (call.args for call in mixing.call_args_list)
-    assert torch.equal(inputs[1], batch.weak[partners])
-    assert torch.equal(targets[1], algorithm.confidence[batch.index[partners]])
-    assert targets[2] is inputs[2], "one coefficient a step"
+        logged = algorithm.update(batch)
+    if name == "ALIM":
+        assert batch.second is not None
+        inputs, rows = batch.second.weak, batch.second.index
+    else:
+        inputs, rows = batch.weak[order], batch.index[order]
+    # Of the drawn share and its complement the larger goes to the batch itself.
+    targets = 0.75 * algorithm.confidence[batch.index] + 0.25 * algorithm.confidence[rows]
+    with torch.no_grad():
+        expected = cross_entropy(network.classify(0.75 * batch.weak + 0.25 * inputs), targets)
+    torch.testing.assert_close(logged["loss_mixup"], expected)
 
 
 def test_alim_with_noise_rate_zero_stays_closed() -> None:
@@ -231,14 +241,40 @@ def test_fredis_never_empties_a_set_and_keeps_delta_above_zero() -> None:
         torch.testing.assert_close(algorithm.targets.sum(-1), torch.ones(64))
 
 
+def correct(
+    posterior: Tensor, candidates: Tensor, visited: Tensor | None = None, **hparams: float
+) -> tuple[Any, Any]:
+    """Correct these candidates by FREDIS; return the algorithm and what the correction tells."""
+    algorithm = build("FREDIS", candidates, **hparams)
+    everyone = torch.ones(len(candidates))
+    set_state(algorithm, posterior=posterior, visited=everyone if visited is None else visited)
+    return algorithm, algorithm.correct()
+
+
 def test_fredis_lowers_delta_to_zero_at_most() -> None:
     """With a `dec` larger than δ the arg-max itself would be far, for the rest of the run."""
-    posterior = torch.tensor([[0.5, 0.3, 0.2]])
-    candidates = torch.ones(1, 3, dtype=torch.bool)
-    rule = fredis.CorrectionRule(inc=0.0, dec=0.9, times=1, change_size=100)
-    visited = torch.ones(1, dtype=torch.bool)
-    correction = fredis.correct_candidates(posterior, candidates, posterior, visited, 1e-6, 0.6, rule)
-    assert correction.delta == 0
+    posterior, everything = torch.tensor([[0.5, 0.3, 0.2]]), torch.ones(1, 3, dtype=torch.bool)
+    algorithm, _ = correct(posterior, everything, theta=1e-6, delta=0.6, dec=0.9, times=1, change_size=100)
+    assert algorithm.delta == 0
+
+
+def test_fredis_adds_only_labels_nearer_than_theta() -> None:
+    """A label whose gap is θ itself is not added; all numbers here are exact."""
+    posterior, only = torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([[True, False, False]])
+    algorithm, correction = correct(posterior, only, theta=0.25, delta=0.9, times=0)
+    assert correction.added == 0
+    assert algorithm.candidates.tolist() == [[True, False, False]]
+    algorithm, correction = correct(posterior, only, theta=0.375, delta=0.9, times=0)
+    assert correction.added == 2
+    assert algorithm.candidates.all()
+
+
+def test_fredis_counts_removable_labels_on_the_old_sets() -> None:
+    """Label 2 is added and far at once: were it counted, the cap of one removal would draw among the far."""
+    posterior, old = torch.tensor([[0.5, 0.25, 0.15, 0.1]]), torch.tensor([[True, True, False, False]])
+    algorithm, correction = correct(posterior, old, theta=0.36, delta=0.2, times=1, change_size=1)
+    assert (correction.added, correction.removable) == (1, 1)
+    assert algorithm.candidates.tolist() == [[True, False, False, False]]
 
 
 @pytest.mark.parametrize("dec", [1e-9, 1e-300])
@@ -246,33 +282,38 @@ def test_fredis_lowers_delta_to_zero_at_most() -> None:
 def test_fredis_finds_delta_in_steps_however_small(dec: float, needed_gap: float) -> None:
     """Steps that vanish beside δ would never end; the result is what ever smaller steps tend to."""
     expected = 1.0 if needed_gap > 1 else max(needed_gap, 0.0)
-    assert fredis.lower_delta(1.0, dec, needed_gap) == pytest.approx(expected, abs=1e-8)
+    assert formulas.fredis_delta(1.0, dec, needed_gap) == pytest.approx(expected, abs=1e-8)
 
 
 def test_fredis_leaves_unvisited_examples_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     posterior = torch.rand(6, 4, generator=generator).softmax(-1)
     candidates = torch.tensor([[1, 1, 0, 0]] * 6) == 1
-    targets = torch.full((6, 4), 0.25)
     visited = torch.tensor([1, 1, 1, 0, 0, 0]) == 1
-    rule = fredis.CorrectionRule(inc=0.1, dec=0.1, times=1, change_size=100)
-    correction = fredis.correct_candidates(posterior, candidates, targets, visited, 1.0, 1.0, rule)
-    assert correction.candidates[:3].any()
-    assert torch.equal(correction.candidates[3:], candidates[3:])
-    assert torch.equal(correction.targets[3:], targets[3:])
+    algorithm, correction = correct(posterior, candidates, visited, theta=1.0, times=0, change_size=100)
+    assert algorithm.candidates[:3].all()
+    assert torch.equal(algorithm.candidates[3:], candidates[3:])
+    assert torch.equal(algorithm.targets[3:], build("FREDIS", candidates).targets[3:])
     assert correction.added == 6
 
 
 def test_fredis_draws_without_replacement() -> None:
-    drawn = fredis.draw_without_replacement(50, 20)
-    assert len(drawn.unique()) == 20
-    assert drawn.max() < 50
+    """As many entries are added as the cap allows, each once; of ten near ones none is a candidate."""
+    posterior, only = torch.tensor([[0.6, 0.2, 0.2]] * 5), torch.tensor([[True, False, False]] * 5)
+    seen = set()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        algorithm, correction = correct(posterior, only, theta=0.5, delta=0.9, times=0, change_size=6)
+        assert correction.added == 6
+        assert correction.changed == int(algorithm.candidates[:, 1:].sum()) <= 6
+        seen.add(tuple(algorithm.candidates.flatten().tolist()))
+    assert len(seen) > 10
 
 
 def test_fredis_falls_back_to_uniform_where_nothing_is_left() -> None:
-    posterior = torch.tensor([[1.0, 0.0, 0.0]])
-    restricted = fredis.restrict(posterior, torch.tensor([[False, True, True]]))
-    assert restricted.tolist() == [[0.0, 0.5, 0.5]]
+    posterior, outside = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[False, True, True]])
+    algorithm, _ = correct(posterior, outside, theta=0.0, delta=2.0)
+    assert algorithm.targets.tolist() == [[0.0, 0.5, 0.5]]
 
 
 class LargestTensor(TorchDispatchMode):
@@ -297,7 +338,7 @@ def test_graph_equals_the_dense_one(rows: int) -> None:
     distances.fill_diagonal_(torch.inf)
     k = min(3, rows - 1)
     expected = distances.argsort(dim=-1, stable=True)[:, :k]
-    found = valen.find_neighbours(features, 3)
+    found = formulas.valen_neighbours(features, 3)
     assert found.shape == (rows, k)
     assert torch.equal(found.sort(-1).values, expected.sort(-1).values)
 
@@ -306,8 +347,8 @@ def test_graph_never_holds_a_square_matrix() -> None:
     rows = 2000
     features = torch.randn(rows, 5)
     with LargestTensor() as seen:
-        valen.find_neighbours(features, 3)
-    assert seen.largest == valen.DISTANCE_ROWS * rows
+        formulas.valen_neighbours(features, 3)
+    assert seen.largest < rows * rows / 4
 
 
 def test_graph_of_all_others_when_there_are_few() -> None:
@@ -315,7 +356,7 @@ def test_graph_of_all_others_when_there_are_few() -> None:
     run_finite(session, 4)
     algorithm: Any = session.algorithm
     assert algorithm.neighbours.shape == (9, 8)
-    block = valen.graph_block(algorithm.neighbours, torch.arange(9))
+    block = formulas.valen_graph_block(algorithm.neighbours, torch.arange(9))
     torch.testing.assert_close(block, torch.full((9, 9), 1 / 9))
 
 

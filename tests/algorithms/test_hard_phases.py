@@ -1,6 +1,7 @@
 """Phases and schedules shown by running across each boundary, also interrupted and resumed around it."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -8,13 +9,15 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from plench.algorithms import alim, dirk, find_algorithm, fredis, pico, pico_plus, valen
+from plench.algorithms import find_algorithm
 from plench.algorithms.parts.targets import uniform_over
+from plench.batch import Batch
 from plench.contract import Subject
 from plench.contract.compare import find_difference, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.storage.store import RunStore
+from tests import formulas
 from tests.algorithms.sessions import copy_of, resume, save, start
 
 # Short schedules on epochs of four updates, and every update at which something changes.
@@ -84,32 +87,37 @@ def test_confidence_moves_from_prot_start_on(name: str) -> None:
     torch.testing.assert_close(moved.sum(-1), torch.ones(64))
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "later"),
-    [
-        (pico, "PiCO", "supervised_contrast"),
-        (dirk, "DIRK", "refined_contrast"),
-        (pico_plus, "PiCO_plus", "compare"),
-    ],
-)
-def test_contrast_changes_at_prot_start(module: Any, name: str, later: str) -> None:
+def update_both(session: Session, change: Callable[[Any], None]) -> tuple[dict[str, float], dict[str, float]]:
+    """Make the next update twice, as it is and on a copy with a change; return what each logs."""
+    batch = session.training_set.next_batch()
+    changed: Any = copy.deepcopy(session.algorithm)
+    change(changed)
+    with session.run.streams.ambient("algorithm"):
+        state = torch.get_rng_state()
+        logged = changed.update(batch)
+        torch.set_rng_state(state)
+        own = session.algorithm.update(batch)
+    return tuple({key: float(value) for key, value in numbers.items()} for numbers in (own, logged))
+
+
+def relabel_queue(algorithm: Any) -> None:
+    """Let every entry of the queue be a positive of each label's anchors, or of one label's."""
+    if "candidates" in dict(algorithm.queue.named_buffers()):
+        algorithm.queue["candidates"].fill_(1)
+        algorithm.queue["distributions"].copy_(torch.eye(5)[0])
+    else:
+        algorithm.queue["labels"].fill_(1)
+        if "reliable" in dict(algorithm.queue.named_buffers()):
+            algorithm.queue["reliable"].fill_(True)
+
+
+@pytest.mark.parametrize(("name", "first"), [("PiCO", 3), ("DIRK", 3), ("PiCO_plus", 3), ("ALIM", 0)])
+def test_contrast_uses_labels_from_prot_start_on(name: str, first: int) -> None:
+    """Before it the contrast is by instance, whatever the queue says of labels; ALIM's is never so."""
     session = start(name, prot_start=3)
-    with (
-        patch.object(module, "instance_contrast", wraps=module.instance_contrast) as by_instance,
-        patch.object(module, later, wraps=getattr(module, later)) as by_label,
-    ):
-        seen = []
-        for _ in range(5):
-            session.update(1)
-            seen.append((by_instance.call_count, by_label.call_count))
-    assert seen == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2)]
-
-
-def test_alim_contrasts_by_label_from_the_first_step() -> None:
-    session = start("ALIM", prot_start=3)
-    with patch.object(alim, "supervised_contrast", wraps=alim.supervised_contrast) as by_label:
-        session.update(4)
-    assert by_label.call_count == 4
+    for step in range(5):
+        own, changed = update_both(session, relabel_queue)
+        assert (own["loss_cont"] != changed["loss_cont"]) == (step >= first), step
 
 
 def test_valen_trains_its_encoder_after_the_warm_up() -> None:
@@ -155,9 +163,8 @@ def test_valen_takes_the_graph_from_original_views_in_evaluation_mode() -> None:
     network = copy.deepcopy(algorithm.network).eval()
     with torch.no_grad():
         expected = network[0](session.training_set.original(0, len(session.training_set)))
-    with patch.object(valen, "find_neighbours", wraps=valen.find_neighbours) as finding:
-        algorithm.end_warm_up()
-    torch.testing.assert_close(finding.call_args.args[0], expected)
+    algorithm.end_warm_up()
+    assert torch.equal(algorithm.neighbours, formulas.valen_neighbours(expected, 3))
     assert algorithm.network.training
     for name, buffer in algorithm.network.named_buffers():
         assert torch.equal(buffer, network.get_buffer(name))
@@ -203,19 +210,17 @@ def test_alim_chooses_importance_from_the_finished_epoch() -> None:
     """Epochs of four updates: λ is chosen at updates 8, 12, …, each time from 64 margins."""
     session = start("ALIM", start_epoch=2, noise_rate=0.3)
     algorithm: Any = session.algorithm
-    chosen = []
-
-    def choose(margins: torch.Tensor, noise_rate: float) -> float:
-        chosen.append((algorithm.steps_done, len(margins), noise_rate))
-        return 0.25
-
-    with patch.object(alim, "choose_importance", choose):
-        session.update(8)
-        assert algorithm.importance == 0.0
-        assert algorithm.margin_count == 64
-        session.update(6)
-    assert chosen == [(8, 64, 0.3), (12, 64, 0.3)]
-    assert algorithm.importance == 0.25
+    session.update(8)
+    assert algorithm.importance == 0.0
+    for update in range(8, 14):
+        before = algorithm.importance
+        counted, margins = algorithm.margin_count, copy_of(algorithm.margins)
+        session.update(1)
+        if update % 4 == 0:
+            assert counted == 64
+            assert algorithm.importance == formulas.alim_lambda(margins, 0.3) > 0
+        else:
+            assert algorithm.importance == before
     assert algorithm.margin_count == 32
 
 
@@ -236,29 +241,23 @@ def test_pico_plus_selects_by_the_epoch() -> None:
     """The first selection waits for a whole epoch; from then on each epoch has its reliable examples."""
     session = start("PiCO_plus", prot_start=1, pure_ratio=0.6)
     algorithm: Any = session.algorithm
-    at = []
-    select = pico_plus.select_reliable
-
-    def select_and_note(distances: torch.Tensor, pure_ratio: float) -> torch.Tensor:
-        at.append(algorithm.steps_done)
-        return select(distances, pure_ratio)
-
-    with patch.object(pico_plus, "select_reliable", select_and_note):
-        session.update(4)
-        assert algorithm.reliable.all()
-        session.update(9)
-    assert at == [4, 8, 12]
+    for update in range(13):
+        before, distances = copy_of(algorithm.reliable), copy_of(algorithm.distances)
+        session.update(1)
+        selected = formulas.pico_plus_reliable(distances, 0.6)
+        expected = selected if update in (4, 8, 12) else before
+        assert torch.equal(algorithm.reliable, expected), update
+        assert update < 4 or not torch.equal(selected, torch.ones_like(selected))
     assert algorithm.reliable.sum() == int(64 * 0.6)
 
 
 def test_pico_plus_uses_neighbours_from_knn_start_on() -> None:
+    """How many neighbours are asked for matters from then on."""
     session = start("PiCO_plus", prot_start=1, knn_start=6, pure_ratio=0.5)
-    find = pico_plus.find_nearest_columns
-    with patch.object(pico_plus, "find_nearest_columns", wraps=find) as finding:
-        session.update(6)
-        assert finding.call_count == 0
-        session.update(2)
-        assert finding.call_count == 2
+    session.update(4)
+    for step in range(4, 8):
+        own, changed = update_both(session, lambda other: other.hparams.update(chosen_neighbors=3))
+        assert (own["loss_cont_rel"] != changed["loss_cont_rel"]) == (step >= 6), step
 
 
 def test_fredis_corrects_and_reads_the_corrected_sets() -> None:
@@ -272,18 +271,16 @@ def test_fredis_corrects_and_reads_the_corrected_sets() -> None:
     corrected = copy_of(algorithm.candidates)
     assert (corrected & ~original).any(), "labels were added"
     assert corrected.any(-1).all()
-    seen = []
-
-    def losses_and_note(logits: torch.Tensor, targets: torch.Tensor, candidates: torch.Tensor) -> Any:
-        seen.append(candidates)
-        return losses(logits, targets, candidates)
-
-    losses = fredis.fredis_losses
-    with patch.object(fredis, "fredis_losses", losses_and_note):
-        batch = session.training_set.next_batch()
-        with session.run.streams.ambient("algorithm"):
-            session.update_once(batch)
-    assert torch.equal(seen[0], corrected[batch.index])
+    batch = session.training_set.next_batch()
+    given = Batch(batch.index, torch.ones_like(batch.candidates), {})
+    original_again = copy.deepcopy(algorithm)
+    original_again.candidates.copy_(original)
+    outputs = algorithm.passes(batch)
+    loss = algorithm.losses(outputs, batch)["loss_comp"]
+    assert algorithm.losses(outputs, given)["loss_comp"] == loss, "the batch's own sets are not read"
+    assert original_again.losses(outputs, batch)["loss_comp"] != loss
+    with session.run.streams.ambient("algorithm"):
+        session.update_once(batch)
     targets = algorithm.targets[batch.index]
     assert torch.equal(targets > 0, corrected[batch.index]), "targets live on the corrected sets"
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.parts.passes import one_pass_serves, pass_views
-from plench.algorithms.parts.two_headed import TwoHeadedNetwork, normalise_rows
+from plench.algorithms.parts.contrast import TwoHeadedNetwork, normalise_rows
+from plench.algorithms.parts.views import one_pass_serves, pass_views
 
 
 @pytest.mark.parametrize("feat_dim", [64, 128, 256])

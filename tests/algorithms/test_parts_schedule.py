@@ -7,20 +7,16 @@ import pytest
 import torch
 from torch.nn.functional import kl_div
 
-from plench.algorithms.parts.consistency import (
+from plench.algorithms.parts.momentum import confidence_momentum, parse_range
+from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
+from plench.algorithms.parts.targets import (
     agree_on_target,
+    best_candidate,
     divergence_from_target,
+    onehot_like,
     push_non_candidates,
 )
-from plench.algorithms.parts.mixup import draw_mixing, draw_partners, mix
-from plench.algorithms.parts.pseudo_labels import best_candidate, onehot_like
-from plench.algorithms.parts.schedule import (
-    confidence_momentum,
-    epoch_of,
-    first_step_of,
-    parse_range,
-    starts_epoch,
-)
+from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
 from plench.errors import UsageError
 
 

@@ -5,10 +5,14 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from plench.algorithms.parts.momentum import copy_without_gradient, follow
-from plench.algorithms.parts.precision import device_with_doubles
-from plench.algorithms.parts.prototypes import update_prototypes
-from plench.algorithms.parts.queue import RingQueue, draw_empty_features
+from plench.algorithms.base import device_with_doubles
+from plench.algorithms.parts.momentum import (
+    RingQueue,
+    copy_without_gradient,
+    draw_empty_features,
+    follow,
+    update_prototypes,
+)
 
 
 @pytest.mark.parametrize(

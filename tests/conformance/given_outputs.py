@@ -1,15 +1,11 @@
 """Algorithms on given outputs: the conformance cases say what the networks answer, not what they are."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms import Algorithm, find_algorithm
-from plench.algorithms.parts.two_headed import normalise_rows
-from plench.batch import Batch
-from plench.hparams import DataTraits, draw_hparams
+from tests import probe
 from tests.conformance.harness import Case
 
 
@@ -49,37 +45,14 @@ class InTurn(nn.Module):
         return self.answers[(self.calls - 1) % len(self.answers)]
 
 
-def idle_optimizer() -> torch.optim.SGD:
-    """Return an optimiser that changes nothing."""
-    return torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-
-
-def build(case: Case, candidates: Tensor, max_steps: int = 1000, **hparams: Any) -> Any:
-    """Build the case's algorithm for these candidates in the case's precision, with an idle optimiser."""
-    entry = find_algorithm(case.algorithm)
-    values = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, hparams)
-    shape = (len(candidates), 2)
-    algorithm: Algorithm = entry.cls(shape, candidates.numpy(), {**values, "max_steps": max_steps})
-    algorithm.optimizer = idle_optimizer()
-    return algorithm.to(case.dtype)
+def build(case: Case, candidates: Tensor, **settings: Any) -> Any:
+    """Build the case's algorithm for these candidates, in the case's precision."""
+    return probe.build(case.algorithm, candidates, dtype=case.dtype, **settings)
 
 
 def own_hparams(case: Case) -> dict[str, Any]:
     """Return the case's inputs that are hyperparameters of its algorithm."""
-    names = {parameter.name for parameter in find_algorithm(case.algorithm).card.hyperparameters}
-    return {name: value for name, value in case.inputs.items() if name in names}
-
-
-def fill(state: Mapping[str, Tensor] | Any, **values: Tensor) -> None:
-    """Copy values into named tensors of an algorithm's state."""
-    for name, value in values.items():
-        state[name].copy_(value)
-
-
-def batch_with(views: Mapping[str, Tensor], candidates: Tensor, index: Tensor | None = None) -> Batch:
-    """Return a batch with these views; without an index its rows are the first examples."""
-    rows = torch.arange(len(candidates)) if index is None else index
-    return Batch(rows, candidates, views)
+    return probe.own_hparams(case.algorithm, case.inputs)
 
 
 def distinct_views(case: Case, rows: int) -> dict[str, Tensor]:
@@ -99,4 +72,4 @@ def precedes(case: Case, phase: str) -> bool | None:
 
 def unit(values: Tensor) -> Tensor:
     """Normalise raw projections, as the network does."""
-    return normalise_rows(values)
+    return nn.functional.normalize(values, dim=-1)

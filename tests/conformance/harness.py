@@ -1,4 +1,4 @@
-"""Reads conformance vectors and runs algorithms on the linear models they describe.
+"""Reads conformance vectors, finds what checks each case, and compares.
 
 The vectors lie in tests/conformance/vectors; PLENCH_CONFORMANCE names another folder of the same schema. A
 file that such a folder lacks is skipped. A case is told by what it holds, not by its name.
@@ -16,11 +16,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-
-from plench.algorithms import LossAlgorithm, find_algorithm
-from plench.algorithms.base import build_adam
-from plench.batch import VIEWS, Batch
-from plench.hparams import DataTraits, draw_hparams
 
 OUR_VECTORS = Path(__file__).parent / "vectors"
 VECTORS = Path(os.environ.get("PLENCH_CONFORMANCE", OUR_VECTORS))
@@ -183,48 +178,3 @@ def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
         if bias is not None:
             model.bias.copy_(bias)
     return model
-
-
-def replace_network(algorithm: LossAlgorithm, model: nn.Module) -> None:
-    """Give an algorithm another network, and a new optimiser for it."""
-    algorithm.network = model  # type: ignore[assignment]
-    algorithm.optimizer = build_adam(model.parameters(), algorithm.hparams)
-
-
-def build_linear_algorithm(
-    name: str,
-    case: Case,
-    hparams: Mapping[str, Any],
-    max_steps: int = 1000,
-    weight: str = "W",
-    bias: str = "b",
-) -> LossAlgorithm:
-    """Build an algorithm in float64 with its network replaced by the case's linear model."""
-    entry = find_algorithm(name)
-    values = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, hparams)
-    algorithm = entry.cls(case["X"].shape, case["S"].numpy(), {**values, "max_steps": max_steps}).double()
-    assert isinstance(algorithm, LossAlgorithm)
-    replace_network(algorithm, linear(case[weight], case[bias]))
-    return algorithm
-
-
-def build_on_logits(name: str, case: Case, candidates: Tensor, **hparams: Any) -> LossAlgorithm:
-    """Build an algorithm for these candidates whose inputs are logits: its network is the identity."""
-    entry = find_algorithm(name)
-    values = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, hparams)
-    shape = tuple(candidates.shape)
-    algorithm = entry.cls(shape, candidates.numpy(), {**values, "max_steps": 1000}).to(case.dtype)
-    assert isinstance(algorithm, LossAlgorithm)
-    algorithm.network = nn.Sequential()
-    return algorithm
-
-
-def logits_batch(logits: Tensor, candidates: Tensor) -> Batch:
-    """Return the batch of all examples, its views being logits."""
-    return Batch(torch.arange(len(candidates)), candidates, dict.fromkeys(VIEWS, logits))
-
-
-def batch_of(features: Tensor, candidates: Tensor, index: Sequence[int]) -> Batch:
-    """Return the batch of the listed examples, every view the same."""
-    rows = torch.tensor(index)
-    return Batch(rows, candidates[rows], dict.fromkeys(VIEWS, features[rows]))

@@ -1,28 +1,17 @@
 """VALEN, PiCO, ABLE, CRDPLL and DIRK against their vectors, through the code that training uses."""
 
 import math
-from unittest.mock import patch
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from plench.algorithms import able, crdpll, dirk, valen
-from plench.algorithms.parts.consistency import agree_on_target
-from plench.algorithms.parts.momentum import follow
-from plench.algorithms.parts.prototypes import update_prototypes
-from plench.algorithms.parts.pseudo_labels import best_candidate
-from plench.algorithms.parts.queue import RingQueue
-from plench.algorithms.parts.schedule import confidence_momentum
-from plench.algorithms.parts.targets import soft_cross_entropy
+from tests import formulas
 from tests.conformance.given_outputs import (
     GivenOutputs,
     InTurn,
-    batch_with,
     build,
     distinct_views,
-    fill,
-    idle_optimizer,
     own_hparams,
     precedes,
     unit,
@@ -37,6 +26,7 @@ from tests.conformance.harness import (
     run_adapter,
     with_gradient,
 )
+from tests.probe import answer, at_step, batch_of, evaluate, get_state, set_state
 
 NEVER = 10**9
 
@@ -47,87 +37,108 @@ NEVER = 10**9
 def check_valen_warm_up(case: Case) -> None:
     candidates = case["o"] > 0
     algorithm = build(case, candidates)
-    algorithm.warm_up_optimizer = idle_optimizer()
     logits = with_gradient(case["logits"])
-    algorithm.network = InTurn(logits)
-    algorithm.targets.copy_(case["o"])
-    loss = algorithm.update(batch_with({"weak": case["logits"]}, candidates))["loss"]
+    answer(algorithm, network=InTurn(logits))
+    set_state(algorithm, targets=case["o"])
+    loss = algorithm.update(batch_of(candidates, {"weak": case["logits"]}))["loss"]
     case.check(loss=loss, new_o=algorithm.targets, grad_logits=logits.grad)
 
 
 def check_valen_divergence(case: Case) -> None:
     logits = with_gradient(case["logits"])
-    loss = valen.divergence_from_uniform(logits)
+    loss = formulas.valen_kl(logits)
     loss.backward()
-    case.check(loss=loss, grad_logits=logits.grad, alpha=valen.clamped_concentration(case["logits"]))
+    case.check(loss=loss, grad_logits=logits.grad, alpha=formulas.valen_alpha(case["logits"]))
 
 
 def check_valen_concentration(case: Case) -> None:
     logits = with_gradient(case["logits"])
-    concentration = valen.concentrate(logits, case.mask("candidates"))
+    concentration = formulas.valen_concentration(logits, case.mask("candidates"))
     (case["w"] * concentration).sum().backward()
     case.check(concentration=concentration, grad_logits=logits.grad)
 
 
 def check_valen_graph(case: Case) -> None:
-    neighbours = valen.find_neighbours(case["features"], case.inputs["k"])
+    neighbours = formulas.valen_neighbours(case["features"], case.inputs["k"])
     case.check(neighbour=neighbours[:, 0], neighbours_sorted=neighbours.sort(-1).values)
     if "batch" in case.inputs:
-        case.check(A_batch=valen.graph_block(neighbours, torch.tensor(case.inputs["batch"])))
+        index = torch.tensor(case.inputs["batch"])
+        case.check(A_batch=formulas.valen_graph_block(neighbours[index], index))
 
 
 def check_valen_reconstruction(case: Case) -> None:
     d, decoded = with_gradient(case["d"]), with_gradient(case["x_hat"])
-    terms = valen.reconstruct(d, case["x"], decoded, case.mask("candidates"), case["A_batch"])
+    candidates, block = case.mask("candidates"), case["A_batch"]
+    terms = formulas.valen_reconstruction(d, case["x"], decoded, candidates, block)
     sum(terms).backward()
     case.check(L_recx=terms.inputs, L_recy=terms.candidates, L_recA=terms.graph)
     case.check(grad_d=d.grad, grad_x_hat=decoded.grad)
 
 
+def neighbours_of(block: Tensor) -> Tensor:
+    """Return neighbours (B, k) whose graph has this block; a place without one names an example outside."""
+    size = len(block)
+    near = (block > 0) & ~torch.eye(size, dtype=torch.bool)
+    k = round(1 / float(block[0, 0])) - 1
+    rows = [[j for j in range(size) if near[i, j]] for i in range(size)]
+    return torch.tensor([row + [size] * (k - len(row)) for row in rows])
+
+
 def check_valen_main_step(case: Case) -> None:
-    candidates = case.mask("candidates")
-    algorithm = build(case, candidates, warm_up=0, **own_hparams(case))
-    algorithm.steps_done = 1
-    of_network, of_encoder = with_gradient(case["logits_net"]), with_gradient(case["logits_enc"])
-    algorithm.network, algorithm.encoder = InTurn(of_network), InTurn(of_encoder)
-    algorithm.decoder = InTurn(case["x_hat"])
-    algorithm.targets.copy_(case["o"])
-    algorithm.sampled_targets.copy_(case["d_array"])
-    with (
-        patch.object(valen, "draw_distribution", lambda concentration: case["d"]),
-        patch.object(valen, "graph_block", lambda neighbours, index: case["A_batch"]),
-    ):
-        logged = algorithm.update(batch_with({"weak": case["x"]}, candidates))
-    case.check(total=logged["loss"], L_rec=logged["loss_rec"], L_alpha=logged["loss_alpha"])
-    case.check(L_d=logged["loss_enc"], L_o=logged["loss_net"])
-    case.check(new_d=algorithm.sampled_targets, new_o=algorithm.targets)
-    case.check(grad_logits_net=of_network.grad, grad_logits_enc=of_encoder.grad)
+    """Make a step with the sample of the case: its outputs are given, its loss and its revision follow."""
+    candidates, neighbours = case.mask("candidates"), neighbours_of(case["A_batch"])
+    extra = torch.ones_like(candidates[:1])  # an example outside the batch
+    everyone = torch.cat([candidates, extra.expand(neighbours.shape[1], -1)])
+    algorithm = build(case, everyone, warm_up=0, knn=neighbours.shape[1], **own_hparams(case))
+    at_step(algorithm, 1)
+    answer(algorithm, decoder=InTurn(case["x_hat"]))
+    rows = torch.arange(len(candidates))
+    algorithm.write_rows("targets", rows, case["o"])
+    algorithm.write_rows("sampled_targets", rows, case["d_array"])
+    algorithm.write_rows("neighbours", rows, neighbours)
+    batch = batch_of(candidates, {"weak": case["x"]})
+    outputs = case["logits_net"], case["logits_enc"], case["d"]
+    losses, (of_network, of_encoder, _) = evaluate(algorithm, outputs, batch)
+    algorithm.revise(outputs, batch)
+    case.check(total=losses["loss"], L_rec=losses["loss_rec"], L_alpha=losses["loss_alpha"])
+    case.check(L_d=losses["loss_enc"], L_o=losses["loss_net"])
+    case.check(new_d=algorithm.rows("sampled_targets", rows), new_o=algorithm.rows("targets", rows))
+    case.check(grad_logits_net=of_network, grad_logits_enc=of_encoder)
 
 
 def check_valen_decoder(case: Case) -> None:
-    decoder = valen.build_decoder(case["d"].shape[1], len(case["b1"]))
+    decoder = formulas.valen_decoder(case["d"].shape[1], len(case["b1"]))
     assert all((layer.bias == 0.01).all() for layer in decoder if isinstance(layer, nn.Linear))
     decoder[0], decoder[2] = linear(case["W1"], case["b1"]), linear(case["W2"], case["b2"])
     case.check(x_hat=decoder.to(case.dtype)(case["d"]))
 
 
 def check_valen_phases(case: Case) -> None:
-    """Run the updates and see which kind each is; the graph is built once, before the first main one."""
+    """Run the updates and see which kind each is: only in the main phase do they log a reconstruction."""
     candidates = torch.ones(6, 3, dtype=torch.bool)
     steps, warm_up = case.inputs["t"], case.inputs["warm_up"]
-    algorithm = build(case, candidates, warm_up=warm_up)
-    batch = batch_with({"weak": torch.ones(6, 2, dtype=case.dtype)}, candidates)
-    phases: list[int] = []
-    graph_before: list[int] = []
-    with (
-        patch.object(algorithm, "warm_up_step", lambda batch: phases.append(0) or {}),
-        patch.object(algorithm, "main_step", lambda batch: phases.append(1) or {}),
-        patch.object(algorithm, "end_warm_up", lambda: graph_before.append(len(phases))),
-    ):
-        for _ in range(max(steps) + 1):
-            algorithm.update(batch)
-    assert graph_before == ([warm_up] if warm_up <= max(steps) else [])
+    algorithm = build(case, candidates, warm_up=warm_up, lr=1e-6)
+    features = torch.arange(12, dtype=case.dtype).reshape(6, 2)
+    algorithm.attach_inputs(Rows(features))
+    batch = batch_of(candidates, {"weak": features})
+    phases = []
+    for step in range(max(steps) + 1):
+        assert algorithm.neighbours.any() == (step > warm_up), "the graph is built before the first main step"
+        phases.append(int("loss_rec" in algorithm.update(batch)))
     case.check(phase=[phases[step] for step in steps])
+
+
+class Rows:
+    """All training inputs, as `attach_inputs` receives them."""
+
+    def __init__(self, features: Tensor) -> None:
+        self.features = features
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def original(self, start: int, stop: int) -> Tensor:
+        return self.features[start:stop]
 
 
 # PiCO -----------------------------------------------------------------------------------------------------
@@ -143,46 +154,45 @@ def check_pico_step(case: Case) -> None:
     own["prot_start"] = NEVER if warm_up else 0
     length, width = case["queue"].shape
     algorithm = build(case, candidates, feat_dim=width, moco_queue=length, **own)
-    algorithm.steps_done = 1
+    at_step(algorithm, 1)
     logits, raw = with_gradient(case["logits"]), with_gradient(case["feature_raw"])
-    algorithm.network = GivenOutputs(logits, unit(raw), weight=case["query_param"])
-    algorithm.key_network = GivenOutputs(
-        case["logits"], unit(case["key_feature_raw"]), weight=case["key_param"]
-    )
-    algorithm.prototypes.copy_(case["prototypes"])
-    algorithm.confidence.copy_(case["confidence"])
-    queue = algorithm.queue
-    fill(queue, features=case["queue"], labels=case["queue_label"], position=case["queue_ptr"])
-    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    keys = GivenOutputs(case["logits"], unit(case["key_feature_raw"]), weight=case["key_param"])
+    answer(algorithm, network=GivenOutputs(logits, unit(raw), weight=case["query_param"]), key_network=keys)
+    set_state(algorithm, prototypes=case["prototypes"], confidence=case["confidence"])
+    set_state(algorithm, queue__features=case["queue"], queue__labels=case["queue_label"])
+    set_state(algorithm, queue__position=case["queue_ptr"])
+    logged = algorithm.update(batch_of(candidates, distinct_views(case, len(candidates))))
     case.check(cls_loss=logged["loss_cls"], cont_loss=logged["loss_cont"], total=logged["loss"])
     case.check(grad_logits=logits.grad, grad_feature_raw=raw.grad, confidence=algorithm.confidence)
-    case.check(prototypes=algorithm.prototypes, key_param=algorithm.key_network.weight)
-    case.check(queue=queue["features"], queue_label=queue["labels"], queue_ptr=queue["position"])
+    case.check(prototypes=algorithm.prototypes, key_param=keys.weight)
+    labels = get_state(algorithm, "queue__labels")
+    case.check(queue=get_state(algorithm, "queue__features"), queue_label=labels)
+    case.check(queue_ptr=get_state(algorithm, "queue__position"))
     written = (case.inputs["queue_ptr"] + torch.arange(len(candidates))) % length
     scores = (unit(case["feature_raw"]) @ case["prototypes"].T).softmax(-1)
-    case.check(pseudo_label=queue["labels"][written], proto_score=scores)
+    case.check(pseudo_label=labels[written], proto_score=scores)
 
 
 def check_prototypes(case: Case) -> None:
     labels = torch.tensor(case.inputs["label"])
-    moved = update_prototypes(case["prototypes"], case["feature"], labels, case.inputs["proto_m"])
+    moved = formulas.update_prototypes(case["prototypes"], case["feature"], labels, case.inputs["proto_m"])
     case.check(prototypes=moved)
 
 
 def check_momentum_of_confidence(case: Case) -> None:
     ends = tuple(case.inputs["conf_ema_range"])
-    case.check(phi=[confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
+    case.check(phi=[formulas.confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
 
 
 def check_queue(case: Case) -> None:
-    queue = RingQueue(slots=torch.tensor(case.inputs["slots"]))
+    queue = formulas.RingQueue(slots=torch.tensor(case.inputs["slots"]))
     queue["position"].fill_(case.inputs["ptr"])
     queue.push(slots=torch.tensor(case.inputs["keys"]))
     case.check(slots=queue["slots"], ptr=queue["position"])
 
 
 def check_pseudo_label(case: Case) -> None:
-    case.check(pseudo_label=best_candidate(case["logits"], case.mask("candidates")))
+    case.check(pseudo_label=formulas.best_candidate(case["logits"], case.mask("candidates")))
 
 
 # ABLE -----------------------------------------------------------------------------------------------------
@@ -195,14 +205,14 @@ def check_able_step(case: Case) -> None:
     weak, strong = with_gradient(case["feature_weak_raw"]), with_gradient(case["feature_strong_raw"])
     # The strong view's logits come from the same pass and must not matter.
     both = torch.cat([logits, torch.full_like(logits, 3.0)])
-    algorithm.network = GivenOutputs(both, unit(torch.cat([weak, strong])))
-    algorithm.confidence.copy_(case["confidence"])
-    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+    answer(algorithm, network=GivenOutputs(both, unit(torch.cat([weak, strong]))))
+    set_state(algorithm, confidence=case["confidence"])
+    logged = algorithm.update(batch_of(candidates, distinct_views(case, len(candidates))))
     case.check(cls_loss=logged["loss_cls"], con_loss=logged["loss_cont"], total=logged["loss"])
     case.check(grad_logits_weak=logits.grad, new_confidence=algorithm.confidence)
     case.check(grad_feature_weak_raw=weak.grad, grad_feature_strong_raw=strong.grad)
-    labels = best_candidate(case["logits_weak"], candidates)
-    weights = able.weigh_positives(case["confidence"], candidates, labels)
+    labels = formulas.best_candidate(case["logits_weak"], candidates)
+    weights = formulas.able_positive_weights(case["confidence"], candidates, labels)
     case.check(predicted_label=labels, positive_weight=weights)
 
 
@@ -210,33 +220,27 @@ def check_able_step(case: Case) -> None:
 
 
 def check_crdpll_loss(case: Case) -> None:
-    """Check the loss by the functions and, with two views as in training, by the update itself."""
-    logits, candidates = with_gradient(case["logits"]), case.mask("candidates")
-    consistency, supervised = crdpll.consistency_losses(logits, case["confidence"], candidates)
-    total = case.inputs["lambda"] * consistency + supervised
-    total.backward()
-    case.check(total=total, consistency=consistency, supervised=supervised, grad_logits=logits.grad)
+    """Check loss and gradient at a step whose weight is the case's λ; with two views by an update too."""
+    candidates, logits = case.mask("candidates"), case["logits"]
+    steps = 10**9
+    algorithm = build(case, candidates, max_steps=2 * steps)
+    at_step(algorithm, round(case.inputs["lambda"] * steps))
+    set_state(algorithm, confidence=case["confidence"])
+    losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
+    case.check(total=losses["loss"], consistency=losses["loss_cons"], supervised=losses["loss_sup"])
+    case.check(grad_logits=gradient)
     if len(logits) == 2:
-        check_crdpll_update(case)
-
-
-def check_crdpll_update(case: Case) -> None:
-    """Check an update at a step whose weight is the case's λ."""
-    candidates = case.mask("candidates")
-    algorithm = build(case, candidates)
-    logits = with_gradient(case["logits"])
-    algorithm.network = InTurn(*logits)
-    algorithm.confidence.copy_(case["confidence"])
-    with patch.object(crdpll, "consistency_weight", lambda step, max_steps: case.inputs["lambda"]):
-        logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
-    case.check(total=logged["loss"], consistency=logged["loss_cons"], supervised=logged["loss_sup"])
-    case.check(grad_logits=logits.grad)
-    revised = agree_on_target(case["logits"], candidates)
-    torch.testing.assert_close(algorithm.confidence, revised)
+        answer(algorithm, network=InTurn(*logits.clone().requires_grad_()))
+        logged = algorithm.update(batch_of(candidates, distinct_views(case, len(candidates))))
+        case.check(total=logged["loss"])
+        torch.testing.assert_close(algorithm.confidence, formulas.agree_on_target(logits, candidates))
 
 
 def check_crdpll_revision(case: Case) -> None:
-    case.check(confidence=agree_on_target(case["logits"], case.mask("candidates")))
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates)
+    algorithm.revise(case["logits"], batch_of(candidates, case["logits"]))
+    case.check(confidence=algorithm.confidence)
 
 
 def check_crdpll_schedule(case: Case) -> None:
@@ -244,20 +248,20 @@ def check_crdpll_schedule(case: Case) -> None:
         steps, total = case.inputs["t"], case.inputs["T"]
     else:
         steps, total = case.inputs["epoch"], case.inputs["epochs"]
-    case.check(**{"lambda": [crdpll.consistency_weight(step, total) for step in steps]})
+    case.check(**{"lambda": [formulas.crdpll_lambda(step, total) for step in steps]})
 
 
 # DIRK -----------------------------------------------------------------------------------------------------
 
 
 def check_dirk_rectified(case: Case) -> None:
-    rectified, share = dirk.rectify(case["logits"], case.mask("candidates"))
+    rectified, share = formulas.dirk_rectified(case["logits"], case.mask("candidates"))
     case.check(rectified=rectified, a=share)
 
 
 def check_dirk_teaching(case: Case) -> None:
     logits = with_gradient(case["logits"])
-    loss = soft_cross_entropy(logits, case["target"])
+    loss = formulas.soft_cross_entropy(logits, case["target"])
     loss.backward()
     case.check(loss=loss, grad_logits=logits.grad)
 
@@ -269,36 +273,38 @@ def check_dirk_step(case: Case) -> None:
     own["prot_start"] = 0 if refined else NEVER
     length, width = case["queue_feature"].shape
     algorithm = build(case, candidates, feat_dim=width, moco_queue=length, **own)
-    logits, raw = (
-        with_gradient(case["student_logits_distill"]),
-        with_gradient(case["student_feature_strong_raw"]),
-    )
-    algorithm.network = GivenOutputs(logits, unit(raw))
-    algorithm.teacher = GivenOutputs(case["teacher_logits_distill"], unit(case["teacher_feature_weak_raw"]))
-    queue = algorithm.queue
-    fill(queue, features=case["queue_feature"], distributions=case["queue_dist"])
-    fill(queue, candidates=case["queue_candidates"], position=case["queue_ptr"])
+    teacher = GivenOutputs(case["teacher_logits_distill"], unit(case["teacher_feature_weak_raw"]))
+    logits = with_gradient(case["student_logits_distill"])
+    raw = with_gradient(case["student_feature_strong_raw"])
+    answer(algorithm, network=GivenOutputs(logits, unit(raw)), teacher=teacher)
+    set_state(algorithm, queue__features=case["queue_feature"], queue__distributions=case["queue_dist"])
+    set_state(algorithm, queue__candidates=case["queue_candidates"], queue__position=case["queue_ptr"])
     if "positive_weight" in case.expected:
-        rectified, _ = dirk.rectify(case["teacher_logits_distill"], candidates)
-        own, rows = candidates.to(case.dtype), case["queue_candidates"]
-        temperature = case.inputs["dist_temperature"]
-        within = dirk.find_affinities(rectified, own, rectified, own, temperature)
-        beyond = dirk.find_affinities(rectified, own, case["queue_dist"], rows, temperature)
-        affinities = torch.cat([within.fill_diagonal_(0), within, beyond], dim=-1)
-        affinities[:, len(own) : 2 * len(own)].fill_diagonal_(1)
-        case.check(positive_weight=affinities / affinities.sum(-1, keepdim=True))
-    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+        check_dirk_weights(case)
+    logged = algorithm.update(batch_of(candidates, distinct_views(case, len(candidates))))
     case.check(teach_loss=logged["loss_teach"], cont_loss=logged["loss_cont"], total=logged["loss"])
     case.check(grad_logits=logits.grad, grad_feature_raw=raw.grad)
+    queue = algorithm.queue
     case.check(queue_feature=queue["features"], queue_dist=queue["distributions"])
     case.check(queue_candidates=queue["candidates"], queue_ptr=queue["position"])
     written = (case.inputs["queue_ptr"] + torch.arange(len(candidates))) % length
     case.check(rectified=queue["distributions"][written])
 
 
+def check_dirk_weights(case: Case) -> None:
+    """Check the weights of the positives among [queries; keys; queue], the own query aside."""
+    candidates, temperature = case["candidates"], case.inputs["dist_temperature"]
+    rectified, _ = formulas.dirk_rectified(case["teacher_logits_distill"], candidates != 0)
+    batch, queue = (rectified, candidates), (case["queue_dist"], case["queue_candidates"])
+    within = formulas.dirk_affinities(*batch, *batch, temperature)
+    beyond = formulas.dirk_affinities(*batch, *queue, temperature)
+    affinities = torch.cat([within.clone().fill_diagonal_(0), within, beyond], dim=-1)
+    case.check(positive_weight=affinities / affinities.sum(-1, keepdim=True))
+
+
 def check_dirk_teacher(case: Case) -> None:
     teacher, student = (nn.ParameterList([case[name]]) for name in ("teacher", "student"))
-    follow(teacher, student, case.inputs["momentum"])
+    formulas.follow(teacher, student, case.inputs["momentum"])
     case.check(teacher=teacher[0])
 
 
@@ -387,8 +393,9 @@ def test_vector_in_float32(case: Case) -> None:
 def test_saturated_probability_in_float32() -> None:
     """There 1.0000001 is 1 + 2⁻²³, so a non-candidate at p = 1 costs 23 log 2 instead of 7 log 10."""
     (case,) = (case.in_float32() for case in OURS if saturates(case))
-    logits = with_gradient(case["logits"])
-    _, supervised = crdpll.consistency_losses(logits, case["confidence"], case.mask("candidates"))
-    supervised.backward()
-    assert supervised.item() == pytest.approx(23 * math.log(2) / len(case["confidence"]), rel=1e-4)
-    assert logits.grad.isfinite().all()
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates)
+    set_state(algorithm, confidence=case["confidence"])
+    losses, gradient = evaluate(algorithm, case["logits"], batch_of(candidates, case["logits"]))
+    assert losses["loss_sup"].item() == pytest.approx(23 * math.log(2) / len(candidates), rel=1e-4)
+    assert gradient.isfinite().all()

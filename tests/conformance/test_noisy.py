@@ -1,5 +1,6 @@
 """FREDIS, ALIM and PiCO_plus against their vectors, through the code that training uses."""
 
+from collections.abc import Callable
 from itertools import count, islice
 from typing import Any
 from unittest.mock import patch
@@ -7,27 +8,14 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Beta
 
-from plench.algorithms import alim, fredis, pico_plus
-from plench.algorithms.parts.consistency import divergence_from_target
-from plench.algorithms.parts.contrast import (
-    BASE_TEMPERATURE,
-    Similarities,
-    compare,
-    mean_similarity_by_label,
-    sum_by_label,
-)
-from plench.algorithms.parts.mixup import mix
-from plench.algorithms.parts.prototypes import update_prototypes
-from plench.algorithms.parts.schedule import confidence_momentum
-from plench.batch import Batch
+from tests import formulas
 from tests.conformance.given_outputs import (
     GivenOutputs,
     InTurn,
-    batch_with,
     build,
     distinct_views,
-    fill,
     own_hparams,
     precedes,
 )
@@ -40,6 +28,7 @@ from tests.conformance.harness import (
     run_adapter,
     with_gradient,
 )
+from tests.probe import answer, at_step, batch_of, set_state
 
 NEVER = 10**9
 
@@ -54,13 +43,19 @@ def positives_of(labels: Tensor, queue_labels: Tensor, **used: Tensor | None) ->
     size = len(labels)
     queries, keys = torch.zeros(size, size, requires_grad=True), torch.zeros(size, size, requires_grad=True)
     identity = torch.eye(len(queue_labels))
-    sums = sum_by_label(identity, queue_labels, classes, queue_used)
-    similarities = Similarities(queries, keys, torch.zeros(size))
+    sums = formulas.sum_by_label(identity, queue_labels, classes, queue_used)
+    similarities = formulas.Similarities(queries, keys, torch.zeros(size))
     nothing = torch.zeros(size, len(identity))
-    mean_similarity_by_label(
-        similarities, nothing, labels, sums, BASE_TEMPERATURE, batch_used
-    ).sum().backward()
+    mean = formulas.mean_similarity_by_label(
+        similarities, nothing, labels, sums, formulas.BASE_TEMPERATURE, batch_used
+    )
+    mean.sum().backward()
     return torch.cat([queries.grad > 0, keys.grad > 0, sums.features[labels] > 0], dim=-1)
+
+
+def steps_of(listed: list[int], happens: Callable[[int], bool]) -> list[int]:
+    """Return the first steps at which something happens, as many as are listed."""
+    return list(islice((step for step in count() if happens(step)), len(listed)))
 
 
 # FREDIS ----------------------------------------------------------------------------------------------------
@@ -78,45 +73,27 @@ def check_fredis_step(case: Case) -> None:
     algorithm = build(case, candidates, views=len(names), **own_hparams(case))
     leaves = [with_gradient(case[name]) for name in names]
     logits = [leaf / case.inputs.get("T", 1.0) for leaf in leaves]
-    algorithm.network = InTurn(*logits)
+    answer(algorithm, network=InTurn(*logits))
     if "c" in case.inputs:
-        algorithm.targets.copy_(case["c"])
-    logged = algorithm.update(batch_with(distinct_views(case, len(candidates)), candidates))
+        set_state(algorithm, targets=case["c"])
+    logged = algorithm.update(batch_of(candidates, distinct_views(case, len(candidates))))
     case.check(loss=logged["loss"], complementary=logged["loss_comp"])
     case.check(**{f"grad_{name}": leaf.grad for name, leaf in zip(names, leaves, strict=True)})
     if "c" in case.inputs:
-        divergences = divergence_from_target(torch.stack(logits), case["c"])
+        divergences = formulas.divergence_from_target(torch.stack(logits), case["c"])
         torch.testing.assert_close(divergences.sum(), logged["loss_cons"])
         case.check(**{name.replace("z", "kl"): kl for name, kl in zip(names, divergences, strict=True)})
     assert algorithm.visited.all()
     case.check(c=algorithm.targets, posterior=algorithm.posterior)
 
 
-def take_first(available: int, count: int) -> Tensor:
-    return torch.arange(count)
-
-
-def take_last(available: int, count: int) -> Tensor:
-    return available - 1 - torch.arange(count)
-
-
 def check_fredis_correction(case: Case) -> None:
-    """Correct through the algorithm, with the draw replaced as the case says."""
-    own = own_hparams(case)
-    algorithm = build(case, case.mask("S"), **own)
-    algorithm.posterior.copy_(case["posterior"])
-    algorithm.visited.fill_(True)
-    draw = take_last if "reverse" in case.text else take_first
-    seen: list[fredis.Correction] = []
-    correct = fredis.correct_candidates
-
-    def correct_and_keep(*args: Any) -> fredis.Correction:
-        seen.append(correct(*args, draw=draw))
-        return seen[-1]
-
-    with patch.object(fredis, "correct_candidates", correct_and_keep):
-        algorithm.correct()
-    (correction,) = seen
+    """Correct through the algorithm; entries are drawn first to last, or last to first, as the case says."""
+    algorithm = build(case, case.mask("S"), **own_hparams(case))
+    set_state(algorithm, posterior=case["posterior"], visited=torch.ones(len(case["S"])))
+    backwards = "reverse" in case.text
+    with patch.object(torch, "randperm", lambda n: torch.arange(n).flip(0) if backwards else torch.arange(n)):
+        correction = algorithm.correct()
     case.check(S_new=algorithm.candidates, c_new=algorithm.targets)
     case.check(theta_new=algorithm.theta, delta_new=algorithm.delta, n_changed=algorithm.changed)
     if "delta_new" in case.expected:
@@ -127,17 +104,26 @@ def check_fredis_correction(case: Case) -> None:
 
 def check_fredis_search(case: Case) -> None:
     rows = list(zip(case.inputs["delta"], case.inputs["dec"], case.inputs["d_R"], strict=True))
-    found = [fredis.lower_delta(*row) for row in rows]
+    found = [formulas.fredis_delta(*row) for row in rows]
     case.check(delta_new=found)
     case.check(m=[round((row[0] - delta) / row[1]) for row, delta in zip(rows, found, strict=True)])
 
 
 def check_fredis_schedule(case: Case) -> None:
-    n, batch_size = case.inputs["n_train"], case.inputs["batch_size"]
-    interval = fredis.correction_interval(case.inputs["update_interval"], n, batch_size)
-    steps = (step for step in count() if fredis.corrects(step, interval))
-    case.check(interval_steps=interval)
-    case.check(first_steps=list(islice(steps, len(case.expected["first_steps"]))))
+    """See after which steps the count of changed entries is set anew."""
+    everything = torch.ones(case.inputs["n_train"], 2, dtype=torch.bool)
+    schedule = {key: case.inputs[key] for key in ("batch_size", "update_interval")}
+    algorithm = build(case, everything, views=1, delta=1e9, **schedule)
+    batch, logits = batch_of(everything[:1], {}), torch.zeros(1, 1, 2, dtype=case.dtype)
+
+    def corrects(step: int) -> bool:
+        at_step(algorithm, step)
+        algorithm.changed = -1
+        algorithm.revise(logits, batch)
+        return bool(algorithm.changed >= 0)
+
+    (interval,) = algorithm.phases().values()
+    case.check(interval_steps=interval, first_steps=steps_of(case.expected["first_steps"], corrects))
 
 
 # ALIM ------------------------------------------------------------------------------------------------------
@@ -151,29 +137,17 @@ def check_alim_step(case: Case) -> None:
     own["prot_start"] = 0 if case.inputs["update_confidence"] else NEVER
     own["conf_ema_range"] = "{0},{0}".format(case.inputs["phi"])
     algorithm = build(case, everything, feat_dim=width, moco_queue=length, batch_size=size, **own)
-    algorithm.steps_done = 1
-    algorithm.importance = case.inputs["lambda"]
+    at_step(algorithm, 1)
     z, q, mixed = (with_gradient(case[name]) for name in ("z", "q", "z_mix"))
-    algorithm.network = GivenOutputs(z, q, alone=mixed)
-    algorithm.key_network = GivenOutputs(case["z"], case["k"])
-    algorithm.prototypes.copy_(case["prototypes"])
-    algorithm.confidence.copy_(case["confidence"])
-    queue = algorithm.queue
-    queue_labels = case["queue_pseudo"].long()
-    fill(queue, features=case["queue"], labels=queue_labels, position=case["queue_ptr"])
+    answer(algorithm, network=GivenOutputs(z, q, alone=mixed), key_network=GivenOutputs(case["z"], case["k"]))
+    queue, queue_labels = algorithm.queue, case["queue_pseudo"].long()
+    set_state(algorithm, importance=case.inputs["lambda"], prototypes=case["prototypes"])
+    set_state(algorithm, confidence=case["confidence"], queue__features=case["queue"])
+    set_state(algorithm, queue__labels=queue_labels, queue__position=case["queue_ptr"])
     candidates, views = case.mask("S"), distinct_views(case, size)
-    second = batch_with(views, candidates, torch.tensor(case.inputs["index2"]))
-    batch = Batch(torch.tensor(case.inputs["index1"]), candidates, views, second)
-    mixes: list[Tensor] = []
-
-    def mix_and_keep(*args: Any) -> Tensor:
-        mixes.append(mix(*args))
-        return mixes[-1]
-
-    with (
-        patch.object(alim, "draw_mixing", lambda alpha: case["mix_coefficient"]),
-        patch.object(alim, "mix", mix_and_keep),
-    ):
+    second = batch_of(candidates, views, torch.tensor(case.inputs["index2"]))
+    batch = batch_of(candidates, views, torch.tensor(case.inputs["index1"]), second)
+    with patch.object(Beta, "sample", lambda self: case["mix_coefficient"]):
         logged = algorithm.update(batch)
     case.check(loss=logged["loss"], loss_cls=logged["loss_cls"], loss_cont=logged["loss_cont"])
     case.check(loss_mixup=logged["loss_mixup"], confidence_new=algorithm.confidence)
@@ -182,27 +156,44 @@ def check_alim_step(case: Case) -> None:
     written = (case.inputs["queue_ptr"] + torch.arange(size)) % length
     labels = queue["labels"][written]
     case.check(pseudo_labels=labels)
-    case.check(queue_new=queue["features"], queue_ptr_new=queue["position"], mix_targets=mixes[1])
+    case.check(queue_new=queue["features"], queue_ptr_new=queue["position"])
+    check_mix_targets(case, mixed)
     assert algorithm.margin_count == size
     case.check(margins=algorithm.margins[:size], positives=positives_of(labels, queue_labels))
-    scores = (case["q"] @ case["prototypes"].T / BASE_TEMPERATURE).softmax(-1)
+    scores = (case["q"] @ case["prototypes"].T / formulas.BASE_TEMPERATURE).softmax(-1)
     case.check(cluster_score=scores)
 
 
+def check_mix_targets(case: Case, logits: Tensor, weight: float = 1.0) -> None:
+    """Find the targets of the mixup loss from its gradient w (p − target)/B."""
+    if logits.grad is not None:
+        weight = weight * case.inputs.get("loss_weight_mixup", 1.0)
+        case.check(mix_targets=logits.detach().softmax(-1) - logits.grad * len(logits) / weight)
+
+
 def check_alim_importance(case: Case) -> None:
-    chosen = alim.choose_importance(case["margins"], case.inputs["noise_rate"])
+    chosen = formulas.alim_lambda(case["margins"], case.inputs["noise_rate"])
     case.check(**{"lambda": chosen})
 
 
 def check_alim_schedule(case: Case) -> None:
-    schedule = [case.inputs[name] for name in ("n_train", "batch_size", "start_epoch")]
-    steps = (step for step in count() if alim.renews_importance(step, *schedule))
-    case.check(steps=list(islice(steps, len(case.expected["steps"]))))
+    """See at the start of which steps λ is chosen from the margins of the last epoch."""
+    everything = torch.ones(case.inputs["n_train"], 2, dtype=torch.bool)
+    schedule = {key: case.inputs[key] for key in ("batch_size", "start_epoch")}
+    algorithm = build(case, everything, moco_queue=1, feat_dim=1, noise_rate=0.5, **schedule)
+
+    def renews(step: int) -> bool:
+        at_step(algorithm, step)
+        set_state(algorithm, importance=-1.0, margin_count=1)
+        algorithm.renew_importance()
+        return bool(algorithm.importance >= 0)
+
+    case.check(steps=steps_of(case.expected["steps"], renews))
 
 
 def check_momentum_of_confidence(case: Case) -> None:
     ends = (case.inputs["start"], case.inputs["end"])
-    case.check(phi=[confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
+    case.check(phi=[formulas.confidence_momentum(t, case.inputs["T"], ends) for t in case.inputs["t"]])
 
 
 # PiCO_plus -------------------------------------------------------------------------------------------------
@@ -229,41 +220,31 @@ def check_pico_plus_step(case: Case) -> None:
     size, (length, width) = len(candidates), case["queue"].shape
     own = {"pure_ratio": 0.5, **own_hparams(case), **phase_of(case)}  # below 1, else neighbours are not used
     phi = case.inputs.get("phi", 0.9)
-    algorithm = build(
-        case, candidates, feat_dim=width, moco_queue=length, conf_ema_range=f"{phi},{phi}", **own
-    )
-    algorithm.steps_done = 1
+    own["conf_ema_range"] = f"{phi},{phi}"
+    algorithm = build(case, candidates, feat_dim=width, moco_queue=length, batch_size=1, **own)
+    at_step(algorithm, 1)  # with batches of one by name, the first selection is later
     z, q = with_gradient(case["z"]), with_gradient(case["q"])
     mixed = with_gradient(case["z_mix"] if "z_mix" in case.inputs else case["z"])
-    algorithm.network = GivenOutputs(z, q, alone=mixed)
-    algorithm.key_network = GivenOutputs(case["z"], case["k"])
-    algorithm.prototypes.copy_(case["prototypes"])
-    algorithm.reliable.copy_(reliable)
-    if "confidence" in case.inputs:
-        algorithm.confidence.copy_(case["confidence"])
+    answer(algorithm, network=GivenOutputs(z, q, alone=mixed), key_network=GivenOutputs(case["z"], case["k"]))
     queue = algorithm.queue
-    fill(queue, features=case["queue"], labels=case["queue_pseudo"].long(), reliable=case.mask("queue_rel"))
-    queue["position"].fill_(case.inputs.get("queue_ptr", 0))
-    mixes: list[Tensor] = []
-
-    def mix_and_keep(*args: Any) -> Tensor:
-        mixes.append(mix(*args))
-        return mixes[-1]
-
+    set_state(algorithm, prototypes=case["prototypes"], reliable=reliable, queue__features=case["queue"])
+    set_state(algorithm, queue__labels=case["queue_pseudo"].long(), queue__reliable=case.mask("queue_rel"))
+    set_state(algorithm, queue__position=case.inputs.get("queue_ptr", 0))
+    if "confidence" in case.inputs:
+        set_state(algorithm, confidence=case["confidence"])
     partners = torch.tensor(case.inputs.get("perm", list(range(size))))
     share = case["mix_coefficient"] if "mix_coefficient" in case.inputs else torch.ones(())
     with (
-        patch.object(pico_plus, "draw_mixing", lambda alpha: share),
-        patch.object(pico_plus, "draw_partners", lambda rows: partners),
-        patch.object(pico_plus, "mix", mix_and_keep),
-        patch.object(pico_plus, "selects", lambda *schedule: False),
+        patch.object(Beta, "sample", lambda self: share),
+        patch.object(torch, "randperm", lambda n, **_: partners),
     ):
-        logged = algorithm.update(batch_with(distinct_views(case, size), candidates))
+        logged = algorithm.update(batch_of(candidates, distinct_views(case, size)))
     written = (case.inputs.get("queue_ptr", 0) + torch.arange(size)) % length
     labels = queue["labels"][written]
     check_given(case, algorithm, logged, {"grad_z": z, "grad_q": q, "grad_z_mix": mixed})
-    if mixes:
-        check_pico_plus_parts(case, labels, mixes)
+    if mixed.grad is not None:
+        check_mix_targets(case, mixed)
+        check_pico_plus_parts(case, labels)
     cosines = case["q"] @ case["prototypes"].T
     case.check(pseudo_labels=labels, cosine=cosines, score=cosines.softmax(-1))
     case.check(distance=algorithm.distances, prototypes_new=algorithm.prototypes)
@@ -288,42 +269,58 @@ def check_given(case: Case, algorithm: Any, logged: dict[str, Tensor], leaves: d
     case.check(confidence_new=algorithm.confidence)
 
 
-def check_pico_plus_parts(case: Case, labels: Tensor, mixes: list[Tensor]) -> None:
-    """Check guesses, mixed targets and the sets of positives."""
+def check_pico_plus_parts(case: Case, labels: Tensor) -> None:
+    """Check guesses and the sets of positives."""
     cosines = case["q"] @ case["prototypes"].T
     if "temperature_guess" in case.inputs:
-        case.check(guess=pico_plus.guess_labels(cosines, case.inputs["temperature_guess"]))
-    case.check(mix_targets=mixes[1])
+        case.check(guess=formulas.pico_plus_guess(cosines, case.inputs["temperature_guess"]))
     queue_labels, reliable = case["queue_pseudo"].long(), case.mask("is_rel")
     case.check(positives_all=positives_of(labels, queue_labels))
     positives = positives_of(labels, queue_labels, batch=reliable, queue=case.mask("queue_rel"))
-    size = len(labels)
-    others = torch.zeros_like(positives)
     if phase_of(case)["knn_start"] == 0:
-        number = case.inputs["chosen_neighbors"]
-        similarities = compare(case["q"], case["k"], case["queue"], BASE_TEMPERATURE)
-        columns = pico_plus.find_nearest_columns(similarities, case["q"], case["queue"], number)
-        others.scatter_(1, columns, True)
-    own = torch.arange(size)
-    others[own, own] = False
-    others[own, own + size] = True
+        others = nearest_of(case, case.inputs["chosen_neighbors"])
+    else:
+        size = len(labels)
+        others = torch.zeros_like(positives)
+        others[:, size : 2 * size].fill_diagonal_(True)
     case.check(positives_rel=torch.where(reliable[:, None], positives, others))
 
 
+def nearest_of(case: Case, count: int) -> Tensor:
+    """Return the positives (B, 2B+Q) of unreliable anchors, by differentiating their mean similarity."""
+    similarities = formulas.compare(case["q"], case["k"], case["queue"], formulas.BASE_TEMPERATURE)
+    queries, keys = with_gradient(similarities.queries), with_gradient(similarities.keys)
+    leaves = formulas.Similarities(queries, keys, similarities.log_denominator)
+    slots = case["queue"]
+    found = []
+    for i in range(len(queries)):
+        queue = with_gradient(slots)
+        mean = formulas.pico_plus_to_nearest(leaves, case["q"], queue, count)[i]
+        gradients = torch.autograd.grad(mean, [queries, keys, queue])
+        found.append(torch.cat([gradients[0][i] > 0, gradients[1][i] > 0, (gradients[2] != 0).any(-1)]))
+    return torch.stack(found)
+
+
 def check_pico_plus_selection(case: Case) -> None:
-    case.check(is_rel=pico_plus.select_reliable(case["distance"], case.inputs["pure_ratio"]))
+    case.check(is_rel=formulas.pico_plus_reliable(case["distance"], case.inputs["pure_ratio"]))
 
 
 def check_prototypes(case: Case) -> None:
     labels = torch.tensor(case.inputs["labels"])
-    moved = update_prototypes(case["prototypes"], case["q"], labels, case.inputs["proto_m"])
+    moved = formulas.update_prototypes(case["prototypes"], case["q"], labels, case.inputs["proto_m"])
     case.check(prototypes_new=moved)
 
 
 def check_pico_plus_schedule(case: Case) -> None:
-    schedule = [case.inputs[name] for name in ("n_train", "batch_size", "prot_start")]
-    steps = (step for step in count() if pico_plus.selects(step, *schedule))
-    case.check(steps=list(islice(steps, len(case.expected["steps"]))))
+    everything = torch.ones(case.inputs["n_train"], 2, dtype=torch.bool)
+    schedule = {key: case.inputs[key] for key in ("batch_size", "prot_start")}
+    algorithm = build(case, everything, moco_queue=1, feat_dim=1, **schedule)
+
+    def selects(step: int) -> bool:
+        at_step(algorithm, step)
+        return bool(algorithm.selects_now())
+
+    case.check(steps=steps_of(case.expected["steps"], selects))
 
 
 KINDS: dict[str, list[Kind]] = {

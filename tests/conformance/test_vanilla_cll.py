@@ -1,103 +1,68 @@
 """The eight complementary-label algorithms against their vectors, through the code that training uses."""
 
-from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from plench.algorithms.forward import forward_losses
-from plench.algorithms.l_w import weighted_losses
-from plench.algorithms.nn_ga import GA, NN, class_risks, correct_by_ascent
-from plench.algorithms.op_w import order_preserving_losses
-from plench.algorithms.pc import pairwise_comparison
-from plench.algorithms.scl import exponential_losses, negative_learning_losses
+from tests import formulas
+from tests.conformance.given_outputs import build
 from tests.conformance.harness import (
     Case,
     Kind,
-    build_on_logits,
     linear,
     list_cases,
-    logits_batch,
     present_cases,
-    replace_network,
     run_adapter,
-    with_gradient,
 )
+from tests.probe import answer, batch_of, evaluate, loss_of, set_state
+
+PAIR_LOSSES = ("PC", "Forward", "SCL_EXP", "SCL_NL", "L_W", "OP_W")
 
 
-def compare_each_label(logits: Tensor) -> Tensor:
-    """Return PC's loss of every single pair: label j alone is complementary, in a batch of one example."""
-    num_rows, num_classes = logits.shape
-    only_j = ~torch.eye(num_classes, dtype=torch.bool)
-    losses = [
-        pairwise_comparison(logits[i : i + 1], only_j[j : j + 1], num_classes - 1)
-        for i in range(num_rows)
-        for j in range(num_classes)
-    ]
-    return torch.stack(losses).reshape(num_rows, num_classes)
-
-
-PAIR_LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
-    "PC": compare_each_label,
-    "Forward": forward_losses,
-    "SCL_EXP": exponential_losses,
-    "SCL_NL": negative_learning_losses,
-    "L_W": weighted_losses,
-    "OP_W": order_preserving_losses,
-}
+def losses_of_pairs(algorithm: Any, logits: Tensor) -> Tensor:
+    """Return the loss of every single pair: label j alone is complementary, in a batch of one example."""
+    others = ~torch.eye(logits.shape[1], dtype=torch.bool)
+    return torch.stack(
+        [torch.stack([loss_of(algorithm, row[None], sets[None]) for sets in others]) for row in logits]
+    )
 
 
 def check_pair_loss(case: Case) -> None:
-    candidates = case.mask("candidates")
-    algorithm = build_on_logits(case.algorithm, case, candidates)
-    logits = with_gradient(case["logits"])
-    loss = algorithm.loss(logits, logits_batch(logits, candidates))
-    loss.backward()
-    assert logits.grad is not None
-    case.check(loss=loss, grad_logits=logits.grad, num_pairs=(~candidates).sum())
+    candidates, logits = case.mask("candidates"), case["logits"]
+    algorithm = build(case, candidates)
+    losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
+    case.check(loss=losses["loss"], grad_logits=gradient, num_pairs=(~candidates).sum())
     if candidates.all():
-        assert loss == 0
-        assert not logits.grad.any()
-    case.check(per_label_loss=PAIR_LOSSES[case.algorithm](case["logits"]))
+        assert losses["loss"] == 0
+        assert not gradient.any()
+    if "per_label_loss" in case.expected:
+        everything = torch.ones_like(candidates)  # PC is told of the largest sets it may meet
+        case.check(per_label_loss=losses_of_pairs(build(case, everything), logits))
 
 
-def check_nn(case: Case) -> None:
-    candidates = case.mask("candidates")
-    algorithm = build_on_logits("NN", case, candidates, beta=case.inputs["beta"])
-    assert isinstance(algorithm, NN)
-    algorithm.prior.copy_(case["prior"])
-    logits = with_gradient(case["logits"])
-    loss = algorithm.loss(logits, logits_batch(logits, candidates))
-    loss.backward()
-    risks, counts = class_risks(logits, candidates, algorithm.prior)
-    case.check(class_risks=risks, pair_counts=counts, loss=loss, grad_logits=logits.grad)
-
-
-def check_ga(case: Case) -> None:
-    logits = with_gradient(case["logits"])
-    risks, counts = class_risks(logits, case.mask("candidates"), case["prior"])
-    objective, is_ascent = correct_by_ascent(risks, counts)
-    objective.backward()
-    case.check(
-        class_risks=risks,
-        pair_counts=counts,
-        risk=risks.sum(),
-        ascent=is_ascent,
-        minimised_objective=objective,
-        grad_logits_given_to_optimiser=logits.grad,
-    )
+def check_risk(case: Case) -> None:
+    """Check the loss of NN and of GA, what is minimised, and the risks that it is made of."""
+    candidates, logits = case.mask("candidates"), case["logits"]
+    own = {"beta": case.inputs["beta"]} if "beta" in case.inputs else {}
+    algorithm = build(case, candidates, **own)
+    set_state(algorithm, prior=case["prior"])
+    losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
+    risks, counts = formulas.class_risks(logits, candidates, case["prior"])
+    case.check(class_risks=risks, pair_counts=counts, loss=losses["loss"], grad_logits=gradient)
+    if case.algorithm == "GA":
+        case.check(risk=losses["loss"], ascent=losses["ascent"], minimised_objective=losses["objective"])
+        case.check(grad_logits_given_to_optimiser=gradient)
 
 
 def check_ga_steps(case: Case) -> None:
     candidates = case.mask("candidates")
-    algorithm = build_on_logits(
-        "GA", case, candidates, lr=case.inputs["lr"], weight_decay=case.inputs["weight_decay"]
-    )
-    assert isinstance(algorithm, GA)
-    algorithm.prior.copy_(case["prior"])
-    replace_network(algorithm, linear(case["W"]))
+    optimiser = {key: case.inputs[key] for key in ("lr", "weight_decay")}
+    algorithm = build(case, candidates, **optimiser)
+    set_state(algorithm, prior=case["prior"])
+    answer(algorithm, learns=True, network=linear(case["W"]))
     # The batches X1, X2, … come in turn, for as many steps as results are listed.
     batches = sorted(
         (key for key in case.inputs if fnmatchcase(key, "X[0-9]*")), key=lambda key: int(key[1:])
@@ -107,15 +72,14 @@ def check_ga_steps(case: Case) -> None:
     ascents = []
     for step in range(1, last + 1):
         features = batches[(step - 1) % len(batches)]
-        logs = algorithm.update(logits_batch(case[features], candidates))
+        logs = algorithm.update(batch_of(candidates, case[features]))
         ascents.append(logs["ascent"])
         case.check(**{f"W_after_step_{step}": algorithm.network.weight})
     case.check(ascent=ascents)
 
 
 def check_prior(case: Case) -> None:
-    algorithm = build_on_logits(case.algorithm, case, case.mask("candidates_train"))
-    case.check(prior=algorithm.prior)
+    case.check(prior=build(case, case.mask("candidates_train")).prior)
 
 
 RISKS = "class_risks pair_counts"
@@ -125,10 +89,10 @@ KINDS: dict[str, list[Kind]] = {
         name: [Kind(check_pair_loss, "logits candidates", "loss grad_logits num_pairs per_label_loss")]
         for name in PAIR_LOSSES
     },
-    "NN": [Kind(check_nn, "logits candidates prior beta", f"{RISKS} loss grad_logits"), PRIOR],
+    "NN": [Kind(check_risk, "logits candidates prior beta", f"{RISKS} loss grad_logits"), PRIOR],
     "GA": [
         Kind(
-            check_ga,
+            check_risk,
             "logits candidates prior",
             f"{RISKS} risk ascent minimised_objective grad_logits_given_to_optimiser",
         ),
@@ -151,11 +115,8 @@ def test_saturated_vector_in_float32(case: Case) -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_nn_has_no_loss_without_pairs(beta: float) -> None:
     candidates = torch.ones(3, 4, dtype=torch.bool)
-    logits = with_gradient(torch.linspace(-2, 3, 12, dtype=torch.float64).reshape(3, 4))
+    logits = torch.linspace(-2, 3, 12, dtype=torch.float64).reshape(3, 4)
     case = Case("NN", {"name": "without pairs", "inputs": {}, "expected": {}})
-    algorithm = build_on_logits("NN", case, candidates, beta=beta)
-    loss = algorithm.loss(logits, logits_batch(logits, candidates))
-    loss.backward()
-    assert loss == 0
-    assert logits.grad is not None
-    assert not logits.grad.any()
+    losses, gradient = evaluate(build(case, candidates, beta=beta), logits, batch_of(candidates, logits))
+    assert losses["loss"] == 0
+    assert not gradient.any()

@@ -1,35 +1,28 @@
 """The eleven vanilla partial-label algorithms against their vectors, through the code that training uses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from plench.algorithms import idgp, mcl, pop
-from plench.algorithms.abs import average_over_candidates
-from plench.algorithms.base import build_adam
-from plench.algorithms.cavl import activation_value
-from plench.algorithms.cc import candidate_nll
-from plench.algorithms.parts.class_losses import gce_of_classes, mae_of_classes, mse_of_classes
-from tests.conformance.given_outputs import own_hparams
+from plench.batch import Batch
+from tests import formulas
+from tests.conformance.given_outputs import build, own_hparams
 from tests.conformance.harness import (
     OUR_VECTORS,
     Adapter,
     Case,
     Kind,
-    batch_of,
-    build_linear_algorithm,
-    build_on_logits,
     linear,
     list_cases,
-    logits_batch,
     present_cases,
     run_adapter,
     with_gradient,
 )
+from tests.probe import answer, at_step, batch_of, evaluate, loss_of, losses_of_rows, set_state
 
 STATE = {"PRODEN": ("confidence", "c"), "CAVL": ("confidence", "c"), "LWS": ("weights", "w")}
 
@@ -39,36 +32,21 @@ def candidates_of(case: Case) -> Tensor:
     return case.mask("S") if "S" in case.inputs else torch.ones_like(case["z"], dtype=torch.bool)
 
 
-def check_loss(case: Case, **extra: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Check the loss and its gradient, and further quantities of logits and candidates."""
-    candidates = candidates_of(case)
-    algorithm = build_on_logits(case.algorithm, case, candidates, **own_hparams(case))
-    if case.algorithm in STATE:
-        name, key = STATE[case.algorithm]
-        if key in case.inputs:
-            getattr(algorithm, name).copy_(case[key])
-    logits = with_gradient(case["z"])
-    loss = algorithm.loss(logits, logits_batch(logits, candidates))
-    loss.backward()
-    case.check(loss=loss, grad_z=logits.grad)
-    case.check(**{key: f(case["z"], candidates) for key, f in extra.items()})
+def build_on_logits(case: Case, candidates: Tensor, **hparams: Any) -> Any:
+    """Build the case's algorithm with inputs that are logits: its network is the identity."""
+    algorithm = build(case, candidates, **hparams)
+    answer(algorithm, network=nn.Sequential())
+    return algorithm
 
 
-def check_revision(case: Case) -> None:
-    """Check the state that `revise` leaves behind."""
-    candidates = case.mask("S")
-    algorithm = build_on_logits(case.algorithm, case, candidates)
-    algorithm.revise(case["z"], logits_batch(case["z"], candidates))
-    name, key = STATE[case.algorithm]
-    case.check(**{key: getattr(algorithm, name)})
-
-
-def check_initial_state(case: Case) -> None:
-    """Check the state that a new algorithm has."""
-    shape = (case.inputs["n"], case.inputs["K"]) if "n" in case.inputs else case["S"].shape
-    candidates = case.mask("S") if "S" in case.inputs else torch.ones(shape, dtype=torch.bool)
-    name, key = STATE[case.algorithm]
-    case.check(**{key: getattr(build_on_logits(case.algorithm, case, candidates), name)})
+def build_linear(case: Case, max_steps: int = 1000, **models: tuple[str, str]) -> Any:
+    """Build the case's algorithm with its networks replaced by the linear models of the case."""
+    algorithm = build(
+        case, case.mask("S"), width=case["X"].shape[1], max_steps=max_steps, **updates_hparams(case)
+    )
+    networks = {name: linear(case[weight], case[bias]) for name, (weight, bias) in models.items()}
+    answer(algorithm, learns=True, **networks)
+    return algorithm
 
 
 def updates_hparams(case: Case) -> dict[str, Any]:
@@ -78,67 +56,101 @@ def updates_hparams(case: Case) -> dict[str, Any]:
     return {"batch_size": case.inputs.get("batch_size", longest), **optimiser, **own_hparams(case)}
 
 
+def batch_in(case: Case, rows: Sequence[int]) -> Batch:
+    """Return the batch of the listed examples, every view the same."""
+    index = torch.tensor(rows)
+    return batch_of(case.mask("S")[index], case["X"][index], index)
+
+
+def check_loss(case: Case, **extra: Callable[[Any, Tensor, Tensor], Tensor]) -> None:
+    """Check the loss and its gradient, and further quantities of the algorithm on logits and candidates."""
+    candidates = candidates_of(case)
+    algorithm = build_on_logits(case, candidates, **own_hparams(case))
+    if case.algorithm in STATE:
+        name, key = STATE[case.algorithm]
+        if key in case.inputs:
+            set_state(algorithm, **{name: case[key]})
+    losses, gradient = evaluate(algorithm, case["z"], batch_of(candidates, case["z"]))
+    case.check(loss=losses["loss"], grad_z=gradient)
+    wanted = {key: f for key, f in extra.items() if key in case.expected}
+    case.check(**{key: f(algorithm, case["z"], candidates) for key, f in wanted.items()})
+
+
+def check_revision(case: Case) -> None:
+    """Check the state that `revise` leaves behind."""
+    candidates = case.mask("S")
+    algorithm = build_on_logits(case, candidates)
+    algorithm.revise(case["z"], batch_of(candidates, case["z"]))
+    name, key = STATE[case.algorithm]
+    case.check(**{key: getattr(algorithm, name)})
+
+
+def check_initial_state(case: Case) -> None:
+    """Check the state that a new algorithm has."""
+    shape = (case.inputs["n"], case.inputs["K"]) if "n" in case.inputs else case["S"].shape
+    candidates = case.mask("S") if "S" in case.inputs else torch.ones(shape, dtype=torch.bool)
+    name, key = STATE[case.algorithm]
+    case.check(**{key: getattr(build(case, candidates), name)})
+
+
 def check_updates(case: Case) -> None:
     """Check a sequence of updates of a linear model: losses, parameters and state."""
-    batches = case.inputs["batches"]
-    algorithm = build_linear_algorithm(case.algorithm, case, updates_hparams(case))
-    losses = [algorithm.update(batch_of(case["X"], case.mask("S"), rows))["loss"] for rows in batches]
+    algorithm = build_linear(case, network=("W", "b"))
+    losses = [algorithm.update(batch_in(case, rows))["loss"] for rows in case.inputs["batches"]]
     case.check(losses=losses, W=algorithm.network.weight, b=algorithm.network.bias)
     if case.algorithm in STATE:
         name, key = STATE[case.algorithm]
         case.check(**{key: getattr(algorithm, name)})
 
 
-def check_mae(case: Case) -> None:
-    check_loss(case, per_example=lambda z, s: average_over_candidates(mae_of_classes(z), s))
-
-
-def check_gce(case: Case) -> None:
-    q = build_on_logits(case.algorithm, case, candidates_of(case), **own_hparams(case)).hparams["q"]
-    check_loss(case, per_example=lambda z, s: average_over_candidates(gce_of_classes(z, q), s))
+def check_loss_of_rows(case: Case) -> None:
+    check_loss(case, per_example=losses_of_rows)
 
 
 def check_exp(case: Case) -> None:
-    check_loss(case, per_example=mcl.exponential_loss, weights=lambda z, s: mcl.set_weight(s, z.dtype))
+    def weights(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
+        """The loss of a row is w exp(−m), m the probability of its candidates: w is what is left of it."""
+        mass = (z.softmax(-1) * s).sum(-1)
+        return losses_of_rows(algorithm, z, s) * mass.exp()
+
+    check_loss(case, per_example=losses_of_rows, weights=weights)
 
 
-def check_mcl(class_losses: Callable[[Tensor], Tensor]) -> Adapter:
-    def check(case: Case) -> None:
-        check_loss(
-            case,
-            class_losses=lambda z, s: class_losses(z),
-            weights=lambda z, s: mcl.signed_weights(s, z.dtype),
-            per_example=lambda z, s: mcl.unbiased_risk(class_losses(z), s),
-        )
-
-    return check
+def losses_of_classes(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
+    """Return MCL's loss of each class (B, K): the loss of a row of which it is the only candidate."""
+    only = torch.eye(z.shape[1], dtype=torch.bool)
+    return torch.stack([torch.stack([loss_of(algorithm, row[None], one[None]) for one in only]) for row in z])
 
 
-def check_cc(case: Case) -> None:
-    check_loss(case, per_example=candidate_nll)
+def check_mcl(case: Case) -> None:
+    def weights(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
+        """The loss of a row is Σ_j a_j ℓ_j: K rows of logits with the same candidates give K equations."""
+        size = z.shape[1]
+        others = torch.linspace(-1, 1, size, dtype=z.dtype) + 2 * torch.eye(size, dtype=z.dtype)
+        known = losses_of_classes(algorithm, others, s)
+        sums = [losses_of_rows(algorithm, others, row.expand(size, -1)) for row in s]
+        return torch.stack([torch.linalg.solve(known, total) for total in sums])
+
+    check_loss(case, per_example=losses_of_rows, class_losses=losses_of_classes, weights=weights)
 
 
 def check_activation_value(case: Case) -> None:
-    case.check(v=activation_value(case["z"]))
+    case.check(v=formulas.cavl_activation_value(case["z"]))
 
 
 def check_pop_loss(case: Case) -> None:
     candidates = candidates_of(case)
-    algorithm = build_on_logits("POP", case, candidates)
-    assert isinstance(algorithm, pop.POP)
-    algorithm.confidence.copy_(case["c"])
-    logits = with_gradient(case["z"])
-    loss = algorithm.loss(logits, logits_batch(logits, candidates))
-    loss.backward()
-    case.check(loss=loss, grad_z=logits.grad)
+    algorithm = build_on_logits(case, candidates)
+    set_state(algorithm, confidence=case["c"])
+    losses, gradient = evaluate(algorithm, case["z"], batch_of(candidates, case["z"]))
+    case.check(loss=losses["loss"], grad_z=gradient)
 
 
 def check_pop_revision(case: Case) -> None:
     everything = torch.ones_like(case.mask("C"))
-    algorithm = build_on_logits("POP", case, everything, batch_size=1)  # one row an update: no epoch ends
-    assert isinstance(algorithm, pop.POP)
-    algorithm.purified.copy_(case.mask("C"))
-    algorithm.revise(case["z"], logits_batch(case["z"], everything))
+    algorithm = build_on_logits(case, everything, batch_size=1)  # one row an update: no epoch ends
+    set_state(algorithm, purified=case.mask("C"))
+    algorithm.revise(case["z"], batch_of(everything, case["z"]))
     case.check(c=algorithm.confidence)
     assert torch.equal(algorithm.purified, case.mask("C"))
 
@@ -147,56 +159,60 @@ def check_purification(case: Case) -> None:
     """Feed the epochs of the window to a POP whose schedule purifies at the last of them."""
     window, candidates = case["window"], case.mask("C")
     period = case.inputs.get("W", len(window))
+    thresholds = {key: case.inputs[key] for key in ("theta", "inc")}
     algorithm = build_on_logits(
-        "POP",
-        case,
-        candidates,
-        batch_size=len(candidates),
-        rollWindow=period,
-        warm_up=0,
-        theta=case.inputs["theta"],
-        inc=case.inputs["inc"],
+        case, candidates, batch_size=len(candidates), rollWindow=period, warm_up=0, **thresholds
     )
-    assert isinstance(algorithm, pop.POP)
-    # The window's last epoch is the first multiple of the period after 0.
+    # The window's last epoch is the first multiple of the period after 0; an epoch is one update here. Rows
+    # of the window may give weight to labels that are no candidates any more: they are set before each end.
     for epoch, confidence in enumerate(window, start=period - len(window) + 1):
-        algorithm.confidence.copy_(confidence)
-        algorithm.close_epoch(epoch)
+        algorithm.purified.fill_(True)
+        at_step(algorithm, epoch)
+        if epoch == period:
+            set_state(algorithm, purified=candidates)
+        set_state(algorithm, confidence=confidence)
+        nobody = torch.empty(0, dtype=torch.int64)
+        algorithm.revise(case["window"][0][nobody], batch_of(candidates[nobody], confidence[nobody], nobody))
     case.check(C=algorithm.purified, c=algorithm.confidence, removed=algorithm.removed, theta=algorithm.theta)
     assert not algorithm.window.any()
 
 
-def purifications_until(updates: int, per_epoch: int, roll_window: int, warm_up: int) -> list[int]:
-    """Return the updates, counted from 1, after which POP purifies."""
-    epochs = {update: pop.ended_epoch(update, per_epoch) for update in range(1, updates + 1)}
-    return [
-        update
-        for update, epoch in epochs.items()
-        if epoch is not None and pop.purification_due(epoch, roll_window, warm_up)
-    ]
-
-
 def check_pop_schedule(case: Case) -> None:
-    updates, roll_window = case.inputs["updates"], case.inputs["rollWindow"]
-    per_epoch = pop.updates_per_epoch(case.inputs["n"], case.inputs["batch_size"])
-    epochs = [(update, pop.ended_epoch(update, per_epoch)) for update in range(1, updates + 1)]
-    case.check(
-        records=[[update, epoch % roll_window] for update, epoch in epochs if epoch is not None],
-        purifications=purifications_until(updates, per_epoch, roll_window, case.inputs["warm_up"]),
-    )
+    """See after which updates the window moves, and θ, which grows a little at each purification.
+
+    Confidences sum to 1, so that the window's rows sum to the number of epochs in it; it is emptied at its
+    end. Half an epoch is put in first, so that emptying an empty window is seen as well.
+    """
+    size, updates = case.inputs["n"], case.inputs["updates"]
+    schedule = {key: case.inputs[key] for key in ("batch_size", "rollWindow", "warm_up")}
+    algorithm = build(case, torch.ones(size, 2, dtype=torch.bool), theta=1e-9, inc=1e-3, **schedule)
+    batch = batch_of(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=case.dtype))
+    records, purifications = [], []
+    for update in range(1, updates + 1):
+        at_step(algorithm, update - 1)
+        algorithm.window += 0.25
+        before, theta = float(algorithm.window[0].sum()), float(algorithm.theta)
+        algorithm.revise(torch.zeros(1, 2, dtype=case.dtype), batch)
+        after = float(algorithm.window[0].sum())
+        if after != before:
+            records.append([update, round(after - 0.5 * (after > 0))])
+        algorithm.window -= 0.25 * (after > 0)
+        if float(algorithm.theta) != theta:
+            purifications.append(update)
+    case.check(records=records, purifications=purifications)
 
 
 def check_pop_updates(case: Case) -> None:
-    batches = case.inputs["batches"]
-    algorithm = build_linear_algorithm("POP", case, updates_hparams(case))
-    assert isinstance(algorithm, pop.POP)
-    logs = [algorithm.update(batch_of(case["X"], case.mask("S"), rows)) for rows in batches]
-    purifications = purifications_until(
-        len(batches), algorithm.updates_per_epoch, case.inputs["rollWindow"], case.inputs["warm_up"]
-    )
-    removed_so_far = [0, *(int(logs[update - 1]["removed"]) for update in purifications)]
+    algorithm = build_linear(case, network=("W", "b"))
+    removed_so_far, losses = [0], []
+    for rows in case.inputs["batches"]:
+        theta = float(algorithm.theta)
+        logged = algorithm.update(batch_in(case, rows))
+        losses.append(logged["loss"])
+        if int(logged["removed"]) != removed_so_far[-1] or float(algorithm.theta) != theta:
+            removed_so_far.append(int(logged["removed"]))
     case.check(
-        losses=[log["loss"] for log in logs],
+        losses=losses,
         W=algorithm.network.weight,
         b=algorithm.network.bias,
         c=algorithm.confidence,
@@ -206,92 +222,82 @@ def check_pop_updates(case: Case) -> None:
     )
 
 
-def build_idgp(case: Case, candidates: Tensor) -> idgp.IDGP:
-    algorithm = build_on_logits("IDGP", case, candidates)
-    assert isinstance(algorithm, idgp.IDGP)
-    return algorithm
+def evaluate_idgp(case: Case, step: int, **state: Tensor) -> tuple[dict[str, Tensor], Any]:
+    """Return IDGP's losses and gradients at a step of a run with a warm-up of one update."""
+    candidates = case.mask("S") if "S" in case.inputs else torch.ones_like(next(iter(state.values()))) != 0
+    algorithm = build(case, candidates, warm_up_epoch=1, batch_size=len(candidates), max_steps=5 * 10**9)
+    set_state(algorithm, **state)
+    at_step(algorithm, step)
+    nothing = torch.zeros(candidates.shape, dtype=case.dtype)
+    outputs = tuple(case[key] if key in case.inputs else nothing for key in ("z_f", "z_g"))
+    return evaluate(algorithm, outputs, batch_of(candidates, nothing))
 
 
 def check_idgp_initial(case: Case) -> None:
-    algorithm = build_idgp(case, case.mask("S"))
+    algorithm = build(case, case.mask("S"))
     case.check(d=algorithm.confidence, b=algorithm.addition)
 
 
-def check_idgp_classifier_warm_up(case: Case) -> None:
-    logits = with_gradient(case["z_f"])
-    terms = idgp.classifier_terms(logits, case["d"], torch.zeros_like(case["d"]))
-    loss = terms.total(after_warm_up=0.0, kl_weight=0.0)
-    loss.backward()
-    case.check(loss=loss, grad_z_f=logits.grad)
-
-
-def check_idgp_generator_warm_up(case: Case) -> None:
-    logits = with_gradient(case["z_g"])
-    zeros = torch.zeros_like(case["b"])
-    loss = idgp.generator_terms(logits, case["b"], zeros != 0, zeros).total(0.0, 0.0)
-    loss.backward()
-    case.check(loss=loss, grad_z_g=logits.grad)
+def check_idgp_warm_up(case: Case) -> None:
+    """Check the loss of the network whose logits are given."""
+    is_classifier = "z_f" in case.inputs
+    state = {"confidence": case["d"]} if is_classifier else {"addition": case["b"]}
+    losses, gradients = evaluate_idgp(case, 0, **state)
+    case.check(loss=losses["loss" if is_classifier else "generator_loss"])
+    case.check(grad_z_f=gradients[0], grad_z_g=gradients[1])
 
 
 def check_idgp_revision(case: Case) -> None:
     candidates = case.mask("S")
-    algorithm = build_idgp(case, candidates)
-    algorithm.revise_beliefs(torch.arange(len(candidates)), candidates, case["z_f"], case["z_g"])
+    algorithm = build(case, candidates)
+    algorithm.revise((case["z_f"], case["z_g"]), batch_of(candidates, case["z_f"]))
     case.check(d=algorithm.confidence, b=algorithm.addition)
 
 
 def check_idgp_weights(case: Case) -> None:
-    weights = idgp.weigh_by_generator(case["z_g"], case["d"], case.mask("S"))
-    labels = idgp.believed_label(case["d"], case.mask("S"))
+    weights = formulas.idgp_weights_from_generator(case["z_g"], case["d"], case.mask("S"))
+    labels = formulas.idgp_pseudo_label(case["d"], case.mask("S"))
     case.check(weights=weights, pseudo_label=labels.squeeze(-1))
 
 
-def idgp_terms(case: Case, f: Tensor, g: Tensor, addition: Tensor) -> tuple[idgp.Terms, idgp.Terms]:
-    candidates = case.mask("S")
-    return idgp.both_terms(f, g, case["d"], addition, candidates)
-
-
 def check_idgp_main(case: Case) -> None:
-    f, g = with_gradient(case["z_f"]), with_gradient(case["z_g"])
-    of_f, of_g = idgp_terms(case, f, g, case["b"])
-    weight = case.inputs["lambda"]
-    loss_f, loss_g = of_f.total(1.0, weight), of_g.total(1.0, weight)
-    (loss_f + loss_g).backward()  # each sees the other's outputs as constants, so the gradients are its own
-    case.check(L_F=loss_f, grad_z_f=f.grad, L_G=loss_g, grad_z_g=g.grad)
-    case.check(L_f=of_f.fit, L_f_given_g=of_f.given_other, KL_f=of_f.divergence)
-    case.check(L_g=of_g.fit, L_g_given_f=of_g.given_other, KL_g=of_g.divergence)
+    """Check at the step at which the weight of the divergences is the case's λ, and the terms one by one."""
+    step = 1 + round(case.inputs["lambda"] * 10**9)
+    losses, (of_f, of_g) = evaluate_idgp(case, step, confidence=case["d"], addition=case["b"])
+    case.check(L_F=losses["loss"], grad_z_f=of_f, L_G=losses["generator_loss"], grad_z_g=of_g)
     candidates = case.mask("S")
+    f, g = formulas.idgp_terms(case["z_f"], case["z_g"], case["d"], case["b"], candidates)
+    case.check(L_f=f.fit, L_f_given_g=f.given_other, KL_f=f.divergence)
+    case.check(L_g=g.fit, L_g_given_f=g.given_other, KL_g=g.divergence)
     case.check(
-        weights_f=idgp.weigh_by_generator(case["z_g"], case["d"], candidates),
-        weights_g=idgp.masked_softmax(case["z_f"], candidates),
+        weights_f=formulas.idgp_weights_from_generator(case["z_g"], case["d"], candidates),
+        weights_g=formulas.masked_softmax(case["z_f"], candidates),
     )
 
 
 def check_idgp_extreme(case: Case) -> None:
     check_idgp_weights(case)
     f, g = with_gradient(case["z_f"]), with_gradient(case["z_g"])
-    of_f, of_g = idgp_terms(case, f, g, torch.zeros_like(case["d"]))
+    of_f, of_g = formulas.idgp_terms(f, g, case["d"], torch.zeros_like(case["d"]), case.mask("S"))
     (of_f.given_other + of_g.given_other).backward()
     case.check(L_f_given_g=of_f.given_other, grad_z_f=f.grad)
     case.check(L_g_given_f=of_g.given_other, grad_z_g=g.grad)
 
 
 def check_idgp_schedule(case: Case) -> None:
-    n, batch_size = case.inputs["n"], case.inputs["batch_size"]
-    warm_up = idgp.warm_up_updates(n, batch_size, case.inputs["warm_up_epoch"])
-    ramp = idgp.ramp_updates(case.inputs["max_steps"])
+    everything = torch.ones(case.inputs["n"], 2, dtype=torch.bool)
+    schedule = {key: case.inputs[key] for key in ("batch_size", "warm_up_epoch", "max_steps")}
+    algorithm = build(case, everything, **schedule)
+    (warm_up,) = algorithm.phases().values()
     updates = [int(row[0]) for row in case.expected["rows"]]
-    rows = [[t, float(t < warm_up), idgp.kl_weight(t, warm_up, ramp)] for t in updates]
-    case.check(warm_up_updates=warm_up, ramp=ramp, rows=rows)
+    weights = [formulas.idgp_lambda(t, warm_up, algorithm.ramp) for t in updates]
+    rows = [[t, float(t < warm_up), weight] for t, weight in zip(updates, weights, strict=True)]
+    case.check(warm_up_updates=warm_up, ramp=algorithm.ramp, rows=rows)
 
 
 def check_idgp_updates(case: Case) -> None:
-    hparams = updates_hparams(case)
-    algorithm = build_linear_algorithm("IDGP", case, hparams, case.inputs["max_steps"], "W_f", "b_f")
-    assert isinstance(algorithm, idgp.IDGP)
-    algorithm.generator = linear(case["W_g"], case["b_g"])
-    algorithm.generator_optimizer = build_adam(algorithm.generator.parameters(), algorithm.hparams)
-    logs = [algorithm.update(batch_of(case["X"], case.mask("S"), rows)) for rows in case.inputs["batches"]]
+    algorithm = build_linear(case, case.inputs["max_steps"], network=("W_f", "b_f"), generator=("W_g", "b_g"))
+    logs = [algorithm.update(batch_in(case, rows)) for rows in case.inputs["batches"]]
     case.check(
         losses_F=[log["loss"] for log in logs],
         losses_G=[log["generator_loss"] for log in logs],
@@ -336,19 +342,17 @@ KINDS: dict[str, list[Kind]] = {
         Kind(check_pop_updates, LINEAR_UPDATES, "losses W b c C theta removed"),
         Kind(check_purification, "window C theta inc", "C c removed theta"),
     ],
-    "ABS_MAE": stateless_kinds(check_mae, "per_example"),
-    "ABS_GCE": stateless_kinds(check_gce, "per_example"),
+    "ABS_MAE": stateless_kinds(check_loss_of_rows, "per_example"),
+    "ABS_GCE": stateless_kinds(check_loss_of_rows, "per_example"),
     "EXP": stateless_kinds(check_exp, "per_example weights"),
-    "MCL_GCE": stateless_kinds(
-        check_mcl(lambda z: gce_of_classes(z, mcl.GCE_EXPONENT)), "per_example weights class_losses"
-    ),
-    "MCL_MSE": stateless_kinds(check_mcl(mse_of_classes), "per_example weights class_losses"),
-    "CC": stateless_kinds(check_cc, "per_example"),
+    "MCL_GCE": stateless_kinds(check_mcl, "per_example weights class_losses"),
+    "MCL_MSE": stateless_kinds(check_mcl, "per_example weights class_losses"),
+    "CC": stateless_kinds(check_loss_of_rows, "per_example"),
     "LWS": stateful_kinds("w", "n K"),
     "IDGP": [
         Kind(check_idgp_initial, "S", "d b"),
-        Kind(check_idgp_classifier_warm_up, "z_f d", "loss grad_z_f"),
-        Kind(check_idgp_generator_warm_up, "z_g b", "loss grad_z_g"),
+        Kind(check_idgp_warm_up, "z_f d", "loss grad_z_f"),
+        Kind(check_idgp_warm_up, "z_g b", "loss grad_z_g"),
         Kind(check_idgp_revision, "z_f z_g S", "d b"),
         Kind(check_idgp_weights, "z_g d S", "pseudo_label weights"),
         Kind(

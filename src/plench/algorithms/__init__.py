@@ -11,10 +11,10 @@ from plench.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from plench.algorithms.base import Algorithm, AlgorithmCard, LossAlgorithm, register
+    from plench.algorithms.cards import cite
     from plench.algorithms.registry import (
         AlgorithmEntry,
         algorithms,
-        cite,
         describe_algorithms,
         find_algorithm,
     )

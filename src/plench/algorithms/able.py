@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import Algorithm, build_adam, descend, register
-from plench.algorithms.parts.contrast import BASE_TEMPERATURE, own_entries
-from plench.algorithms.parts.passes import one_pass_serves
-from plench.algorithms.parts.pseudo_labels import best_candidate
-from plench.algorithms.parts.targets import NEG_INF, masked_softmax, soft_cross_entropy, uniform_over
-from plench.algorithms.parts.two_headed import TwoHeadedNetwork
+from plench.algorithms.base import register
+from plench.algorithms.parts.contrast import BASE_TEMPERATURE, ContrastiveAlgorithm, own_entries
+from plench.algorithms.parts.targets import (
+    NEG_INF,
+    best_candidate,
+    masked_softmax,
+    soft_cross_entropy,
+    uniform_over,
+)
+from plench.algorithms.parts.views import one_pass_serves
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
@@ -56,16 +58,10 @@ def ambiguous_contrast(features: Tensor, positives: Tensor, temperature: float) 
         ),
     ),
     logs={"loss_cls": "cross entropy against the confidence", "loss_cont": "contrastive loss, unweighted"},
-    bibtex="""
-@inproceedings{xia2022ambiguity,
-  title     = {Ambiguity-Induced Contrastive Learning for Instance-Dependent Partial Label Learning},
-  author    = {Xia, Shiyu and Lv, Jiaqi and Xu, Ning and Geng, Xin},
-  booktitle = {International Joint Conference on Artificial Intelligence},
-  pages     = {3615--3621},
-  year      = {2022}
-}""",
+    public_fault="the public code weights each batch by the confidences of the first training examples",
+    cite="xia2022ambiguity",
 )
-class ABLE(Algorithm):
+class ABLE(ContrastiveAlgorithm):
     """Contrast with one group of positives for each candidate label, weighted by the label's confidence.
 
     An example that could be a cat or a dog is drawn to the batch's cats and to its dogs, each as strongly as
@@ -78,42 +74,31 @@ class ABLE(Algorithm):
     public benchmark look them up by position in the batch, in the rows of the first b training examples.
     """
 
-    confidence: Tensor
+    def setup(self, candidates: Tensor) -> None:
+        """Start from equal confidence in each candidate."""
+        self.per_example("confidence", uniform_over(candidates))
 
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
-        self.network = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams)
-        self.per_example("confidence", uniform_over(torch.from_numpy(np.asarray(train_givenY) != 0)))
-        self.optimizer = build_adam(self.network.parameters(), self.hparams)
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
-        index, candidates = minibatches.index, minibatches.candidates
-        logits, features = self.pass_views(minibatches.weak, minibatches.strong)
-        before_step = logits.detach()
-        confidence = self.confidence.index_select(0, index)
-        positives = weigh_positives(confidence, candidates, best_candidate(before_step, candidates))
-        contrastive = ambiguous_contrast(features, positives, self.hparams["temperature"])
-        classification = soft_cross_entropy(logits, confidence)
-        loss = classification + self.hparams["loss_weight"] * contrastive
-        descend(self.optimizer, loss)
-        self.confidence.index_copy_(0, index, masked_softmax(before_step, candidates))
-        return {
-            "loss": loss.detach(),
-            "loss_cls": classification.detach(),
-            "loss_cont": contrastive.detach(),
-        }
-
-    def pass_views(self, weak: Tensor, strong: Tensor) -> tuple[Tensor, Tensor]:
+    def passes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the weak view's logits (B, K) and the projections of both views (2B, D)."""
+        weak, strong = batch.weak, batch.strong
         if one_pass_serves(self.network, weak, strong):
             logits, features = self.network(weak)
             return logits, torch.cat([features, features])
         logits, features = self.network(torch.cat([weak, strong]))
         return logits[: len(weak)], features
 
-    def predict(self, x: Tensor) -> Tensor:
-        """Return logits (B, K) for network inputs x."""
-        return self.network.classify(x)
+    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
+        """Return the cross entropy against the confidence, and the contrast weighted by it."""
+        logits, features = outputs
+        confidence = self.rows("confidence", batch.index)
+        labels = best_candidate(logits.detach(), batch.candidates)
+        positives = weigh_positives(confidence, batch.candidates, labels)
+        contrast = ambiguous_contrast(features, positives, self.hparams["temperature"])
+        classification = soft_cross_entropy(logits, confidence)
+        loss = classification + self.hparams["loss_weight"] * contrast
+        return {"loss": loss, "loss_cls": classification, "loss_cont": contrast}
+
+    def revise(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> None:
+        """Renormalise the weak view's probabilities over the candidates."""
+        logits, _ = outputs
+        self.write_rows("confidence", batch.index, masked_softmax(logits, batch.candidates))

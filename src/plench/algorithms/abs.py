@@ -3,21 +3,9 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.class_losses import gce_of_classes, mae_of_classes
+from plench.algorithms.parts.targets import gce_of_classes, mae_of_classes
 from plench.batch import Batch
 from plench.hparams import Constant, Hyperparameter
-
-BIBTEX = """
-@article{lv2024on,
-  title   = {On the Robustness of Average Losses for Partial-Label Learning},
-  author  = {Lv, Jiaqi and Liu, Biao and Feng, Lei and Xu, Ning and Xu, Miao and An, Bo and Niu, Gang and
-             Geng, Xin and Sugiyama, Masashi},
-  journal = {IEEE Transactions on Pattern Analysis and Machine Intelligence},
-  volume  = {46},
-  number  = {5},
-  pages   = {2569--2583},
-  year    = {2024}
-}"""
 
 
 def average_over_candidates(class_losses: Tensor, candidates: Tensor) -> Tensor:
@@ -26,7 +14,7 @@ def average_over_candidates(class_losses: Tensor, candidates: Tensor) -> Tensor:
     return (class_losses * mask).sum(-1) / mask.sum(-1)
 
 
-@register("ABS_MAE", family="vanilla PLL", venue="TPAMI 2024", bibtex=BIBTEX)
+@register("ABS_MAE", family="vanilla PLL", venue="TPAMI 2024", cite="lv2024on")
 class ABS_MAE(LossAlgorithm):
     """Average the mean absolute error over the candidates.
 
@@ -53,7 +41,7 @@ class ABS_MAE(LossAlgorithm):
             "q", 0.7, "exponent: towards 0 cross entropy, 1 half of MAE", Constant(0.7), above=0, at_most=1
         ),
     ),
-    bibtex=BIBTEX,
+    cite="lv2024on",
 )
 class ABS_GCE(LossAlgorithm):
     """Average the generalised cross entropy over the candidates.

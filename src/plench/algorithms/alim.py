@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import descend, register
+from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import BASE_TEMPERATURE, supervised_contrast
-from plench.algorithms.parts.mixup import draw_mixing, mix
-from plench.algorithms.parts.momentum_contrast import SHARED_HPARAMS, MomentumContrast
-from plench.algorithms.parts.pseudo_labels import onehot_like
-from plench.algorithms.parts.queue import draw_empty_features
-from plench.algorithms.parts.schedule import epoch_of, first_step_of, starts_epoch
-from plench.algorithms.parts.targets import soft_cross_entropy
+from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast, draw_empty_features
+from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
+from plench.algorithms.parts.targets import onehot_like, soft_cross_entropy
+from plench.algorithms.parts.views import draw_mixing, mix
 from plench.batch import Batch
 from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
 
@@ -44,12 +40,6 @@ def choose_importance(margins: Tensor, noise_rate: float) -> float:
         return 0.0
     rank = min(int(len(margins) * noise_rate), len(margins) - 1)
     return min(1.0, float(margins.sort().values[rank]))  # not kthvalue, which MPS lacks
-
-
-def renews_importance(step: int, num_data: int, batch_size: int, start_epoch: int) -> bool:
-    """Say whether λ is chosen anew at the start of a step."""
-    in_time = epoch_of(step, num_data, batch_size) >= start_epoch
-    return in_time and starts_epoch(step, num_data, batch_size)
 
 
 def default_noise_rate(traits: DataTraits) -> Value:
@@ -99,7 +89,7 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
             "target of the confidence: the best label, or all in proportion",
             one_of=("onehot", "scale"),
         ),
-        *SHARED_HPARAMS,
+        *MOMENTUM_HPARAMS,
     ),
     logs={
         "loss_cls": "cross entropy against the confidence",
@@ -107,14 +97,11 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
         "loss_mixup": "cross entropy on mixed inputs, unweighted (0 when switched off)",
         "importance": "λ, the weight of labels outside the candidates",
     },
-    bibtex="""
-@inproceedings{xu2023alim,
-  title     = {{ALIM}: Adjusting Label Importance Mechanism for Noisy Partial Label Learning},
-  author    = {Xu, Mingyu and Lian, Zheng and Feng, Lei and Liu, Bin and Tao, Jianhua},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {36},
-  year      = {2023}
-}""",
+    public_fault=(
+        "the public code never counts its steps and so stays in warm-up for the whole run (the figures fit "
+        "that, but whether they came from exactly this version is not known)"
+    ),
+    cite="xu2023alim",
 )
 class ALIM(MomentumContrast):
     """Let labels outside the candidate set count, with a weight λ that follows from the noise rate.
@@ -133,10 +120,9 @@ class ALIM(MomentumContrast):
 
     margins: Tensor
 
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
+    def setup(self, candidates: Tensor) -> None:
+        """Start as PiCO does, with λ = 0 and room for the margins of an epoch."""
+        super().setup(candidates)
         self.importance = 0.0
         self.margin_count = 0
         batch_size = self.hparams["batch_size"]
@@ -147,49 +133,36 @@ class ALIM(MomentumContrast):
         length, width = self.hparams["moco_queue"], self.hparams["feat_dim"]
         return {**super().empty_queue(), "features": draw_empty_features(length, width, axis=1)}
 
-    def phases(self) -> Mapping[str, int]:
-        """Return when the confidence starts to move, and when λ is first chosen."""
-        epoch = max(1, self.hparams["start_epoch"])
-        return {
-            "confidence by prototypes (prot_start)": self.hparams["prot_start"],
-            "label importance (start_epoch)": first_step_of(epoch, self.num_data, self.hparams["batch_size"]),
-        }
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
+    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor | float]:
+        """Return cross entropy, contrast and mixup; λ, prototypes and confidence move first."""
         self.renew_importance()
-        index, candidates = minibatches.index, minibatches.candidates
-        logits, queries = self.network(minibatches.weak)
-        labels = weigh_labels(logits.detach(), candidates, self.importance).argmax(-1)
-        cosines = queries.detach() @ self.prototypes.T / BASE_TEMPERATURE
+        logits, queries = outputs
+        labels = weigh_labels(logits.detach(), batch.candidates, self.importance).argmax(-1)
+        scores = self.compare_with_prototypes(queries) / BASE_TEMPERATURE
         self.move_prototypes(queries, labels)
-        keys = self.encode_keys(minibatches.strong)
-        contrastive = supervised_contrast(
-            queries, keys, labels, self.queue["features"], self.queue["labels"], self.num_classes
-        )
+        keys = self.encode_keys(batch.strong)
+        queue, queue_labels = self.queue["features"], self.queue["labels"]
+        contrast = supervised_contrast(queries, keys, labels, queue, queue_labels, self.num_classes)
         self.queue.push(features=keys, labels=labels)
-        if self.steps_done >= self.hparams["prot_start"]:
-            confidence = self.move_confidence(index, self.aim(cosines, candidates))
+        self.remember_margins(find_margins(scores.softmax(-1), batch.candidates))
+        if self.steps_done < self.hparams["prot_start"]:
+            confidence = self.rows("confidence", batch.index)
         else:
-            confidence = self.confidence.index_select(0, index)
+            confidence = self.move_confidence(batch.index, self.aim(scores, batch.candidates))
         classification = soft_cross_entropy(logits, confidence)
-        mixed = self.mixup_loss(minibatches, confidence)
+        mixed = self.mixup_loss(batch, confidence)
         weights = self.hparams["loss_weight"], self.hparams["loss_weight_mixup"]
-        loss = classification + weights[0] * contrastive + weights[1] * mixed
-        descend(self.optimizer, loss)
-        self.remember_margins(find_margins(cosines.softmax(-1), candidates))
-        self.steps_done += 1
         return {
-            "loss": loss.detach(),
-            "loss_cls": classification.detach(),
-            "loss_cont": contrastive.detach(),
-            "loss_mixup": mixed.detach(),
+            "loss": classification + weights[0] * contrast + weights[1] * mixed,
+            "loss_cls": classification,
+            "loss_cont": contrast,
+            "loss_mixup": mixed,
             "importance": self.importance,
         }
 
-    def aim(self, cosines: Tensor, candidates: Tensor) -> Tensor:
+    def aim(self, scores: Tensor, candidates: Tensor) -> Tensor:
         """Return the target (B, K) of the confidence, from the weighted prototype scores."""
-        weighted = weigh_labels(cosines, candidates, self.importance)
+        weighted = weigh_labels(scores, candidates, self.importance)
         if self.hparams["normalisation"] == "scale":
             return weighted.softmax(-1)
         return onehot_like(weighted.argmax(-1), weighted)
@@ -203,17 +176,16 @@ class ALIM(MomentumContrast):
             return torch.zeros_like(confidence[0, 0])
         share = draw_mixing(self.hparams["mixup_alpha"])
         logits = self.network.classify(mix(batch.weak, second.weak, share))
-        targets = mix(confidence, self.confidence.index_select(0, second.index), share)
+        targets = mix(confidence, self.rows("confidence", second.index), share)
         return soft_cross_entropy(logits, targets)
 
     def renew_importance(self) -> None:
         """At the start of an epoch choose λ from the last epoch's margins, if it is time, and forget them."""
-        batch_size = self.hparams["batch_size"]
-        if not starts_epoch(self.steps_done, self.num_data, batch_size):
+        step, batch_size = self.steps_done, self.hparams["batch_size"]
+        if not starts_epoch(step, self.num_data, batch_size):
             return
-        start_epoch = self.hparams["start_epoch"]
-        due = renews_importance(self.steps_done, self.num_data, batch_size, start_epoch)
-        if due and self.margin_count:
+        in_time = epoch_of(step, self.num_data, batch_size) >= self.hparams["start_epoch"]
+        if in_time and self.margin_count:
             margins = self.margins[: self.margin_count]
             self.importance = choose_importance(margins, self.hparams["noise_rate"])
         self.margin_count = 0
@@ -223,3 +195,11 @@ class ALIM(MomentumContrast):
         end = self.margin_count + len(margins)
         self.margins[self.margin_count : end] = margins
         self.margin_count = end
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when the confidence starts to move, and when λ is first chosen."""
+        epoch = max(1, self.hparams["start_epoch"])
+        return {
+            "confidence by prototypes (prot_start)": self.hparams["prot_start"],
+            "label importance (start_epoch)": first_step_of(epoch, self.num_data, self.hparams["batch_size"]),
+        }

@@ -1,8 +1,8 @@
-"""The contract of an algorithm, and the short form in which most of them are written.
+"""The contract of an algorithm, and the base class that ours are written in.
 
 `Algorithm` is the contract of the paper: built from `(input_shape, train_givenY, hparams)`, it has
-`update(minibatches)` and `predict(x)`. `LossAlgorithm` adds the network, the optimiser and the order of a
-step, so that a method which is one loss (and perhaps a revision of per-example state) is one function.
+`update(minibatches)` and `predict(x)`. `LossAlgorithm` adds network, Adam, step counter and the order of a
+step: a method then says how it is set up, what its losses are, and what it revises after a step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plench.algorithms.cards import find_reference
 from plench.batch import VIEWS, Batch
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
@@ -25,7 +26,11 @@ FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "third pa
 
 @dataclass(frozen=True)
 class AlgorithmCard:
-    """What is known of an algorithm without running it. Lists, pages, records and reports read it."""
+    """What is known of an algorithm without running it. Lists, pages, records and reports read it.
+
+    `public_fault` is a fault of the public benchmark's code that the paper's published figures of the method
+    carry, on the datasets `public_fault_on` (none named: on all). It is not part of records.
+    """
 
     name: str
     family: str
@@ -39,6 +44,8 @@ class AlgorithmCard:
     aliases: tuple[str, ...] = ()
     logs: Mapping[str, str] | None = None
     idea: str = ""
+    public_fault: str = ""
+    public_fault_on: tuple[str, ...] = ()
 
 
 AnyAlgorithm = TypeVar("AnyAlgorithm", bound="type[Algorithm]")
@@ -49,6 +56,7 @@ def register(
     *,
     family: str = "third party",
     venue: str = "",
+    cite: str = "",
     bibtex: str = "",
     views: Sequence[str] = ("weak",),
     second_batch: bool = False,
@@ -57,12 +65,17 @@ def register(
     hyperparameters: Sequence[Hyperparameter] = (),
     aliases: Sequence[str] = (),
     logs: Mapping[str, str] | None = None,
+    public_fault: str = "",
+    public_fault_on: Sequence[str] = (),
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
     """Attach a card to an algorithm class; the registry finds classes with a card by itself.
 
+    `cite` is the key of its paper in references.bib; a third party gives the entry itself as `bibtex`.
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
-    `logs` explains the numbers that `update` returns beside the loss.
+    `logs` explains the numbers that `update` returns beside the loss. Ours are also read without importing
+    the file (`plench.algorithms.cards`), so `cite`, `aliases` and `public_fault` are written as plain
+    literals.
     """
     for view in views:
         if view not in VIEWS:
@@ -76,7 +89,7 @@ def register(
             name=name,
             family=family,
             venue=venue,
-            bibtex=bibtex.strip(),
+            bibtex=find_reference(cite) if cite else bibtex.strip(),
             views=tuple(views),
             second_batch=second_batch,
             passes=passes,
@@ -85,6 +98,8 @@ def register(
             aliases=tuple(aliases),
             logs=logs,
             idea=idea,
+            public_fault=public_fault,
+            public_fault_on=tuple(public_fault_on),
         )
         return cls
 
@@ -115,6 +130,7 @@ class Algorithm(nn.Module):
     ) -> None:
         super().__init__()
         self.hparams = dict(hparams)
+        self.input_shape = tuple(input_shape)
         self.num_data = int(input_shape[0])
         self.num_classes = int(train_givenY.shape[1])
         self.per_example_names: list[str] = []
@@ -129,6 +145,15 @@ class Algorithm(nn.Module):
             raise ValueError(f"per-example state needs {self.num_data} rows, not {values.shape[0]}")
         self.register_buffer(name, values)
         self.per_example_names.append(name)
+
+    def rows(self, name: str, index: Tensor) -> Tensor:
+        """Return the rows `index` (B,) of the per-example state `name`."""
+        return self.get_buffer(name).index_select(0, index)
+
+    def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """Replace the rows `index` (B,), all different, of the per-example state `name`, in place."""
+        state = self.get_buffer(name)
+        state.index_copy_(0, index, rows.to(state.dtype))
 
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
         """Take one step on a batch; return what to log, with the key `loss` among it."""
@@ -156,42 +181,86 @@ class Algorithm(nn.Module):
 
 
 class LossAlgorithm(Algorithm):
-    """One network, one Adam, one pass: a subclass says what the loss is and, if need be, what to revise.
+    """Network, Adam, step counter and order of a step; a subclass says the rest.
 
-    A step is: logits of the weak view, `loss`, backward, Adam, then `revise` with the logits of the same
-    pass (those before the step).
+    A step is: `passes`, `losses`, backward, Adam, then `revise` with what the passes gave (before the step).
+    A method with one network and one loss says no more than `loss` and, if it keeps targets, `setup` and
+    `revise`. `steps_done` is t in step t, counted from 0.
+
+    Losses and revisions act on the last axes (…, B, K). Hyperparameters are read from `self.hparams`, rows of
+    per-example state by `rows` and `write_rows`, time by `steps_done`, and nowhere else: a stack of R runs
+    puts tensors (R,) and its own rows in their place.
     """
+
+    network: Any
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
     ) -> None:
         super().__init__(input_shape, train_givenY, hparams)
-        self.network = build_network(input_shape, self.num_classes, self.hparams)
+        self.steps_done = 0
+        self.network = self.build_network()
         self.setup(torch.from_numpy(np.asarray(train_givenY) != 0))
-        self.optimizer = build_adam(self.network.parameters(), self.hparams)
+        self.optimizer = build_adam(self.trained_parameters(), self.hparams)
+
+    def build_network(self) -> nn.Module:
+        """Build a network from inputs to logits (B, K)."""
+        return build_network(self.input_shape, self.num_classes, self.hparams)
 
     def setup(self, candidates: Tensor) -> None:
         """Make the state, from the candidates (N, K) of the training split."""
+
+    def trained_parameters(self) -> Iterable[nn.Parameter]:
+        """Return the parameters that Adam trains: those of `network`, unless overridden."""
+        return self.network.parameters()
+
+    def passes(self, batch: Batch) -> Any:
+        """Return a tensor or several: the logits (B, K) of the weak view, unless overridden."""
+        return self.network(batch.weak)
+
+    def losses(self, outputs: Any, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Return what is logged, given the outputs of `passes`: `loss`, and other numbers by name.
+
+        The step minimises `objective` if there is one, else `loss`. By default `loss` is all there is.
+        """
+        return {"loss": self.loss(outputs, batch)}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the scalar that the step minimises."""
         raise NotImplementedError(f"{type(self).__name__} has no loss(logits, batch)")
 
-    def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Revise the state of the batch's examples after the step; `logits` are those from before it."""
+    def descend(self, loss: Tensor) -> None:
+        """Take the optimiser's step on a loss."""
+        descend(self.optimizer, loss)
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        """Revise the state after the step; `outputs` are those from before it, detached."""
+
+    def more_to_log(self) -> Mapping[str, Tensor | float]:
+        """Return further numbers to log, as they are after the step."""
+        return {}
 
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
         """Take one step on a batch."""
-        logits = self.network(minibatches.weak)
-        loss = self.loss(logits, minibatches)
-        descend(self.optimizer, loss)
-        self.revise(logits.detach(), minibatches)
-        return {"loss": loss.detach()}
+        outputs = self.passes(minibatches)
+        logged = dict(self.losses(outputs, minibatches))
+        objective: Any = logged.pop("objective", logged["loss"])
+        self.descend(objective)
+        self.revise(detach(outputs), minibatches)
+        self.steps_done += 1
+        return {**{name: detach(value) for name, value in logged.items()}, **self.more_to_log()}
 
     def predict(self, x: Tensor) -> Tensor:
         """Return logits (B, K) for network inputs x."""
         logits: Tensor = self.network(x)
         return logits
+
+
+def detach(outputs: Any) -> Any:
+    """Return a tensor, or each of several, without its gradient; numbers and None stay as they are."""
+    if isinstance(outputs, tuple):
+        return tuple(detach(part) for part in outputs)
+    return outputs.detach() if isinstance(outputs, Tensor) else outputs
 
 
 def build_network(input_shape: Sequence[int], num_classes: int, hparams: Mapping[str, Any]) -> nn.Sequential:
@@ -210,3 +279,8 @@ def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()
+
+
+def device_with_doubles(device: torch.device) -> torch.device:
+    """Return the device itself, or the CPU if it has no float64 (MPS)."""
+    return torch.device("cpu") if device.type == "mps" else device

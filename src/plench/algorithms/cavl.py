@@ -4,13 +4,7 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import (
-    mask_out,
-    read_rows,
-    soft_cross_entropy,
-    uniform_over,
-    write_rows,
-)
+from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy, uniform_over
 from plench.batch import Batch
 
 
@@ -21,8 +15,7 @@ def activation_value(logits: Tensor) -> Tensor:
 
 def select_label(logits: Tensor, candidates: Tensor) -> Tensor:
     """Return, one-hot, the candidate with the largest class activation value (the first of equals)."""
-    chosen = mask_out(activation_value(logits), candidates).argmax(-1, keepdim=True)
-    return torch.zeros_like(logits).scatter_(-1, chosen, 1.0)
+    return onehot_like(best_candidate(activation_value(logits), candidates), logits)
 
 
 @register(
@@ -31,14 +24,8 @@ def select_label(logits: Tensor, candidates: Tensor) -> Tensor:
     venue="ICLR 2022",
     passes="2 (second without gradient)",
     state="confidence N×K",
-    bibtex="""
-@inproceedings{zhang20222exploiting,
-  title     = {Exploiting Class Activation Value for Partial-Label Learning},
-  author    = {Zhang, Fei and Feng, Lei and Han, Bo and Liu, Tongliang and Niu, Gang and Qin, Tao and
-               Sugiyama, Masashi},
-  booktitle = {International Conference on Learning Representations},
-  year      = {2022}
-}""",
+    public_fault="the public code may choose a label outside the candidates as the target",
+    cite="zhang20222exploiting",
 )
 class CAVL(LossAlgorithm):
     """Train on the candidate with the largest class activation value, chosen anew after each visit.
@@ -53,18 +40,16 @@ class CAVL(LossAlgorithm):
     so that a non-candidate wins whenever every candidate's logit is negative; here only candidates compete.
     """
 
-    confidence: Tensor
-
     def setup(self, candidates: Tensor) -> None:
         """Start from equal confidence in each candidate."""
         self.per_example("confidence", uniform_over(candidates))
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the cross entropy against the stored choice."""
-        return soft_cross_entropy(logits, read_rows(self.confidence, batch.index))
+        return soft_cross_entropy(logits, self.rows("confidence", batch.index))
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Choose among the candidates by a second pass, with the new parameters."""
         with torch.no_grad():
             chosen = select_label(self.network(batch.weak), batch.candidates)
-        write_rows(self.confidence, batch.index, chosen)
+        self.write_rows("confidence", batch.index, chosen)

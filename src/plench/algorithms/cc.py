@@ -17,16 +17,7 @@ def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
     family="vanilla PLL",
     venue="NeurIPS 2020",
     aliases=("LOG",),
-    bibtex="""
-@inproceedings{feng2020provably,
-  title     = {Provably Consistent Partial-Label Learning},
-  author    = {Feng, Lei and Lv, Jiaqi and Han, Bo and Xu, Miao and Niu, Gang and Geng, Xin and An, Bo and
-               Sugiyama, Masashi},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {33},
-  pages     = {10948--10960},
-  year      = {2020}
-}""",
+    cite="feng2020provably",
 )
 class CC(LossAlgorithm):
     """Maximise the total probability of the candidate set.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from plench.algorithms.base import Algorithm, build_adam, build_network, descend, register
-from plench.algorithms.parts.consistency import agree_on_target, divergence_from_target, push_non_candidates
-from plench.algorithms.parts.passes import pass_views
-from plench.algorithms.parts.targets import uniform_over
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.targets import (
+    agree_on_target,
+    divergence_from_target,
+    push_non_candidates,
+    uniform_over,
+)
+from plench.algorithms.parts.views import pass_views
 from plench.batch import Batch
 
 
@@ -21,15 +22,11 @@ def consistency_weight(step: int, max_steps: int) -> float:
     return min(2 * step / max_steps, 1.0)
 
 
-def consistency_losses(logits: Tensor, confidence: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the consistency of all views (V, B, K) with c, and the weak view's push on non-candidates."""
-    return divergence_from_target(logits, confidence).sum(0), push_non_candidates(logits[0], candidates)
-
-
 @register(
     "CRDPLL",
     family="holistic PLL",
     venue="ICML 2022",
+    cite="wu2022revisiting",
     views=("weak", "strong"),
     passes="2 (weak, strong)",
     state="confidence N×K",
@@ -37,16 +34,8 @@ def consistency_losses(logits: Tensor, confidence: Tensor, candidates: Tensor) -
         "loss_cons": "consistency of the views with the confidence, unweighted",
         "loss_sup": "push on non-candidates",
     },
-    bibtex="""
-@inproceedings{wu2022revisiting,
-  title     = {Revisiting Consistency Regularization for Deep Partial Label Learning},
-  author    = {Wu, Dong-Dong and Wang, Deng-Bao and Zhang, Min-Ling},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {24212--24225},
-  year      = {2022}
-}""",
 )
-class CRDPLL(Algorithm):
+class CRDPLL(LossAlgorithm):
     """Push non-candidates down, and pull all views of an example to one common label distribution.
 
     The common distribution is what the views agree on: the geometric mean of their probabilities, restricted
@@ -59,30 +48,22 @@ class CRDPLL(Algorithm):
     after the step. As the public benchmark, one strong view (the authors draw two) and λ per step.
     """
 
-    confidence: Tensor
+    def setup(self, candidates: Tensor) -> None:
+        """Start from equal confidence in each candidate."""
+        self.per_example("confidence", uniform_over(candidates))
 
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
-        self.network = build_network(input_shape, self.num_classes, self.hparams)
-        self.per_example("confidence", uniform_over(torch.from_numpy(np.asarray(train_givenY) != 0)))
-        self.optimizer = build_adam(self.network.parameters(), self.hparams)
-        self.steps_done = 0
+    def passes(self, batch: Batch) -> Tensor:
+        """Return the logits (V, B, K) of the views, the weak one first."""
+        return pass_views(self.network, batch.weak, batch.strong)
 
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
-        index, candidates = minibatches.index, minibatches.candidates
-        logits = pass_views(self.network, minibatches.weak, minibatches.strong)
-        confidence = self.confidence.index_select(0, index)
-        consistency, supervised = consistency_losses(logits, confidence, candidates)
-        loss = consistency_weight(self.steps_done, self.hparams["max_steps"]) * consistency + supervised
-        descend(self.optimizer, loss)
-        self.confidence.index_copy_(0, index, agree_on_target(logits.detach(), candidates))
-        self.steps_done += 1
-        return {"loss": loss.detach(), "loss_cons": consistency.detach(), "loss_sup": supervised.detach()}
+    def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """Return the consistency of all views with the confidence, and the weak view's push."""
+        confidence = self.rows("confidence", batch.index)
+        consistency = divergence_from_target(logits, confidence).sum(0)
+        push = push_non_candidates(logits[0], batch.candidates)
+        weight = consistency_weight(self.steps_done, self.hparams["max_steps"])
+        return {"loss": weight * consistency + push, "loss_cons": consistency, "loss_sup": push}
 
-    def predict(self, x: Tensor) -> Tensor:
-        """Return logits (B, K) for network inputs x."""
-        logits: Tensor = self.network(x)
-        return logits
+    def revise(self, logits: Tensor, batch: Batch) -> None:
+        """Set the confidence to what the views agree on."""
+        self.write_rows("confidence", batch.index, agree_on_target(logits, batch.candidates))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import Algorithm, build_adam, descend, register
-from plench.algorithms.parts.contrast import BASE_TEMPERATURE, compare, instance_contrast, own_entries
-from plench.algorithms.parts.momentum import follow
-from plench.algorithms.parts.passes import one_pass_serves
-from plench.algorithms.parts.pseudo_labels import onehot_like
-from plench.algorithms.parts.queue import RingQueue, draw_empty_features
-from plench.algorithms.parts.targets import mask_out, masked_softmax, soft_cross_entropy
-from plench.algorithms.parts.two_headed import TwoHeadedNetwork, normalise_rows
+from plench.algorithms.base import register
+from plench.algorithms.parts.contrast import (
+    BASE_TEMPERATURE,
+    ContrastiveAlgorithm,
+    TwoHeadedNetwork,
+    compare,
+    instance_contrast,
+    normalise_rows,
+    own_entries,
+)
+from plench.algorithms.parts.momentum import RingQueue, draw_empty_features, follow
+from plench.algorithms.parts.targets import mask_out, masked_softmax, onehot_like, soft_cross_entropy
+from plench.algorithms.parts.views import one_pass_serves
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
@@ -38,27 +42,6 @@ def rectify(logits: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     # The rest is not 1 − share, which next to 1 has lost the digits that keep non-candidates below.
     rest = (product / (upper + product)).masked_fill(candidates.all(-1), 0)
     return share[..., None] * inside + rest[..., None] * outside, share
-
-
-@torch.no_grad()
-def find_affinities(
-    rectified: Tensor, candidates: Tensor, distributions: Tensor, rows: Tensor, temperature: float
-) -> Tensor:
-    """Return exp((cos(r_i, R_j) − 1)/temperature) (B, M) where i and j are positives of each other, else 0.
-
-    Positives share a candidate and the most probable label. `candidates` (B, K) and `rows` (M, K) hold 0 and
-    1 as floats, so that both conditions are products, which are faster than comparisons.
-    """
-    closeness = normalise_rows(rectified) @ normalise_rows(distributions).T
-    closeness.sub_(1).div_(temperature).exp_()
-    same_label = mark_highest(rectified) @ mark_highest(distributions).T
-    shared = (candidates @ rows.T).clamp_(max=1)
-    return closeness.mul_(same_label).mul_(shared)
-
-
-def mark_highest(distributions: Tensor) -> Tensor:
-    """Return one-hot rows of the most probable labels."""
-    return onehot_like(distributions.argmax(-1), distributions)
 
 
 def refined_contrast(
@@ -106,18 +89,9 @@ def refined_contrast(
         ),
     ),
     logs={"loss_teach": "cross entropy against the teacher", "loss_cont": "contrastive loss, unweighted"},
-    bibtex="""
-@inproceedings{wu2024distilling,
-  title     = {Distilling Reliable Knowledge for Instance-Dependent Partial Label Learning},
-  author    = {Wu, Dong-Dong and Wang, Deng-Bao and Zhang, Min-Ling},
-  booktitle = {AAAI Conference on Artificial Intelligence},
-  volume    = {38},
-  number    = {14},
-  pages     = {15888--15896},
-  year      = {2024}
-}""",
+    cite="wu2024distilling",
 )
-class DIRK(Algorithm):
+class DIRK(ContrastiveAlgorithm):
     """A slowly moving teacher, whose distribution is rectified, teaches the student.
 
     Rectified means that no non-candidate is above a candidate, while the teacher's own order is kept within
@@ -131,50 +105,22 @@ class DIRK(Algorithm):
     some so), and the student sees the strong view before the distill view, as the authors' does.
     """
 
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
-        self.network = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams)
-        self.teacher = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams).requires_grad_(False)
+    def setup(self, candidates: Tensor) -> None:
+        """Draw a teacher of its own and an empty queue."""
+        self.teacher = self.build_network().requires_grad_(False)
         length = self.hparams["moco_queue"]
         self.queue = RingQueue(
             features=draw_empty_features(length, self.hparams["feat_dim"], axis=0),
             distributions=torch.full((length, self.num_classes), 1 / self.num_classes),
             candidates=torch.zeros(length, self.num_classes),
         )
-        self.optimizer = build_adam(self.network.parameters(), self.hparams)
-        self.steps_done = 0
 
-    @classmethod
-    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the distill view alone where there is no contrastive loss."""
-        return ("distill",) if hparams["weight"] == 0 else declared
-
-    def phases(self) -> Mapping[str, int]:
-        """Return when the contrast, if there is one, starts to use the rectified distributions."""
-        if self.hparams["weight"] == 0:
-            return {}
-        return {"refined contrast (prot_start)": self.hparams["prot_start"]}
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
+    def passes(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return keys and logits of the teacher, queries and logits of the student."""
         with torch.no_grad():
-            keys, teacher_logits = self.project_and_classify(self.teacher, minibatches, "weak")
-            rectified, _ = rectify(teacher_logits, minibatches.candidates)
-        queries, logits = self.project_and_classify(self.network, minibatches, "strong")
-        loss = teaching = soft_cross_entropy(logits, rectified)
-        logged = {"loss_teach": teaching.detach()}
-        if queries is not None and keys is not None:
-            candidates = minibatches.candidates.to(rectified.dtype)
-            contrastive = self.contrast(queries, keys, rectified, candidates)
-            self.queue.push(features=keys, distributions=rectified, candidates=candidates)
-            loss = teaching + self.hparams["weight"] * contrastive
-            logged["loss_cont"] = contrastive.detach()
-        descend(self.optimizer, loss)
-        follow(self.teacher, self.network, self.hparams["momentum"])
-        self.steps_done += 1
-        return {"loss": loss.detach(), **logged}
+            keys, teacher_logits = self.project_and_classify(self.teacher, batch, "weak")
+        queries, logits = self.project_and_classify(self.network, batch, "strong")
+        return keys, teacher_logits, queries, logits
 
     def project_and_classify(
         self, network: TwoHeadedNetwork, batch: Batch, view: str
@@ -188,6 +134,19 @@ class DIRK(Algorithm):
             return features, logits
         return network.project(projected), network.classify(batch.distill)
 
+    def losses(self, outputs: tuple[Tensor, Tensor, Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
+        """Return the cross entropy against the rectified teacher, and the contrast if there is one."""
+        keys, teacher_logits, queries, logits = outputs
+        rectified, _ = rectify(teacher_logits, batch.candidates)
+        teaching = soft_cross_entropy(logits, rectified)
+        if self.hparams["weight"] == 0:
+            return {"loss": teaching, "loss_teach": teaching}
+        candidates = batch.candidates.to(rectified.dtype)
+        contrast = self.contrast(queries, keys, rectified, candidates)
+        self.queue.push(features=keys, distributions=rectified, candidates=candidates)
+        loss = teaching + self.hparams["weight"] * contrast
+        return {"loss": loss, "loss_teach": teaching, "loss_cont": contrast}
+
     def contrast(self, queries: Tensor, keys: Tensor, rectified: Tensor, candidates: Tensor) -> Tensor:
         """Return the contrastive loss of the phase."""
         features, temperature = self.queue["features"], self.hparams["feat_temperature"]
@@ -200,6 +159,38 @@ class DIRK(Algorithm):
         )
         return refined_contrast(queries, keys, features, within, beyond, temperature)
 
-    def predict(self, x: Tensor) -> Tensor:
-        """Return logits (B, K) for network inputs x."""
-        return self.network.classify(x)
+    def revise(self, outputs: tuple[Tensor, ...], batch: Batch) -> None:
+        """Let the teacher follow the student."""
+        follow(self.teacher, self.network, self.hparams["momentum"])
+
+    @classmethod
+    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the distill view alone where there is no contrastive loss."""
+        return ("distill",) if hparams["weight"] == 0 else declared
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when the contrast, if there is one, starts to use the rectified distributions."""
+        if self.hparams["weight"] == 0:
+            return {}
+        return {"refined contrast (prot_start)": self.hparams["prot_start"]}
+
+
+@torch.no_grad()
+def find_affinities(
+    rectified: Tensor, candidates: Tensor, distributions: Tensor, rows: Tensor, temperature: float
+) -> Tensor:
+    """Return exp((cos(r_i, R_j) − 1)/temperature) (B, M) where i and j are positives of each other, else 0.
+
+    Positives share a candidate and the most probable label. `candidates` (B, K) and `rows` (M, K) hold 0 and
+    1 as floats, so that both conditions are products, which are faster than comparisons.
+    """
+    closeness = normalise_rows(rectified) @ normalise_rows(distributions).T
+    closeness.sub_(1).div_(temperature).exp_()
+    same_label = mark_highest(rectified) @ mark_highest(distributions).T
+    shared = (candidates @ rows.T).clamp_(max=1)
+    return closeness.mul_(same_label).mul_(shared)
+
+
+def mark_highest(distributions: Tensor) -> Tensor:
+    """Return one-hot rows of the most probable labels."""
+    return onehot_like(distributions.argmax(-1), distributions)

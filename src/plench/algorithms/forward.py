@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.complementary import mean_over_pairs
-from plench.algorithms.parts.targets import NEG_INF
+from plench.algorithms.parts.targets import NEG_INF, mean_over_pairs
 from plench.batch import Batch
 
 
@@ -32,14 +31,7 @@ def forward_losses(logits: Tensor) -> Tensor:
     "Forward",
     family="vanilla CLL",
     venue="ECCV 2018",
-    bibtex="""
-@inproceedings{yu2018learning,
-  title     = {Learning with Biased Complementary Labels},
-  author    = {Yu, Xiyu and Liu, Tongliang and Gong, Mingming and Tao, Dacheng},
-  booktitle = {European Conference on Computer Vision},
-  pages     = {68--83},
-  year      = {2018}
-}""",
+    cite="yu2018learning",
 )
 class Forward(LossAlgorithm):
     """Fit the complementary labels by cross entropy, after passing the class probabilities to them.

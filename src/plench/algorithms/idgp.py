@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from plench.algorithms.base import LossAlgorithm, build_adam, build_network, descend, register
-from plench.algorithms.parts.schedule import first_step_of
-from plench.algorithms.parts.targets import (
-    masked_softmax,
-    read_rows,
-    uniform_over,
-    write_rows,
-)
+from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.parts.schedules import first_step_of
+from plench.algorithms.parts.targets import masked_softmax, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
-
-
-def warm_up_updates(num_data: int, batch_size: int, warm_up_epochs: int) -> int:
-    """Return the length of the warm-up, ⌈warm_up_epochs·n/B⌉ updates; B is at most n."""
-    return first_step_of(warm_up_epochs, num_data, min(batch_size, num_data))
-
-
-def ramp_updates(max_steps: int) -> int:
-    """Return how many updates the weight of the KL terms takes to rise to 1: a fifth of the run."""
-    return max(1, max_steps // 5)
-
-
-def kl_weight(update: int, warm_up: int, ramp: int) -> float:
-    """Return λ at an update counted from 0; the ramp starts where the warm-up ends."""
-    return min(max(update - warm_up, 0) / ramp, 1.0)
-
-
-def believed_label(confidence: Tensor, candidates: Tensor) -> Tensor:
-    """Return the candidate (…, B, 1) of the highest confidence, the first of equals."""
-    return (confidence * candidates).argmax(-1, keepdim=True)
-
-
-def weigh_by_generator(generator_logits: Tensor, confidence: Tensor, candidates: Tensor) -> Tensor:
-    """Return how likely each candidate is the true one by the generator g.
-
-    The candidate of the highest confidence is taken for true and the others for added: flipping one of them
-    turns its odds around, so the weights are a masked softmax of +z at the former and −z at the others.
-    """
-    believed = believed_label(confidence, candidates)
-    signed = (-generator_logits).scatter(-1, believed, generator_logits.gather(-1, believed))
-    return masked_softmax(signed, candidates)
 
 
 class Terms(NamedTuple):
@@ -90,24 +53,6 @@ def generator_terms(
     )
 
 
-def both_terms(
-    logits: Tensor, generator_logits: Tensor, confidence: Tensor, addition: Tensor, candidates: Tensor
-) -> tuple[Terms, Terms]:
-    """Return the terms of f and of g; each sees the other's outputs as constants."""
-    with torch.no_grad():
-        generator_weights = weigh_by_generator(generator_logits, confidence, candidates)
-        classifier_weights = masked_softmax(logits, candidates)
-    return (
-        classifier_terms(logits, confidence, generator_weights),
-        generator_terms(generator_logits, addition, candidates, classifier_weights),
-    )
-
-
-def sum_over_batch(values: Tensor) -> Tensor:
-    """Return the sum over classes, averaged over rows: (…, B, K) → (…)."""
-    return values.sum((-2, -1)) / values.shape[-2]
-
-
 @register(
     "IDGP",
     family="vanilla PLL",
@@ -124,13 +69,8 @@ def sum_over_batch(values: Tensor) -> Tensor:
         ),
     ),
     logs={"generator_loss": "the loss of the second network, which models the added labels"},
-    bibtex="""
-@inproceedings{qiao2023decompositional,
-  title     = {Decompositional Generation Process for Instance-Dependent Partial Label Learning},
-  author    = {Qiao, Congyu and Xu, Ning and Geng, Xin},
-  booktitle = {International Conference on Learning Representations},
-  year      = {2023}
-}""",
+    public_fault="an epsilon in the public code silently switches off one of the method's losses",
+    cite="qiao2023decompositional",
 )
 class IDGP(LossAlgorithm):
     """Model how a candidate set comes about: a classifier draws the true label, a generator adds wrong ones.
@@ -148,49 +88,88 @@ class IDGP(LossAlgorithm):
     benchmark's one.
     """
 
-    confidence: Tensor
-    addition: Tensor
-
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
-        self.generator = build_network(input_shape, self.num_classes, self.hparams)
-        self.generator_optimizer = build_adam(self.generator.parameters(), self.hparams)
-        self.updates = 0
-        self.warm_up = warm_up_updates(
-            self.num_data, self.hparams["batch_size"], self.hparams["warm_up_epoch"]
-        )
-        self.ramp = ramp_updates(self.hparams["max_steps"])
-
     def setup(self, candidates: Tensor) -> None:
         """Start from equal confidence in each candidate, and from the candidates as the labels added."""
+        self.generator = self.build_network()
         self.per_example("confidence", uniform_over(candidates))
-        self.per_example("addition", candidates.to(self.confidence.dtype))
+        self.per_example("addition", candidates.to(torch.get_default_dtype()))
+        batch_size, epochs = self.hparams["batch_size"], self.hparams["warm_up_epoch"]
+        self.warm_up = warm_up_updates(self.num_data, batch_size, epochs)
+        self.ramp = ramp_updates(self.hparams["max_steps"])
 
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step of each network on a batch, then renew the beliefs from the same passes."""
-        index, candidates = minibatches.index, minibatches.candidates
-        logits, generator_logits = self.network(minibatches.weak), self.generator(minibatches.weak)
-        confidence, addition = read_rows(self.confidence, index), read_rows(self.addition, index)
-        of_classifier, of_generator = both_terms(logits, generator_logits, confidence, addition, candidates)
-        after_warm_up = float(self.updates >= self.warm_up)
-        weight = kl_weight(self.updates, self.warm_up, self.ramp)
+    def trained_parameters(self) -> Iterable[nn.Parameter]:
+        """Return those of both networks; neither's loss has a gradient in the other's."""
+        return [*self.network.parameters(), *self.generator.parameters()]
+
+    def passes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits (B, K) of the classifier and of the generator."""
+        return self.network(batch.weak), self.generator(batch.weak)
+
+    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
+        """Return both networks' losses; their sum is minimised."""
+        confidence, addition = self.rows("confidence", batch.index), self.rows("addition", batch.index)
+        of_classifier, of_generator = both_terms(*outputs, confidence, addition, batch.candidates)
+        after_warm_up = float(self.steps_done >= self.warm_up)
+        weight = kl_weight(self.steps_done, self.warm_up, self.ramp)
         loss = of_classifier.total(after_warm_up, weight)
         generator_loss = of_generator.total(after_warm_up, weight)
-        descend(self.optimizer, loss)
-        descend(self.generator_optimizer, generator_loss)
-        self.revise_beliefs(index, candidates, logits.detach(), generator_logits.detach())
-        self.updates += 1
-        return {"loss": loss.detach(), "generator_loss": generator_loss.detach()}
+        return {"loss": loss, "generator_loss": generator_loss, "objective": loss + generator_loss}
 
-    def revise_beliefs(
-        self, index: Tensor, candidates: Tensor, logits: Tensor, generator_logits: Tensor
-    ) -> None:
+    def revise(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> None:
         """Renew what the two networks believe of the batch's candidates."""
-        write_rows(self.confidence, index, masked_softmax(logits, candidates))
-        write_rows(self.addition, index, generator_logits.sigmoid() * candidates)
+        logits, generator_logits = outputs
+        self.write_rows("confidence", batch.index, masked_softmax(logits, batch.candidates))
+        self.write_rows("addition", batch.index, generator_logits.sigmoid() * batch.candidates)
 
     def phases(self) -> Mapping[str, int]:
         """Return the update at which the networks start to teach each other."""
         return {"end of warm-up": self.warm_up}
+
+
+def both_terms(
+    logits: Tensor, generator_logits: Tensor, confidence: Tensor, addition: Tensor, candidates: Tensor
+) -> tuple[Terms, Terms]:
+    """Return the terms of f and of g; each sees the other's outputs as constants."""
+    with torch.no_grad():
+        generator_weights = weigh_by_generator(generator_logits, confidence, candidates)
+        classifier_weights = masked_softmax(logits, candidates)
+    return (
+        classifier_terms(logits, confidence, generator_weights),
+        generator_terms(generator_logits, addition, candidates, classifier_weights),
+    )
+
+
+def weigh_by_generator(generator_logits: Tensor, confidence: Tensor, candidates: Tensor) -> Tensor:
+    """Return how likely each candidate is the true one by the generator g.
+
+    The candidate of the highest confidence is taken for true and the others for added: flipping one of them
+    turns its odds around, so the weights are a masked softmax of +z at the former and −z at the others.
+    """
+    believed = believed_label(confidence, candidates)
+    signed = (-generator_logits).scatter(-1, believed, generator_logits.gather(-1, believed))
+    return masked_softmax(signed, candidates)
+
+
+def believed_label(confidence: Tensor, candidates: Tensor) -> Tensor:
+    """Return the candidate (…, B, 1) of the highest confidence, the first of equals."""
+    return (confidence * candidates).argmax(-1, keepdim=True)
+
+
+def sum_over_batch(values: Tensor) -> Tensor:
+    """Return the sum over classes, averaged over rows: (…, B, K) → (…)."""
+    return values.sum((-2, -1)) / values.shape[-2]
+
+
+def warm_up_updates(num_data: int, batch_size: int, warm_up_epochs: int) -> int:
+    """Return the length of the warm-up, ⌈warm_up_epochs·n/B⌉ updates; B is at most n."""
+    return first_step_of(warm_up_epochs, num_data, min(batch_size, num_data))
+
+
+def ramp_updates(max_steps: int) -> int:
+    """Return how many updates the weight of the KL terms takes to rise to 1: a fifth of the run."""
+    return max(1, max_steps // 5)
+
+
+def kl_weight(update: int, warm_up: int, ramp: int) -> float:
+    """Return λ at an update counted from 0; the ramp starts where the warm-up ends."""
+    return min(max(update - warm_up, 0) / ramp, 1.0)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.complementary import mean_over_pairs
+from plench.algorithms.parts.targets import mean_over_pairs
 from plench.batch import Batch
 
 
@@ -18,14 +18,7 @@ def weighted_losses(logits: Tensor) -> Tensor:
     "L_W",
     family="vanilla CLL",
     venue="ICML 2021",
-    bibtex="""
-@inproceedings{gao2021discriminative,
-  title     = {Discriminative Complementary-Label Learning with Weighted Loss},
-  author    = {Gao, Yi and Zhang, Min-Ling},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {3587--3597},
-  year      = {2021}
-}""",
+    cite="gao2021discriminative",
 )
 class L_W(LossAlgorithm):
     """Model the complementary label directly, as a softmax of how unlikely each class is.

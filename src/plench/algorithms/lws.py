@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import over_rows, read_rows, write_rows
+from plench.algorithms.parts.targets import over_rows
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
@@ -37,15 +37,7 @@ def group_weights(logits: Tensor, candidates: Tensor) -> Tensor:
             "lw_weight", 2, "leverage of the non-candidate part", Choice(1, 2), type=float, at_least=0
         ),
     ),
-    bibtex="""
-@inproceedings{wen2021leveraged,
-  title     = {Leveraged Weighted Loss for Partial Label Learning},
-  author    = {Wen, Hongwei and Cui, Jingyi and Hang, Hanyuan and Liu, Jiabin and Wang, Yisen and
-               Lin, Zhouchen},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {11091--11100},
-  year      = {2021}
-}""",
+    cite="wen2021leveraged",
 )
 class LWS(LossAlgorithm):
     """Weigh a sigmoid loss on the candidates against a leveraged one on the other labels.
@@ -60,18 +52,17 @@ class LWS(LossAlgorithm):
     sigmoid here, with its true derivative ¼ at a logit of exactly 0, where theirs is 0.
     """
 
-    weights: Tensor
-
     def setup(self, candidates: Tensor) -> None:
         """Start from the weight 1/K on every label, candidate or not."""
         self.per_example("weights", torch.full(candidates.shape, 1 / self.num_classes))
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the leveraged weighted loss with the stored weights."""
-        weights = read_rows(self.weights, batch.index)
+        weights = self.rows("weights", batch.index)
         return leveraged_loss(logits, batch.candidates, weights, self.hparams["lw_weight"])
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Renew the weights from a second pass, with the new parameters."""
         with torch.no_grad():
-            write_rows(self.weights, batch.index, group_weights(self.network(batch.weak), batch.candidates))
+            weights = group_weights(self.network(batch.weak), batch.candidates)
+        self.write_rows("weights", batch.index, weights)

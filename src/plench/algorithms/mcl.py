@@ -4,18 +4,12 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.class_losses import gce_of_classes, mse_of_classes
+from plench.algorithms.parts.targets import gce_of_classes, mse_of_classes
 from plench.batch import Batch
 
-BIBTEX = """
-@inproceedings{feng2020learning,
-  title     = {Learning with Multiple Complementary Labels},
-  author    = {Feng, Lei and Kaneko, Takuo and Han, Bo and Niu, Gang and An, Bo and Sugiyama, Masashi},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {3072--3081},
-  year      = {2020}
-}"""
-
+REVERSED = (
+    "the public code divides by the complementary loss instead of multiplying: the gradient is reversed"
+)
 # The exponent of the paper's generalised cross entropy; not searched, so not a hyperparameter.
 GCE_EXPONENT = 0.7
 
@@ -48,7 +42,14 @@ def unbiased_risk(class_losses: Tensor, candidates: Tensor) -> Tensor:
     return (signed_weights(candidates, class_losses.dtype) * class_losses).sum(-1)
 
 
-@register("EXP", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+@register(
+    "EXP",
+    family="vanilla PLL",
+    venue="ICML 2020",
+    cite="feng2020learning",
+    public_fault="the public code divides by zero where every label is a candidate, and the weights turn NaN",
+    public_fault_on=("PLCIFAR10_Aggregate",),
+)
 class EXP(LossAlgorithm):
     """Bound the loss of a candidate set by the exponential of its total probability.
 
@@ -66,7 +67,7 @@ class EXP(LossAlgorithm):
         return exponential_loss(logits, batch.candidates).mean(-1)
 
 
-@register("MCL_GCE", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+@register("MCL_GCE", family="vanilla PLL", venue="ICML 2020", cite="feng2020learning", public_fault=REVERSED)
 class MCL_GCE(LossAlgorithm):
     """Estimate the ordinary risk without bias from complementary labels, by generalised cross entropy.
 
@@ -84,7 +85,7 @@ class MCL_GCE(LossAlgorithm):
         return unbiased_risk(gce_of_classes(logits, GCE_EXPONENT), batch.candidates).mean(-1)
 
 
-@register("MCL_MSE", family="vanilla PLL", venue="ICML 2020", bibtex=BIBTEX)
+@register("MCL_MSE", family="vanilla PLL", venue="ICML 2020", cite="feng2020learning", public_fault=REVERSED)
 class MCL_MSE(LossAlgorithm):
     """Estimate the ordinary risk without bias from complementary labels, by squared error.
 

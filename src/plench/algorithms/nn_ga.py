@@ -6,19 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, descend, register
+from plench.algorithms.base import LossAlgorithm, register
 from plench.algorithms.parts.targets import over_rows
 from plench.batch import Batch
 from plench.hparams import Constant, Hyperparameter
 
-BIBTEX = """
-@inproceedings{ishida2019complementary,
-  title     = {Complementary-Label Learning for Arbitrary Losses and Models},
-  author    = {Ishida, Takashi and Niu, Gang and Menon, Aditya and Sugiyama, Masashi},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {2971--2980},
-  year      = {2019}
-}"""
+WRONG_PRIOR = "the public code multiplies by the whole prior vector instead of by one class's prior"
 
 
 def complementary_prior(candidates: Tensor) -> Tensor:
@@ -75,7 +68,8 @@ def correct_by_ascent(risks: Tensor, counts: Tensor) -> Ascent:
     hyperparameters=(
         Hyperparameter("beta", 0.0, "class risks are clipped from below at −beta", Constant(0.0), at_least=0),
     ),
-    bibtex=BIBTEX,
+    cite="ishida2019complementary",
+    public_fault=WRONG_PRIOR,
 )
 class NN(LossAlgorithm):
     """Estimate each class's risk without bias from complementary labels, and clip what is negative.
@@ -108,7 +102,8 @@ class NN(LossAlgorithm):
     venue="ICML 2019",
     state="prior K",
     logs={"ascent": "1 in a step that pushes negative class risks up; its mean is the share of such steps"},
-    bibtex=BIBTEX,
+    cite="ishida2019complementary",
+    public_fault=WRONG_PRIOR,
 )
 class GA(LossAlgorithm):
     """Estimate each class's risk without bias, and undo by gradient ascent what has become negative.
@@ -130,10 +125,8 @@ class GA(LossAlgorithm):
         """Count the complementary labels of the training split, once."""
         self.register_buffer("prior", complementary_prior(candidates))
 
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step of descent or of ascent, as the batch's risks decide."""
-        logits = self.network(minibatches.weak)
-        risks, counts = class_risks(logits, minibatches.candidates, self.prior)
+    def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """Return the risk, and as the objective what descent or ascent minimises, as the risks decide."""
+        risks, counts = class_risks(logits, batch.candidates, self.prior)
         objective, is_ascent = correct_by_ascent(risks, counts)
-        descend(self.optimizer, objective)
-        return {"loss": risks.detach().sum(-1), "ascent": is_ascent.to(risks.dtype)}
+        return {"loss": risks.sum(-1), "ascent": is_ascent.to(risks.dtype), "objective": objective}

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.complementary import mean_over_pairs
+from plench.algorithms.parts.targets import mean_over_pairs
 from plench.batch import Batch
 
 # Both are part of the authors' definition: the first bounds reciprocals at 1e18, which float32 can hold.
@@ -27,14 +27,7 @@ def order_preserving_losses(logits: Tensor) -> Tensor:
     "OP_W",
     family="vanilla CLL",
     venue="AISTATS 2023",
-    bibtex="""
-@inproceedings{liu2023consistent,
-  title     = {Consistent Complementary-Label Learning via Order-Preserving Losses},
-  author    = {Liu, Shuqi and Cao, Yuzhou and Zhang, Qiaozhen and Feng, Lei and An, Bo},
-  booktitle = {International Conference on Artificial Intelligence and Statistics},
-  pages     = {8734--8748},
-  year      = {2023}
-}""",
+    cite="liu2023consistent",
 )
 class OP_W(LossAlgorithm):
     """Fit the softmax of the negated logits to the complementary labels, so that their order is reversed.

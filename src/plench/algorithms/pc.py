@@ -30,15 +30,7 @@ def pairwise_comparison(logits: Tensor, candidates: Tensor, most_candidates: int
     "PC",
     family="vanilla CLL",
     venue="NeurIPS 2017",
-    bibtex="""
-@inproceedings{ishida2017learning,
-  title     = {Learning from Complementary Labels},
-  author    = {Ishida, Takashi and Niu, Gang and Hu, Weihua and Sugiyama, Masashi},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {30},
-  pages     = {5639--5649},
-  year      = {2017}
-}""",
+    cite="ishida2017learning",
 )
 class PC(LossAlgorithm):
     """Let every complementary label score below every other label, by the sigmoid loss.

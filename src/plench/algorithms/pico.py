@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from plench.algorithms.base import descend, register
+from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import BASE_TEMPERATURE, instance_contrast, supervised_contrast
-from plench.algorithms.parts.momentum_contrast import SHARED_HPARAMS, MomentumContrast
-from plench.algorithms.parts.pseudo_labels import best_candidate, onehot_like
-from plench.algorithms.parts.targets import soft_cross_entropy
+from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast
+from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
@@ -19,6 +18,7 @@ from plench.hparams import Choice, Hyperparameter
     "PiCO",
     family="holistic PLL",
     venue="ICLR 2022",
+    cite="wang2022pico",
     views=("weak", "strong"),
     passes="2 (query on weak; key on strong, without gradient)",
     state="confidence N×K, queue Q×D, prototypes K×D, second network",
@@ -27,17 +27,9 @@ from plench.hparams import Choice, Hyperparameter
         Hyperparameter(
             "loss_weight", 0.5, "weight of the contrastive loss", Choice(0.5, 1.0), type=float, at_least=0
         ),
-        *SHARED_HPARAMS,
+        *MOMENTUM_HPARAMS,
     ),
     logs={"loss_cls": "cross entropy against the confidence", "loss_cont": "contrastive loss, unweighted"},
-    bibtex="""
-@inproceedings{wang2022pico,
-  title     = {{PiCO}: Contrastive Label Disambiguation for Partial Label Learning},
-  author    = {Wang, Haobo and Xiao, Ruixuan and Li, Yixuan and Feng, Lei and Niu, Gang and Chen, Gang and
-               Zhao, Junbo},
-  booktitle = {International Conference on Learning Representations},
-  year      = {2022}
-}""",
 )
 class PiCO(MomentumContrast):
     """Learn representations by contrast, and let class prototypes among them settle the labels.
@@ -54,34 +46,25 @@ class PiCO(MomentumContrast):
     public benchmark.
     """
 
+    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
+        """Return cross entropy and contrast; prototypes and confidence move first, the queue last."""
+        logits, queries = outputs
+        labels = best_candidate(logits.detach(), batch.candidates)
+        nearest = best_candidate(self.compare_with_prototypes(queries), batch.candidates)
+        self.move_prototypes(queries, labels)
+        keys = self.encode_keys(batch.strong)
+        queue, queue_labels = self.queue["features"], self.queue["labels"]
+        if self.steps_done < self.hparams["prot_start"]:
+            confidence = self.rows("confidence", batch.index)
+            contrast = instance_contrast(queries, keys, queue, BASE_TEMPERATURE)
+        else:
+            confidence = self.move_confidence(batch.index, onehot_like(nearest, logits))
+            contrast = supervised_contrast(queries, keys, labels, queue, queue_labels, self.num_classes)
+        self.queue.push(features=keys, labels=labels)
+        classification = soft_cross_entropy(logits, confidence)
+        loss = classification + self.hparams["loss_weight"] * contrast
+        return {"loss": loss, "loss_cls": classification, "loss_cont": contrast}
+
     def phases(self) -> Mapping[str, int]:
         """Return when the prototypes start to move the confidence."""
         return {"label disambiguation by prototypes (prot_start)": self.hparams["prot_start"]}
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
-        index, candidates = minibatches.index, minibatches.candidates
-        logits, queries = self.network(minibatches.weak)
-        labels = best_candidate(logits.detach(), candidates)
-        nearest = best_candidate(queries.detach() @ self.prototypes.T, candidates)
-        self.move_prototypes(queries, labels)
-        keys = self.encode_keys(minibatches.strong)
-        queue = self.queue["features"]
-        if self.steps_done < self.hparams["prot_start"]:
-            confidence = self.confidence.index_select(0, index)
-            contrastive = instance_contrast(queries, keys, queue, BASE_TEMPERATURE)
-        else:
-            confidence = self.move_confidence(index, onehot_like(nearest, logits))
-            contrastive = supervised_contrast(
-                queries, keys, labels, queue, self.queue["labels"], self.num_classes
-            )
-        self.queue.push(features=keys, labels=labels)
-        classification = soft_cross_entropy(logits, confidence)
-        loss = classification + self.hparams["loss_weight"] * contrastive
-        descend(self.optimizer, loss)
-        self.steps_done += 1
-        return {
-            "loss": loss.detach(),
-            "loss_cls": classification.detach(),
-            "loss_cont": contrastive.detach(),
-        }

@@ -2,84 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import descend, register
+from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     Similarities,
     compare,
     instance_contrast,
     mean_similarity_by_label,
+    own_entries,
     sum_by_label,
 )
-from plench.algorithms.parts.mixup import draw_mixing, draw_partners, mix
-from plench.algorithms.parts.momentum_contrast import SHARED_HPARAMS, MomentumContrast
-from plench.algorithms.parts.pseudo_labels import best_candidate, onehot_like
-from plench.algorithms.parts.schedule import first_step_of, starts_epoch
-from plench.algorithms.parts.targets import soft_cross_entropy
+from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast
+from plench.algorithms.parts.schedules import first_step_of, starts_epoch
+from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy
+from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
 from plench.batch import Batch
 from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
 
 MIXUP_ALPHA = 4.0
-
-
-def first_selection(num_data: int, batch_size: int, prot_start: int) -> int:
-    """Return the step of the first selection: after the warm-up and one whole epoch."""
-    return max(prot_start, first_step_of(1, num_data, batch_size))
-
-
-def selects(step: int, num_data: int, batch_size: int, prot_start: int) -> bool:
-    """Say whether reliable examples are selected at the start of a step."""
-    first = first_selection(num_data, batch_size, prot_start)
-    return step == first or (step > first and starts_epoch(step, num_data, batch_size))
-
-
-def select_reliable(distances: Tensor, pure_ratio: float) -> Tensor:
-    """Mark the share `pure_ratio` of examples with the smallest distances; the lower index first on ties."""
-    nearest = distances.argsort(stable=True)[: int(len(distances) * pure_ratio)]
-    return torch.zeros_like(distances, dtype=torch.bool).index_fill_(0, nearest, True)
-
-
-def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
-    """Return the mean of values (B,) over the chosen rows, 0 if there are none."""
-    return (values * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
-
-
-def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
-    """Return the labels (…, B, K) that the prototypes suggest, whatever the candidates."""
-    return (cosines / temperature).softmax(-1)
-
-
-@torch.no_grad()
-def find_nearest_columns(similarities: Similarities, queries: Tensor, queue: Tensor, count: int) -> Tensor:
-    """Return the columns (B, count) of [queries; keys; queue] most similar to each query."""
-    in_batch = torch.cat([similarities.queries, similarities.keys], dim=-1)
-    to_queue, slots = (queries / BASE_TEMPERATURE @ queue.T).topk(min(count, len(queue)))
-    nearest = torch.cat([in_batch, to_queue], dim=-1)
-    nearest = nearest.topk(min(count, nearest.shape[-1])).indices
-    columns = torch.arange(in_batch.shape[-1], device=slots.device).expand_as(in_batch)
-    return torch.cat([columns, slots + in_batch.shape[-1]], dim=-1).gather(-1, nearest)
-
-
-def mean_similarity_of_columns(
-    similarities: Similarities, queries: Tensor, queue: Tensor, columns: Tensor
-) -> Tensor:
-    """Return the mean similarity (B,) to the given columns and the own key, without the own query."""
-    size = len(queries)
-    own = torch.arange(size, device=columns.device)[:, None]
-    in_batch = torch.cat([similarities.queries, similarities.keys], dim=-1)
-    to_batch = in_batch.gather(-1, columns.clamp(max=2 * size - 1))
-    to_queue = (queries[:, None] * queue[(columns - 2 * size).clamp(min=0)]).sum(-1) / BASE_TEMPERATURE
-    found = torch.where(columns < 2 * size, to_batch, to_queue)
-    counted = (columns != own) & (columns != own + size)
-    total = (found * counted).sum(-1) + similarities.keys.diagonal()
-    return total / (counted.sum(-1) + 1)
 
 
 def default_pure_ratio(traits: DataTraits) -> Value:
@@ -92,6 +37,11 @@ def search_pure_ratio(traits: DataTraits) -> Distribution:
     if traits.protocol_noise_rate is None:
         return Choice(0.6, 0.8, 0.95, 0.99, 1)
     return Constant(1 - traits.protocol_noise_rate)
+
+
+def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
+    """Return the labels (…, B, K) that the prototypes suggest, whatever the candidates."""
+    return (cosines / temperature).softmax(-1)
 
 
 @register(
@@ -136,7 +86,7 @@ def search_pure_ratio(traits: DataTraits) -> Distribution:
             type=float,
             at_least=0,
         ),
-        *SHARED_HPARAMS,
+        *MOMENTUM_HPARAMS,
     ),
     logs={
         "loss_cls": "cross entropy against the confidence (of reliable examples, after the warm-up)",
@@ -147,17 +97,11 @@ def search_pure_ratio(traits: DataTraits) -> Distribution:
         "loss_mixup": "cross entropy on mixed inputs",
         "reliable": "share of reliable examples in the batch",
     },
-    bibtex="""
-@article{wang2024picoplus,
-  title   = {{PiCO+}: Contrastive Label Disambiguation for Robust Partial Label Learning},
-  author  = {Wang, Haobo and Xiao, Ruixuan and Li, Yixuan and Feng, Lei and Niu, Gang and Chen, Gang and
-             Zhao, Junbo},
-  journal = {IEEE Transactions on Pattern Analysis and Machine Intelligence},
-  volume  = {46},
-  number  = {5},
-  pages   = {3183--3198},
-  year    = {2024}
-}""",
+    public_fault=(
+        "the public code never counts its steps and so stays in warm-up for the whole run (the figures fit "
+        "that, but whether they came from exactly this version is not known)"
+    ),
+    cite="wang2024picoplus",
 )
 class PiCOPlus(MomentumContrast):
     """PiCO on the examples whose candidate sets look right, and other means on the rest.
@@ -177,13 +121,15 @@ class PiCOPlus(MomentumContrast):
     distances: Tensor
     reliable: Tensor
 
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
+    def setup(self, candidates: Tensor) -> None:
+        """Start as PiCO does, with every example reliable."""
+        super().setup(candidates)
         self.per_example("distances", torch.zeros(self.num_data))
         self.per_example("reliable", torch.ones(self.num_data, dtype=torch.bool))
-        self.knn_start = max(self.hparams["prot_start"], self.hparams["knn_start"])
+        prot_start, batch_size = self.hparams["prot_start"], self.hparams["batch_size"]
+        # Selection waits for one whole epoch of distances.
+        self.first_selection = max(prot_start, first_step_of(1, self.num_data, batch_size))
+        self.knn_start = max(prot_start, self.hparams["knn_start"])
         self.all_reliable = int(self.num_data * self.hparams["pure_ratio"]) == self.num_data
 
     def empty_queue(self) -> dict[str, Tensor]:
@@ -191,68 +137,61 @@ class PiCOPlus(MomentumContrast):
         columns = super().empty_queue()
         return {**columns, "reliable": torch.zeros(self.hparams["moco_queue"], dtype=torch.bool)}
 
-    def phases(self) -> Mapping[str, int]:
-        """Return when warm-up ends, when reliable examples are selected, and when neighbours join."""
-        batch_size, prot_start = self.hparams["batch_size"], self.hparams["prot_start"]
-        return {
-            "main losses (prot_start)": prot_start,
-            "selection of reliable examples": first_selection(self.num_data, batch_size, prot_start),
-            "neighbours as positives (knn_start)": self.knn_start,
-        }
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch."""
-        index, candidates = minibatches.index, minibatches.candidates
-        if selects(self.steps_done, self.num_data, self.hparams["batch_size"], self.hparams["prot_start"]):
+    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
+        """Return the losses of the phase; selection, prototypes and confidence move first, the queue last."""
+        if self.selects_now():
             self.reliable.copy_(select_reliable(self.distances, self.hparams["pure_ratio"]))
-        reliable = self.reliable.index_select(0, index)
-        logits, queries = self.network(minibatches.weak)
-        scores = logits.detach()
-        inside = best_candidate(scores, candidates)
-        labels = torch.where(reliable, inside, scores.argmax(-1))
-        cosines = queries.detach() @ self.prototypes.T
+        logits, queries = outputs
+        reliable = self.rows("reliable", batch.index)
+        inside = best_candidate(logits.detach(), batch.candidates)
+        labels = torch.where(reliable, inside, logits.detach().argmax(-1))
+        cosines = self.compare_with_prototypes(queries)
         self.move_prototypes(queries, labels, reliable)
-        keys = self.encode_keys(minibatches.strong)
+        keys = self.encode_keys(batch.strong)
         if self.steps_done < self.hparams["prot_start"]:
-            logged = self.warm_up_losses(index, logits, queries, keys)
+            losses = self.warm_up_losses(batch, logits, queries, keys)
         else:
-            confidence = self.move_confidence(index, onehot_like(best_candidate(cosines, candidates), logits))
+            aim = onehot_like(best_candidate(cosines, batch.candidates), logits)
+            confidence = self.move_confidence(batch.index, aim)
             contrasts = self.contrast(queries, keys, labels, reliable)
             guess = guess_labels(cosines, self.hparams["temperature_guess"])
             targets = torch.where(reliable[:, None], confidence, guess)
-            logged = self.main_losses(minibatches.weak, logits, targets, reliable, *contrasts)
+            losses = self.main_losses(batch.weak, logits, targets, reliable, *contrasts)
         self.queue.push(features=keys, labels=labels, reliable=reliable)
-        self.distances.index_copy_(0, index, -cosines.gather(-1, inside[:, None]).squeeze(-1))
-        descend(self.optimizer, logged["loss"])
-        self.steps_done += 1
-        share = reliable.to(scores.dtype).mean()
-        return {**{name: value.detach() for name, value in logged.items()}, "reliable": share}
+        self.write_rows("distances", batch.index, -cosines.gather(-1, inside[:, None]).squeeze(-1))
+        return {**losses, "reliable": reliable.to(logits.dtype).mean()}
+
+    def selects_now(self) -> bool:
+        """Say whether reliable examples are selected at the start of this step: then and every epoch."""
+        if self.steps_done <= self.first_selection:
+            return self.steps_done == self.first_selection
+        return starts_epoch(self.steps_done, self.num_data, self.hparams["batch_size"])
 
     def warm_up_losses(
-        self, index: Tensor, logits: Tensor, queries: Tensor, keys: Tensor
+        self, batch: Batch, logits: Tensor, queries: Tensor, keys: Tensor
     ) -> dict[str, Tensor]:
         """Return PiCO's warm-up losses: the confidence stays, the contrast is by instance."""
-        classification = soft_cross_entropy(logits, self.confidence.index_select(0, index))
-        contrastive = instance_contrast(queries, keys, self.queue["features"], BASE_TEMPERATURE)
-        loss = classification + self.hparams["loss_weight"] * contrastive
-        return {"loss": loss, "loss_cls": classification, "loss_cont": contrastive}
+        classification = soft_cross_entropy(logits, self.rows("confidence", batch.index))
+        contrast = instance_contrast(queries, keys, self.queue["features"], BASE_TEMPERATURE)
+        loss = classification + self.hparams["loss_weight"] * contrast
+        return {"loss": loss, "loss_cls": classification, "loss_cont": contrast}
 
     def contrast(
         self, queries: Tensor, keys: Tensor, labels: Tensor, reliable: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the contrastive losses L_rel, with positives among reliable examples, and L_all."""
-        queue, queue_labels = self.queue["features"], self.queue["labels"]
+        queue, queue_labels, classes = self.queue["features"], self.queue["labels"], self.num_classes
         similarities = compare(queries, keys, queue, BASE_TEMPERATURE)
-        sums = sum_by_label(queue, queue_labels, self.num_classes)
+        sums = sum_by_label(queue, queue_labels, classes)
         to_all = mean_similarity_by_label(similarities, queries, labels, sums, BASE_TEMPERATURE)
-        sums = sum_by_label(queue, queue_labels, self.num_classes, self.queue["reliable"])
+        sums = sum_by_label(queue, queue_labels, classes, self.queue["reliable"])
         to_reliable = mean_similarity_by_label(
             similarities, queries, labels, sums, BASE_TEMPERATURE, reliable
         )
         with_neighbours = self.steps_done >= self.knn_start
         if with_neighbours and not self.all_reliable:
-            columns = find_nearest_columns(similarities, queries, queue, self.hparams["chosen_neighbors"])
-            otherwise = mean_similarity_of_columns(similarities, queries, queue, columns)
+            count = self.hparams["chosen_neighbors"]
+            otherwise = mean_similarity_to_nearest(similarities, queries, queue, count)
         else:
             otherwise = similarities.keys.diagonal()
         losses = similarities.log_denominator - torch.where(reliable, to_reliable, otherwise)
@@ -292,3 +231,46 @@ class PiCOPlus(MomentumContrast):
         partners, share = draw_partners(x), draw_mixing(MIXUP_ALPHA)
         logits = self.network.classify(mix(x, x[partners], share))
         return soft_cross_entropy(logits, mix(targets, targets[partners], share))
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when warm-up ends, when reliable examples are selected, and when neighbours join."""
+        return {
+            "main losses (prot_start)": self.hparams["prot_start"],
+            "selection of reliable examples": self.first_selection,
+            "neighbours as positives (knn_start)": self.knn_start,
+        }
+
+
+def select_reliable(distances: Tensor, pure_ratio: float) -> Tensor:
+    """Mark the share `pure_ratio` of examples with the smallest distances; the lower index first on ties."""
+    nearest = distances.argsort(stable=True)[: int(len(distances) * pure_ratio)]
+    return torch.zeros_like(distances, dtype=torch.bool).index_fill_(0, nearest, True)
+
+
+def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
+    """Return the mean of values (B,) over the chosen rows, 0 if there are none."""
+    return (values * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
+
+
+def mean_similarity_to_nearest(
+    similarities: Similarities, queries: Tensor, queue: Tensor, count: int
+) -> Tensor:
+    """Return the mean of s_ij (B,) over the own key and the `count` nearest contrasts, own query aside.
+
+    Plainly: take the `count` largest entries of row i of q·[queries; keys; queue]ᵀ/τ. Here the nearest slots
+    of the long queue are found first, without a gradient, and only the chosen ones are compared with one.
+    """
+    in_batch = torch.cat([similarities.queries, similarities.keys], dim=-1)
+    with torch.no_grad():
+        to_slots, slots = (queries / BASE_TEMPERATURE @ queue.T).topk(min(count, len(queue)))
+        offered = torch.cat([in_batch, to_slots], dim=-1)
+        chosen = offered.topk(min(count, offered.shape[-1])).indices
+        is_slot = chosen >= in_batch.shape[-1]
+        chosen_slots = slots.gather(-1, torch.where(is_slot, chosen - in_batch.shape[-1], 0))
+        own = own_entries(similarities.queries)
+        is_own = torch.cat([own, own, torch.zeros_like(to_slots, dtype=torch.bool)], dim=-1)
+        counted = ~is_own.gather(-1, chosen)
+    from_batch = in_batch.gather(-1, torch.where(is_slot, 0, chosen))
+    from_queue = (queries[:, None] * queue[chosen_slots]).sum(-1) / BASE_TEMPERATURE
+    total = (torch.where(is_slot, from_queue, from_batch) * counted).sum(-1)
+    return (total + similarities.keys.diagonal()) / (counted.sum(-1) + 1)

@@ -1,81 +1,29 @@
 """POP: progressive purification of the candidate sets."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import (
-    masked_softmax,
-    read_rows,
-    soft_cross_entropy,
-    uniform_over,
-    write_rows,
-)
+from plench.algorithms.parts.targets import masked_softmax, over_rows, soft_cross_entropy, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter, LogRange
 
-# From here on the threshold grows no further (authors' constant).
-THETA_CAP = 0.4
-# The threshold grows only if a smaller share than this of the N·K entries was removed (authors' constant).
-FEW_REMOVED = 1e-4
-
-
-def updates_per_epoch(num_data: int, batch_size: int) -> int:
-    """Return the number of updates in one pass over the data; the short last batch is dropped."""
-    return max(1, num_data // batch_size)
-
-
-def ended_epoch(updates: int, per_epoch: int) -> int | None:
-    """Return the epoch, counted from 0, that ends with update number `updates` (counted from 1), or None."""
-    return updates // per_epoch - 1 if updates % per_epoch == 0 else None
-
-
-def window_ends(epoch: int, roll_window: int) -> bool:
-    """Say whether the window of summed confidences starts anew after this epoch."""
-    return epoch % roll_window == 0
-
-
-def purification_due(epoch: int, roll_window: int, warm_up: int) -> bool:
-    """Say whether candidates are removed at the end of this epoch."""
-    return epoch >= warm_up and window_ends(epoch, roll_window)
-
-
-class Purified(NamedTuple):
-    """What a purification gives: candidates, confidence, how many were removed, and the next threshold."""
-
-    candidates: Tensor
-    confidence: Tensor
-    removed: Tensor
-    theta: Tensor
-
-
-def purify(
-    window: Tensor, confidence: Tensor, candidates: Tensor, theta: Tensor, inc: Tensor | float, due: Tensor
-) -> Purified:
-    """Remove candidates whose confidence, summed over a window (…, N, K), is small beside their row's best.
-
-    The best candidate of a row always stays, because the threshold is at most 1. Where purification is not
-    `due`, nothing changes: runs in a stack may have different schedules.
-    """
-    due_rows = due[..., None, None]
-    unlikely = window / window.amax(-1, keepdim=True) < theta[..., None, None]
-    dropped = candidates & unlikely & due_rows
-    kept = candidates & ~dropped
-    weights = torch.where(kept, window, 0.0)
-    confidence = torch.where(due_rows, weights / weights.sum(-1, keepdim=True), confidence)
-    removed = dropped.sum((-2, -1))
-    few = FEW_REMOVED * window.shape[-2] * window.shape[-1]
-    grows = due & (theta < THETA_CAP) & (removed < few)
-    return Purified(kept, confidence, removed, torch.where(grows, theta * (1 + inc), theta))
+# The threshold grows while it is below the first and a purification removes a smaller share than the second
+# of the N·K entries; authors' constants.
+THETA_CAP, FEW_REMOVED = 0.4, 1e-4
+SMALL = LogRange(-4.5, -2.5)
 
 
 @register(
     "POP",
     family="vanilla PLL",
     venue="ICML 2023",
+    cite="xu2023progressive",
+    public_fault=(
+        "in the public code purified labels come back at the next visit, so purification has no effect"
+    ),
     state="confidence, window N×K, purified candidates N×K bool",
     hyperparameters=(
         Hyperparameter(
@@ -90,7 +38,7 @@ def purify(
             "theta",
             1e-3,
             "threshold on a candidate's confidence relative to the best one, at first",
-            LogRange(-4.5, -2.5),
+            SMALL,
             at_least=0,
             at_most=1,
         ),
@@ -98,7 +46,7 @@ def purify(
             "inc",
             1e-3,
             "relative growth of theta after a purification that removed little",
-            LogRange(-4.5, -2.5),
+            SMALL,
             at_least=0,
             at_most=1.5,
         ),
@@ -113,14 +61,6 @@ def purify(
         "theta": "the removal threshold",
         "removed": "candidates removed so far, over the whole training split",
     },
-    bibtex="""
-@inproceedings{xu2023progressive,
-  title     = {Progressive Purification for Instance-Dependent Partial Label Learning},
-  author    = {Xu, Ning and Liu, Biao and Lv, Jiaqi and Qiao, Congyu and Geng, Xin},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {38551--38565},
-  year      = {2023}
-}""",
 )
 class POP(LossAlgorithm):
     """Self-training as in PRODEN, with unlikely candidates removed for good every few epochs.
@@ -144,55 +84,58 @@ class POP(LossAlgorithm):
     removed: Tensor
 
     def setup(self, candidates: Tensor) -> None:
-        """Start from equal confidence in each candidate, an empty window and no update made."""
+        """Start from equal confidence in each candidate and an empty window."""
         self.per_example("confidence", uniform_over(candidates))
         self.per_example("purified", candidates.clone())
         self.per_example("window", torch.zeros_like(self.confidence))
         self.register_buffer("theta", torch.tensor(float(self.hparams["theta"])))
         self.register_buffer("removed", torch.tensor(0))
-        self.updates = 0
-        self.updates_per_epoch = updates_per_epoch(self.num_data, self.hparams["batch_size"])
+        # The short last batch is dropped.
+        self.updates_per_epoch = max(1, self.num_data // self.hparams["batch_size"])
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the cross entropy against the stored confidence."""
-        return soft_cross_entropy(logits, read_rows(self.confidence, batch.index))
+        return soft_cross_entropy(logits, self.rows("confidence", batch.index))
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Renormalise the pass's probabilities over the candidates left; close an epoch that ends."""
-        purified = read_rows(self.purified, batch.index)
-        write_rows(self.confidence, batch.index, masked_softmax(logits, purified))
-        self.updates += 1
-        epoch = ended_epoch(self.updates, self.updates_per_epoch)
-        if epoch is not None:
-            self.close_epoch(epoch)
+        left = self.rows("purified", batch.index)
+        self.write_rows("confidence", batch.index, masked_softmax(logits, left))
+        epoch, rest = divmod(self.steps_done + 1, self.updates_per_epoch)
+        if rest == 0:
+            self.close_epoch(epoch - 1)
 
     def close_epoch(self, epoch: int) -> None:
-        """Add the confidences to the window; purify when that is due, and empty the window when it ends."""
+        """Add the confidences to the window; where it ends, purify (from `warm_up` on) and empty it."""
         self.window += self.confidence
-        roll_window = self.hparams["rollWindow"]
-        due = purification_due(epoch, roll_window, self.hparams["warm_up"])
-        result = purify(
-            self.window,
-            self.confidence,
-            self.purified,
-            self.theta,
-            self.hparams["inc"],
-            torch.tensor(due, device=self.window.device),
-        )
-        self.purified.copy_(result.candidates)
-        self.confidence.copy_(result.confidence)
-        self.theta = result.theta
-        self.removed = self.removed + result.removed
-        self.window *= not window_ends(epoch, roll_window)
+        ends = torch.as_tensor(epoch % self.hparams["rollWindow"] == 0, device=self.window.device)
+        self.purify(ends & (epoch >= self.hparams["warm_up"]))
+        self.window *= over_rows(~ends)
 
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch; log how far purification has come."""
-        return {**super().update(minibatches), "theta": self.theta, "removed": self.removed}
+    def purify(self, due: Tensor) -> None:
+        """Where `due`, remove candidates whose sum over the window is small beside that of their row's best.
+
+        The best candidate of a row always stays, because the threshold is at most 1.
+        """
+        due_rows = due[..., None, None]
+        unlikely = self.window / self.window.amax(-1, keepdim=True) < over_rows(self.theta)
+        dropped = self.purified & unlikely & due_rows
+        self.purified &= ~dropped
+        weights = torch.where(self.purified, self.window, 0.0)
+        confidence = weights / weights.sum(-1, keepdim=True)
+        self.confidence.copy_(torch.where(due_rows, confidence, self.confidence))
+        removed = dropped.sum((-2, -1))
+        few = removed < FEW_REMOVED * self.num_data * self.num_classes
+        grown = self.theta * (1 + self.hparams["inc"])
+        self.theta = torch.where(due & few & (self.theta < THETA_CAP), grown, self.theta)
+        self.removed = self.removed + removed
+
+    def more_to_log(self) -> Mapping[str, Tensor]:
+        """Return how far purification has come."""
+        return {"theta": self.theta, "removed": self.removed}
 
     def phases(self) -> Mapping[str, int]:
         """Return the update after which candidates may first be removed."""
         roll_window, warm_up = self.hparams["rollWindow"], self.hparams["warm_up"]
-        first = next(
-            epoch for epoch in range(warm_up, warm_up + roll_window) if window_ends(epoch, roll_window)
-        )
+        first = -(-warm_up // roll_window) * roll_window  # a multiple of the window, not before warm_up
         return {"purification": (first + 1) * self.updates_per_epoch}

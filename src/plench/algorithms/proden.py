@@ -3,13 +3,7 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import (
-    masked_softmax,
-    read_rows,
-    soft_cross_entropy,
-    uniform_over,
-    write_rows,
-)
+from plench.algorithms.parts.targets import masked_softmax, soft_cross_entropy, uniform_over
 from plench.batch import Batch
 
 
@@ -20,14 +14,7 @@ from plench.batch import Batch
     passes="1",
     state="confidence N×K",
     aliases=("RC",),
-    bibtex="""
-@inproceedings{lv2020progressive,
-  title     = {Progressive Identification of True Labels for Partial-Label Learning},
-  author    = {Lv, Jiaqi and Xu, Miao and Feng, Lei and Niu, Gang and Geng, Xin and Sugiyama, Masashi},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {6500--6510},
-  year      = {2020}
-}""",
+    cite="lv2020progressive",
 )
 class PRODEN(LossAlgorithm):
     """Self-training: cross entropy against soft targets that the model's own probabilities replace.
@@ -43,16 +30,14 @@ class PRODEN(LossAlgorithm):
     support stays S.
     """
 
-    confidence: Tensor
-
     def setup(self, candidates: Tensor) -> None:
         """Start from equal confidence in each candidate."""
         self.per_example("confidence", uniform_over(candidates))
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the cross entropy against the stored confidence."""
-        return soft_cross_entropy(logits, read_rows(self.confidence, batch.index))
+        return soft_cross_entropy(logits, self.rows("confidence", batch.index))
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Renormalise the pass's probabilities over the candidates."""
-        write_rows(self.confidence, batch.index, masked_softmax(logits, batch.candidates))
+        self.write_rows("confidence", batch.index, masked_softmax(logits, batch.candidates))

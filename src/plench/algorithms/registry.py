@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
-from plench.errors import UsageError
 from plench.registry import Entry, Registry, is_given_by_path
 
 
@@ -104,12 +102,3 @@ def describe_algorithms() -> list[dict[str, Any]]:
         }
         for name, card in found
     ]
-
-
-def cite(names: Iterable[str]) -> list[str]:
-    """Return the BibTeX of algorithms' papers, each once, in the order asked for."""
-    cards = [find_algorithm(name).card for name in names]
-    for card in cards:
-        if not card.bibtex:
-            raise UsageError(f"{card.name} has no citation on its card")
-    return list(dict.fromkeys(card.bibtex for card in cards))

@@ -3,17 +3,8 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.complementary import mean_over_pairs
+from plench.algorithms.parts.targets import mean_over_pairs
 from plench.batch import Batch
-
-BIBTEX = """
-@inproceedings{chou2020unbiased,
-  title     = {Unbiased Risk Estimators Can Mislead: A Case Study of Learning with Complementary Labels},
-  author    = {Chou, Yu-Ting and Niu, Gang and Lin, Hsuan-Tien and Sugiyama, Masashi},
-  booktitle = {International Conference on Machine Learning},
-  pages     = {1929--1938},
-  year      = {2020}
-}"""
 
 # Inside the logarithm of SCL_NL; part of its definition in the authors' laboratory's code.
 NL_CONSTANT = 1e-6
@@ -29,7 +20,7 @@ def negative_learning_losses(logits: Tensor) -> Tensor:
     return -(1 - logits.softmax(-1) + NL_CONSTANT).log()
 
 
-@register("SCL_EXP", family="vanilla CLL", venue="ICML 2020", bibtex=BIBTEX)
+@register("SCL_EXP", family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
 class SCL_EXP(LossAlgorithm):
     """Lower the probability of complementary labels, by its exponential.
 
@@ -46,7 +37,7 @@ class SCL_EXP(LossAlgorithm):
         return mean_over_pairs(exponential_losses(logits), batch.candidates)
 
 
-@register("SCL_NL", family="vanilla CLL", venue="ICML 2020", bibtex=BIBTEX)
+@register("SCL_NL", family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
 class SCL_NL(LossAlgorithm):
     """Lower the probability of complementary labels, by negative learning.
 

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Dirichlet
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from plench.algorithms.base import (
-    Algorithm,
-    TrainingInputs,
-    build_adam,
-    build_network,
-    descend,
-    register,
-)
-from plench.algorithms.parts.precision import device_with_doubles
+from plench.algorithms.base import LossAlgorithm, TrainingInputs, descend, device_with_doubles, register
 from plench.algorithms.parts.targets import mask_out, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -39,7 +30,7 @@ def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:
     return -(targets * (probs + EPSILON).log()).sum(-1).mean(-1)
 
 
-def revise(probs: Tensor, candidates: Tensor) -> Tensor:
+def restrict(probs: Tensor, candidates: Tensor) -> Tensor:
     """Return p + ε restricted to the candidates and normalised."""
     kept = (probs + EPSILON) * candidates
     return kept / kept.sum(-1, keepdim=True)
@@ -52,6 +43,153 @@ def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
     """
     log_probs = mask_out(logits.log_softmax(-1), candidates)
     return (log_probs - log_probs.logsumexp(-1, keepdim=True).detach()).exp() + SMALL
+
+
+@register(
+    "VALEN",
+    family="holistic PLL",
+    venue="NeurIPS 2021",
+    views=("weak",),
+    passes="1 in warm-up, then 3 (network, encoder, decoder); once, all training inputs",
+    state="two distributions N×K, neighbours N×k, encoder, decoder",
+    hyperparameters=(
+        Hyperparameter("warm_up", 1000, "warm-up steps", Choice(1000, 2000, 3000, 4000, 5000), at_least=0),
+        Hyperparameter("knn", 3, "neighbours of each example in the graph", Choice(3, 4), at_least=1),
+        Hyperparameter("alpha", 1.0, "weight of the reconstruction", at_least=0),
+        Hyperparameter("beta", 1.0, "weight of the encoder's divergence from uniform", at_least=0),
+        Hyperparameter("gamma", 1.0, "weight of the encoder's cross entropy", at_least=0),
+        Hyperparameter("theta", 1.0, "weight of the network's cross entropy", at_least=0),
+        Hyperparameter("correct", 1.0, "share of the sample in the new targets", at_least=0, at_most=1),
+        Hyperparameter("lambda", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
+        Hyperparameter("sigma", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
+    ),
+    logs={
+        "loss_rec": "reconstruction (main phase)",
+        "loss_alpha": "divergence of the encoder's Dirichlet from uniform (main phase)",
+        "loss_enc": "cross entropy of the encoder (main phase)",
+        "loss_net": "cross entropy of the network",
+    },
+    cite="xu2021instance",
+)
+class VALEN(LossAlgorithm):
+    """Infer each example's label distribution as a latent Dirichlet variable, and learn from samples of it.
+
+    An encoder proposes the distribution; samples of it must tell the inputs, the candidates and a graph of
+    nearest neighbours. The network that predicts learns from the samples, after a warm-up by self-training in
+    which the features for the graph are learned.
+
+    Objective: warm-up −(1/b) Σ o log(p + ε), o renewed from p over S; then α L_rec + β KL(Dir(a) ‖ Dir(1)) +
+    γ CE(o, encoder) + θ CE(d, network), d ~ Dirichlet(κ(encoder)) restricted to S.
+
+    Departures from the public benchmark, following the authors: the encoder is trained (there the optimiser
+    holds the parameters of a network that has been replaced), the graph comes from one pass over all
+    training inputs and is sparse. Unlike the authors' this pass is in evaluation mode, so that a feature does
+    not depend on its batch.
+    """
+
+    transient = ("inputs",)
+
+    targets: Tensor
+    sampled_targets: Tensor
+    neighbours: Tensor
+
+    def setup(self, candidates: Tensor) -> None:
+        """Start both kinds of targets from equal weight on each candidate, and make encoder and decoder."""
+        self.encoder = self.build_network()
+        self.decoder = build_decoder(self.num_classes, math.prod(self.input_shape[1:]))
+        self.per_example("targets", uniform_over(candidates))
+        self.per_example("sampled_targets", uniform_over(candidates))
+        neighbours = min(self.hparams["knn"], self.num_data - 1)
+        self.per_example("neighbours", torch.zeros(self.num_data, neighbours, dtype=torch.int64))
+        self.warm_up_optimizer = torch.optim.SGD(
+            self.network.parameters(),
+            lr=self.hparams["lr"],
+            momentum=0.9,
+            weight_decay=self.hparams["weight_decay"],
+        )
+        self.inputs: TrainingInputs | None = None
+
+    def trained_parameters(self) -> Iterable[nn.Parameter]:
+        """Return what Adam trains after the warm-up.
+
+        It is made before although first used then: Adam has no state before its first step, and the encoder's
+        parameters are overwritten in place.
+        """
+        return [*self.network.parameters(), *self.encoder.parameters(), *self.decoder.parameters()]
+
+    def attach_inputs(self, inputs: TrainingInputs) -> None:
+        """Take hold of the training inputs, for the pass at the end of the warm-up."""
+        self.inputs = inputs
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether the step is one of the warm-up."""
+        return bool(self.steps_done < self.hparams["warm_up"])
+
+    def passes(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return the network's logits and, after the warm-up, the encoder's and a sample of theirs."""
+        if self.steps_done == self.hparams["warm_up"]:
+            self.end_warm_up()
+        logits = self.network(batch.weak)
+        if self.warming_up:
+            return logits, None, None
+        encoded = self.encoder(batch.weak)
+        return logits, encoded, draw_distribution(concentrate(encoded, batch.candidates))
+
+    @torch.no_grad()
+    def end_warm_up(self) -> None:
+        """Build the graph from the network's features, and start the encoder as a copy of the network."""
+        if self.inputs is None:
+            raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
+        featurizer = self.network[0]
+        rows = len(self.inputs)
+        with evaluating(self.network):
+            features = [
+                featurizer(self.inputs.original(start, min(start + FEATURE_ROWS, rows)))
+                for start in range(0, rows, FEATURE_ROWS)
+            ]
+        self.neighbours.copy_(find_neighbours(torch.cat(features), self.hparams["knn"]))
+        self.encoder.load_state_dict(self.network.state_dict())
+        self.sampled_targets.copy_(self.targets)
+
+    def losses(self, outputs: tuple[Tensor, ...], batch: Batch) -> Mapping[str, Tensor]:
+        """Return the network's loss alone in the warm-up, then the four terms."""
+        logits, encoded, sample = outputs
+        targets = self.rows("targets", batch.index)
+        if self.warming_up:
+            loss = smoothed_cross_entropy(logits.softmax(-1), targets)
+            return {"loss": loss, "loss_net": loss}
+        block = graph_block(self.rows("neighbours", batch.index), batch.index)
+        decoded = self.decoder(sample)
+        reconstruction = reconstruct(sample, batch.weak.flatten(1), decoded, batch.candidates, block)
+        sampled_targets = self.rows("sampled_targets", batch.index)
+        terms = {
+            "loss_rec": torch.stack(reconstruction).sum(),
+            "loss_alpha": divergence_from_uniform(encoded),
+            "loss_enc": smoothed_cross_entropy(encoded.softmax(-1), targets),
+            "loss_net": smoothed_cross_entropy(logits.softmax(-1), sampled_targets),
+        }
+        weights = [self.hparams[name] for name in ("alpha", "beta", "gamma", "theta")]
+        weighted = [weight * term for weight, term in zip(weights, terms.values(), strict=True)]
+        return {"loss": torch.stack(weighted).sum(), **terms}
+
+    def descend(self, loss: Tensor) -> None:
+        """Take a step of SGD in the warm-up, of Adam afterwards."""
+        descend(self.warm_up_optimizer if self.warming_up else self.optimizer, loss)
+
+    def revise(self, outputs: tuple[Tensor, ...], batch: Batch) -> None:
+        """Renew the batch's targets from the network, and those of the sample from the old ones and it."""
+        logits, _, sample = outputs
+        if not self.warming_up:
+            kept = sample * batch.candidates
+            sampled = kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(sample.dtype).tiny)
+            correct, targets = self.hparams["correct"], self.rows("targets", batch.index)
+            self.write_rows("sampled_targets", batch.index, correct * sampled + (1 - correct) * targets)
+        self.write_rows("targets", batch.index, restrict(logits.softmax(-1), batch.candidates))
+
+    def phases(self) -> Mapping[str, int]:
+        """Return when the encoder starts to train."""
+        return {"inference of label distributions (warm_up)": self.hparams["warm_up"]}
 
 
 def draw_distribution(concentration: Tensor) -> Tensor:
@@ -124,8 +262,11 @@ def find_neighbours(features: Tensor, k: int) -> Tensor:
 
 
 def graph_block(neighbours: Tensor, index: Tensor) -> Tensor:
-    """Return the rows and columns `index` (B,) of the graph's matrix (adjacency + identity)/(k + 1)."""
-    near = (neighbours[index][:, :, None] == index).any(1)
+    """Return the rows and columns `index` (B,) of the graph's matrix (adjacency + identity)/(k + 1).
+
+    `neighbours` (B, k) are those of the rows `index`.
+    """
+    near = (neighbours[:, :, None] == index).any(1)
     return (near | (index[:, None] == index)) / (neighbours.shape[1] + 1)
 
 
@@ -148,162 +289,3 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.train(was_training)
-
-
-@register(
-    "VALEN",
-    family="holistic PLL",
-    venue="NeurIPS 2021",
-    views=("weak",),
-    passes="1 in warm-up, then 3 (network, encoder, decoder); once, all training inputs",
-    state="two distributions N×K, neighbours N×k, encoder, decoder",
-    hyperparameters=(
-        Hyperparameter("warm_up", 1000, "warm-up steps", Choice(1000, 2000, 3000, 4000, 5000), at_least=0),
-        Hyperparameter("knn", 3, "neighbours of each example in the graph", Choice(3, 4), at_least=1),
-        Hyperparameter("alpha", 1.0, "weight of the reconstruction", at_least=0),
-        Hyperparameter("beta", 1.0, "weight of the encoder's divergence from uniform", at_least=0),
-        Hyperparameter("gamma", 1.0, "weight of the encoder's cross entropy", at_least=0),
-        Hyperparameter("theta", 1.0, "weight of the network's cross entropy", at_least=0),
-        Hyperparameter("correct", 1.0, "share of the sample in the new targets", at_least=0, at_most=1),
-        Hyperparameter("lambda", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
-        Hyperparameter("sigma", 1.0, "read by nothing, as in the authors' code; part of the protocol"),
-    ),
-    logs={
-        "loss_rec": "reconstruction (main phase)",
-        "loss_alpha": "divergence of the encoder's Dirichlet from uniform (main phase)",
-        "loss_enc": "cross entropy of the encoder (main phase)",
-        "loss_net": "cross entropy of the network",
-    },
-    bibtex="""
-@inproceedings{xu2021instance,
-  title     = {Instance-Dependent Partial Label Learning},
-  author    = {Xu, Ning and Qiao, Congyu and Geng, Xin and Zhang, Min-Ling},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {34},
-  pages     = {27119--27130},
-  year      = {2021}
-}""",
-)
-class VALEN(Algorithm):
-    """Infer each example's label distribution as a latent Dirichlet variable, and learn from samples of it.
-
-    An encoder proposes the distribution; samples of it must tell the inputs, the candidates and a graph of
-    nearest neighbours. The network that predicts learns from the samples, after a warm-up by self-training in
-    which the features for the graph are learned.
-
-    Objective: warm-up −(1/b) Σ o log(p + ε), o renewed from p over S; then α L_rec + β KL(Dir(a) ‖ Dir(1)) +
-    γ CE(o, encoder) + θ CE(d, network), d ~ Dirichlet(κ(encoder)) restricted to S.
-
-    Departures from the public benchmark, following the authors: the encoder is trained (there the optimiser
-    holds the parameters of a network that has been replaced), the graph comes from one pass over all
-    training inputs and is sparse. Unlike the authors' this pass is in evaluation mode, so that a feature does
-    not depend on its batch.
-    """
-
-    transient = ("inputs",)
-
-    targets: Tensor
-    sampled_targets: Tensor
-    neighbours: Tensor
-
-    def __init__(
-        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
-    ) -> None:
-        super().__init__(input_shape, train_givenY, hparams)
-        uniform = uniform_over(torch.from_numpy(np.asarray(train_givenY) != 0))
-        self.network = build_network(input_shape, self.num_classes, self.hparams)
-        self.encoder = build_network(input_shape, self.num_classes, self.hparams)
-        self.decoder = build_decoder(self.num_classes, math.prod(input_shape[1:]))
-        self.per_example("targets", uniform)
-        self.per_example("sampled_targets", uniform.clone())
-        neighbours = min(self.hparams["knn"], self.num_data - 1)
-        self.per_example("neighbours", torch.zeros(self.num_data, neighbours, dtype=torch.int64))
-        self.warm_up_optimizer = torch.optim.SGD(
-            self.network.parameters(),
-            lr=self.hparams["lr"],
-            momentum=0.9,
-            weight_decay=self.hparams["weight_decay"],
-        )
-        # Made here although first used after the transition: Adam has no state before its first step, and
-        # the encoder's parameters are then overwritten in place.
-        main = [*self.network.parameters(), *self.encoder.parameters(), *self.decoder.parameters()]
-        self.optimizer = build_adam(main, self.hparams)
-        self.inputs: TrainingInputs | None = None
-        self.steps_done = 0
-
-    def attach_inputs(self, inputs: TrainingInputs) -> None:
-        """Take hold of the training inputs, for the pass at the end of the warm-up."""
-        self.inputs = inputs
-
-    def phases(self) -> Mapping[str, int]:
-        """Return when the encoder starts to train."""
-        return {"inference of label distributions (warm_up)": self.hparams["warm_up"]}
-
-    def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
-        """Take one step on a batch, after the transition if this is the first step of the main phase."""
-        if self.steps_done == self.hparams["warm_up"]:
-            self.end_warm_up()
-        main = self.steps_done >= self.hparams["warm_up"]
-        logged = self.main_step(minibatches) if main else self.warm_up_step(minibatches)
-        self.steps_done += 1
-        return logged
-
-    def warm_up_step(self, batch: Batch) -> Mapping[str, Tensor | float]:
-        """Train the network alone, by self-training with SGD."""
-        probs = self.network(batch.weak).softmax(-1)
-        loss = smoothed_cross_entropy(probs, self.targets.index_select(0, batch.index))
-        descend(self.warm_up_optimizer, loss)
-        self.targets.index_copy_(0, batch.index, revise(probs.detach(), batch.candidates))
-        return {"loss": loss.detach(), "loss_net": loss.detach()}
-
-    @torch.no_grad()
-    def end_warm_up(self) -> None:
-        """Build the graph from the network's features, and start the encoder as a copy of the network."""
-        if self.inputs is None:
-            raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
-        featurizer = self.network[0]
-        rows = len(self.inputs)
-        with evaluating(self.network):
-            features = [
-                featurizer(self.inputs.original(start, min(start + FEATURE_ROWS, rows)))
-                for start in range(0, rows, FEATURE_ROWS)
-            ]
-        self.neighbours.copy_(find_neighbours(torch.cat(features), self.hparams["knn"]))
-        self.encoder.load_state_dict(self.network.state_dict())
-        self.sampled_targets.copy_(self.targets)
-
-    def main_step(self, batch: Batch) -> Mapping[str, Tensor | float]:
-        """Train network, encoder and decoder together."""
-        index, candidates = batch.index, batch.candidates
-        probs = self.network(batch.weak).softmax(-1)
-        encoded = self.encoder(batch.weak)
-        d = draw_distribution(concentrate(encoded, candidates))
-        reconstruction = reconstruct(
-            d, batch.weak.flatten(1), self.decoder(d), candidates, graph_block(self.neighbours, index)
-        )
-        targets = self.targets.index_select(0, index)
-        losses = {
-            "loss_rec": torch.stack(reconstruction).sum(),
-            "loss_alpha": divergence_from_uniform(encoded),
-            "loss_enc": smoothed_cross_entropy(encoded.softmax(-1), targets),
-            "loss_net": smoothed_cross_entropy(probs, self.sampled_targets.index_select(0, index)),
-        }
-        weights = [self.hparams[name] for name in ("alpha", "beta", "gamma", "theta")]
-        terms = zip(weights, losses.values(), strict=True)
-        loss = torch.stack([weight * term for weight, term in terms]).sum()
-        descend(self.optimizer, loss)
-        self.renew_targets(batch, d.detach(), targets, probs.detach())
-        return {"loss": loss.detach(), **{name: term.detach() for name, term in losses.items()}}
-
-    def renew_targets(self, batch: Batch, d: Tensor, targets: Tensor, probs: Tensor) -> None:
-        """Write the batch's new targets, all from values before the step."""
-        kept = d * batch.candidates
-        sampled = kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(d.dtype).tiny)
-        correct = self.hparams["correct"]
-        self.sampled_targets.index_copy_(0, batch.index, correct * sampled + (1 - correct) * targets)
-        self.targets.index_copy_(0, batch.index, revise(probs, batch.candidates))
-
-    def predict(self, x: Tensor) -> Tensor:
-        """Return logits (B, K) for network inputs x."""
-        logits: Tensor = self.network(x)
-        return logits

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from plench.algorithms.cards import declared_algorithms
 from plench.criteria import find_criterion
 
 # The paper's image experiments use three splits, 60,000 steps, 20 configurations a split (protocol).
@@ -35,53 +36,10 @@ class PublishedCell:
     @property
     def faults(self) -> tuple[str, ...]:
         """Why the number is not the method's, if it is known not to be."""
-        known = [
-            fault.reason
-            for fault in FAULTS
-            if self.algorithm in fault.algorithms and self.dataset in (fault.datasets or (self.dataset,))
-        ]
-        defect = find_criterion(self.criterion).public_defect
-        return (*known, *([defect] if defect else []))
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A defect of the public benchmark's code that its numbers carry (on all datasets if none is named)."""
-
-    algorithms: tuple[str, ...]
-    reason: str
-    datasets: tuple[str, ...] = ()
-
-
-# From the specifications of the algorithms, sections "Where the public code departs". Differences that leave
-# the method what it is (an extra pass, another timing) are not faults.
-FAULTS = (
-    Fault(
-        ("MCL_GCE", "MCL_MSE"),
-        "the public code divides by the complementary loss instead of multiplying: the gradient is reversed",
-    ),
-    Fault(
-        ("POP",),
-        "in the public code purified labels come back at the next visit, so purification has no effect",
-    ),
-    Fault(("CAVL",), "the public code may choose a label outside the candidates as the target"),
-    Fault(("IDGP",), "an epsilon in the public code silently switches off one of the method's losses"),
-    Fault(
-        ("EXP",),
-        "the public code divides by zero where every label is a candidate, and the weights turn NaN",
-        ("PLCIFAR10_Aggregate",),
-    ),
-    Fault(
-        ("NN", "GA"), "the public code multiplies by the whole prior vector instead of by one class's prior"
-    ),
-    Fault(("ABLE",), "the public code weights each batch by the confidences of the first training examples"),
-    Fault(("FREDIS",), "the public code computes corrected candidates and then does not use them"),
-    Fault(
-        ("ALIM", "PiCO_plus"),
-        "the public code never counts its steps and so stays in warm-up for the whole run (the figures fit "
-        "that, but whether they came from exactly this version is not known)",
-    ),
-)
+        card = declared_algorithms()[self.algorithm]
+        concerned = self.dataset in (card.public_fault_on or (self.dataset,))
+        reasons = (card.public_fault if concerned else "", find_criterion(self.criterion).public_defect)
+        return tuple(reason for reason in reasons if reason)
 
 
 @cache

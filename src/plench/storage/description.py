@@ -89,8 +89,9 @@ def describe_run(
 def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
     """Return an algorithm's card as plain JSON, its hyperparameters as they are on this kind of data."""
     traits = DataTraits(dataset.kind, dataset.protocol_noise_rate)
+    recorded = {name: value for name, value in vars(card).items() if not name.startswith("public_fault")}
     return {
-        **vars(card),
+        **recorded,
         "hyperparameters": [
             {
                 "name": parameter.name,

@@ -1,1 +1,1 @@
-"""Pieces that two or more algorithms share, each named for what it is."""
+"""What two or more algorithms share: targets and losses, contrast, momentum, views, schedules."""

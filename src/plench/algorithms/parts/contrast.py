@@ -1,4 +1,4 @@
-"""Contrastive losses over a batch's queries and keys and a queue of older keys.
+"""A network with a projection head, and contrastive losses over queries, keys and a queue of older keys.
 
 Anchors are the queries q (B, D). Contrasts are the queries themselves, the keys (B, D) and the queue (Q, D),
 in this order; keys and queue carry no gradient. A similarity is s_ij = q_i·x_j/τ. The loss of an anchor with
@@ -10,18 +10,78 @@ matrix of B × Q entries is kept for the gradient.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
+from plench.algorithms.base import LossAlgorithm
 from plench.algorithms.parts.targets import NEG_INF
+from plench.networks import Classifier, Featurizer
 
 BASE_TEMPERATURE = 0.07
 # Added to the sum of exp(s − s_self); the authors' guard. It matters only if all other similarities are tiny.
 GUARD = 1e-12
 # Rows of the queue per product: a block of similarities then stays in the processor's cache.
 PIECE = 1024
+
+
+class TwoHeadedNetwork(nn.Module):
+    """Featurizer, classifier, and projection head (two linear layers with a ReLU, then unit rows).
+
+    Each head can be asked for alone; what the other would have given is then not computed. Both answer in
+    the precision of their parameters, also under autocast, because their outputs become state.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_classes: int, hparams: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.featurizer = Featurizer(input_shape, hparams)
+        width = self.featurizer.n_outputs
+        self.classifier = Classifier(width, num_classes)
+        self.projector = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, hparams["feat_dim"])
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits (B, K) and unit rows (B, D) from one pass."""
+        hidden = self.featurizer(x)
+        return self._classify(hidden), self._project(hidden)
+
+    def classify(self, x: Tensor) -> Tensor:
+        """Return logits (B, K)."""
+        return self._classify(self.featurizer(x))
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return unit rows (B, D)."""
+        return self._project(self.featurizer(x))
+
+    def _classify(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(hidden)
+        return logits.to(self.classifier.weight.dtype)
+
+    def _project(self, hidden: Tensor) -> Tensor:
+        return normalise_rows(self.projector(hidden).to(self.classifier.weight.dtype))
+
+
+def normalise_rows(values: Tensor) -> Tensor:
+    """Divide each row by its Euclidean length (by 1e-12 if it is shorter than that)."""
+    return normalize(values, dim=-1, eps=1e-12)
+
+
+class ContrastiveAlgorithm(LossAlgorithm):
+    """An algorithm with a two-headed network: a pass gives logits (B, K) and unit projections (B, D)."""
+
+    network: TwoHeadedNetwork
+
+    def build_network(self) -> TwoHeadedNetwork:
+        """Build a network with a projection head."""
+        return TwoHeadedNetwork(self.input_shape, self.num_classes, self.hparams)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Return logits (B, K) for network inputs x."""
+        return self.network.classify(x)
 
 
 class LogMass(torch.autograd.Function):

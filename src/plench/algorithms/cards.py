@@ -1,0 +1,89 @@
+"""What the package's algorithm files declare, read from their text: importing them would import torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from plench import algorithms
+from plench.errors import PlenchError, UsageError
+from plench.names import normalise
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The part of an algorithm's card (see `plench.algorithms.register`) that needs no import of its file."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    cite: str = ""
+    public_fault: str = ""
+    public_fault_on: tuple[str, ...] = ()
+
+
+@cache
+def declared_algorithms() -> dict[str, Declared]:
+    """Return what every algorithm of the package declares, by name."""
+    folder = files("plench") / "algorithms"
+    texts = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".py")]
+    cards = (card for text in texts for card in read_cards(ast.parse(text)))
+    return {card.name: card for card in sorted(cards, key=lambda card: card.name.lower())}
+
+
+def read_cards(module: ast.Module) -> Iterator[Declared]:
+    """Read the arguments of `@register(...)`; a value is a literal or the name of a literal of the module."""
+    constants = {
+        target.id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def read(node: ast.expr) -> Any:
+        return ast.literal_eval(constants.get(node.id, node) if isinstance(node, ast.Name) else node)
+
+    wanted = set(Declared.__dataclass_fields__)
+    for cls in module.body:
+        for call in cls.decorator_list if isinstance(cls, ast.ClassDef) else ():
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
+                given = {key.arg: read(key.value) for key in call.keywords if key.arg in wanted}
+                yield Declared(read(call.args[0]), **given)
+
+
+@cache
+def references() -> dict[str, str]:
+    """Return the entries of references.bib by key."""
+    text = (files("plench") / "algorithms" / "references.bib").read_text(encoding="utf-8")
+    entries = re.finditer(r"^@\w+\{([^,\s]+),.*?^\}", text, re.MULTILINE | re.DOTALL)
+    return {entry[1]: entry[0] for entry in entries}
+
+
+def find_reference(key: str) -> str:
+    """Return the BibTeX entry of a key."""
+    if key not in references():
+        raise PlenchError(f"references.bib has no entry {key!r}; it has {', '.join(sorted(references()))}")
+    return references()[key]
+
+
+def cite(names: Iterable[str]) -> list[str]:
+    """Return the BibTeX of algorithms' papers, each once, in the order asked for.
+
+    Only a third party's class is imported for it.
+    """
+    return list(dict.fromkeys(map(_find_bibtex, names)))
+
+
+def _find_bibtex(name: str) -> str:
+    for declared in declared_algorithms().values():
+        if normalise(name) in map(normalise, (declared.name, *declared.aliases)):
+            return find_reference(declared.cite)
+    card = algorithms.find_algorithm(name).card
+    if not card.bibtex:
+        raise UsageError(f"{card.name} has no citation on its card")
+    return card.bibtex

@@ -1,0 +1,113 @@
+"""Losses and revisions on (…, R, B, K) equal those of R separate runs, each with its own hyperparameters."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plench.algorithms import algorithms
+from tests.probe import at_step, batch_of, build, evaluate, stack
+
+R, N, B, K = 4, 14, 7, 5
+VIEWS = {"CRDPLL": 2, "FREDIS": 3}
+STACKED = [
+    *(name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")),
+    *VIEWS,
+]
+# Hyperparameters that differ among the runs.
+DIFFERING: dict[str, dict[str, list[float]]] = {
+    "ABS_GCE": {"q": [0.1, 0.35, 0.7, 1.0]},
+    "LWS": {"lw_weight": [1.0, 2.0, 0.0, 0.5]},
+    "NN": {"beta": [0.0, 0.5, 0.01, 1.2]},
+    "POP": {
+        "rollWindow": [1, 2, 3, 5],
+        "warm_up": [0, 1, 7, 0],
+        "theta": [0.1, 0.35, 0.7, 1.0],
+        "inc": [0.0, 0.5, 0.01, 1.2],
+    },
+    "FREDIS": {"lam": [1.0, 10.0, 2.0, 0.0], "alpha": [1.0, 0.1, 0.01, 0.5]},
+}
+# Steps at which revisions do most; with two updates an epoch, epoch 6 ends with step 13.
+STEPS = {"POP": (12, 13), "IDGP": (0, 900), "CRDPLL": (0, 700)}
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def draw_candidates() -> Tensor:
+    candidates = draw(R, N, K, seed=1) < 0
+    candidates[..., 0] |= ~candidates.any(-1)
+    candidates[0, 1] = True  # a row with every label,
+    candidates[1, :B] = True  # a run whose batch has nothing else,
+    candidates[2, 0] = torch.arange(K) == 2  # and a single candidate
+    return candidates
+
+
+def draw_outputs(name: str, seed: int) -> Any:
+    """Return what the passes of R runs give: logits, of several views or of two networks where it is so."""
+    if name == "IDGP":
+        return 3 * draw(R, B, K, seed=seed), draw(R, B, K, seed=seed + 1)
+    shape = (VIEWS[name], R, B, K) if name in VIEWS else (R, B, K)
+    return 3 * draw(*shape, seed=seed)
+
+
+def of_run(outputs: Any, r: int) -> Any:
+    return (
+        tuple(part[..., r, :, :] for part in outputs) if isinstance(outputs, tuple) else outputs[..., r, :, :]
+    )
+
+
+def build_runs(name: str, candidates: Tensor) -> list[Any]:
+    runs = []
+    for r in range(R):
+        own = {key: values[r] for key, values in DIFFERING.get(name, {}).items()}
+        run = build(name, candidates[r], batch_size=B, **own)
+        run.network = nn.Sequential()  # inputs are logits
+        if name == "PC":
+            run.most_candidates = K  # a bound that the runs of a stack share
+        runs.append(run)
+    return runs
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_stacked_runs_equal_separate_runs(name: str) -> None:
+    candidates = draw_candidates()
+    runs = build_runs(name, candidates)
+    together = stack(runs)
+    index = torch.stack([torch.arange(B) + r for r in range(R)])
+    index[1] = torch.arange(B)
+    given = candidates[torch.arange(R)[:, None], index]
+    for seed, step in enumerate(STEPS.get(name, (0, 1))):
+        outputs = draw_outputs(name, 10 * seed)
+        logits = outputs[0] if name in (*VIEWS, "IDGP") else outputs
+        at_step(together, step)
+        batch = batch_of(given, logits, index)
+        losses, gradient = evaluate(together, outputs, batch)
+        together.revise(outputs, batch)
+        for r, run in enumerate(runs):
+            at_step(run, step)
+            alone_batch = batch_of(given[r], of_run(logits, r), index[r])
+            alone, alone_gradient = evaluate(run, of_run(outputs, r), alone_batch)
+            for key, value in alone.items():
+                assert losses[key].shape == (R,)
+                torch.testing.assert_close(losses[key][r], value, rtol=1e-12, atol=1e-13)
+            torch.testing.assert_close(of_run(gradient, r), alone_gradient, rtol=1e-12, atol=1e-13)
+            run.revise(of_run(outputs, r), alone_batch)
+            for place, state in run.named_buffers(recurse=False):
+                torch.testing.assert_close(getattr(together, place)[r], state, rtol=1e-12, atol=1e-13)
+        assert len(losses["loss"].unique()) > 1
+
+
+def test_the_revisions_compared_do_something() -> None:
+    """The runs of POP differ in what the epoch's end does to them."""
+    candidates = draw_candidates()
+    runs = build_runs("POP", candidates)
+    for run, sets in zip(runs, candidates, strict=True):
+        at_step(run, 13)
+        logits = 3 * draw(B, K, seed=5)
+        run.revise(logits, batch_of(sets[:B], logits))
+    removed = [int(run.removed) for run in runs]
+    assert removed[2] == removed[3] == 0, "before warm_up, and within a window"
+    assert removed[0] < removed[1], "by threshold"

@@ -1,0 +1,133 @@
+"""How tests reach an algorithm: by what `LossAlgorithm` documents, never by a helper of its file.
+
+`build` makes one for given candidates, `answer` says what its networks give, `set_state` and `get_state`
+reach its state by name, `at_step` sets its clock, `evaluate` gives losses with their gradient, and `stack`
+makes one algorithm of several runs. Single formulas of the vectors are named in `tests/formulas.py`.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plench.algorithms import find_algorithm
+from plench.algorithms.base import build_adam
+from plench.batch import VIEWS, Batch
+from plench.hparams import DataTraits, draw_hparams
+
+
+def build(
+    name: str,
+    candidates: Tensor,
+    *,
+    dtype: torch.dtype = torch.float64,
+    width: int = 2,
+    max_steps: int = 1000,
+    **hparams: Any,
+) -> Any:
+    """Build an algorithm for candidates (N, K); hyperparameters that are not given have their defaults."""
+    entry = find_algorithm(name)
+    values = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, hparams)
+    shape = (len(candidates), width)
+    return entry.cls(shape, candidates.numpy(), {**values, "max_steps": max_steps}).to(dtype)
+
+
+def own_hparams(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are hyperparameters of an algorithm."""
+    known = {parameter.name for parameter in find_algorithm(name).card.hyperparameters}
+    return {key: value for key, value in values.items() if key in known}
+
+
+def answer(algorithm: Any, *, learns: bool = False, **networks: nn.Module) -> None:
+    """Put other networks in the place of those named; they learn by Adam or, as stand-ins, not at all."""
+    for name, network in networks.items():
+        setattr(algorithm, name, network)
+    idle = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    algorithm.optimizer = build_adam(algorithm.trained_parameters(), algorithm.hparams) if learns else idle
+    if hasattr(algorithm, "warm_up_optimizer"):
+        algorithm.warm_up_optimizer = idle
+
+
+def set_state(algorithm: Any, **values: Tensor | float) -> None:
+    """Copy values into state by name; `queue__labels` is the queue's `labels`. Plain numbers are set."""
+    for name, value in values.items():
+        owner, _, last = name.rpartition("__")
+        holder = getattr(algorithm, owner) if owner else algorithm
+        place = getattr(holder, last)
+        if isinstance(place, Tensor):
+            place.copy_(torch.as_tensor(value))
+        else:
+            setattr(holder, last, value)
+
+
+def get_state(algorithm: Any, name: str) -> Any:
+    """Return state by name, as `set_state` names it."""
+    for part in name.split("__"):
+        algorithm = getattr(algorithm, part)
+    return algorithm
+
+
+def at_step(algorithm: Any, step: int) -> None:
+    """Let the next update be step number `step`, counted from 0."""
+    algorithm.steps_done = step
+
+
+def batch_of(
+    candidates: Tensor,
+    views: Mapping[str, Tensor] | Tensor,
+    index: Tensor | None = None,
+    second: Batch | None = None,
+) -> Batch:
+    """Return a batch; one tensor is every view, and without an index its rows are the first examples."""
+    given = dict.fromkeys(VIEWS, views) if isinstance(views, Tensor) else views
+    rows = torch.arange(len(candidates)) if index is None else index
+    return Batch(rows, candidates, given, second)
+
+
+def evaluate(algorithm: Any, outputs: Any, batch: Batch) -> tuple[dict[str, Tensor], Any]:
+    """Return the losses for given outputs of the passes, and the gradient of what the step would minimise."""
+    several = isinstance(outputs, tuple)
+    leaves = [part.detach().clone().requires_grad_() for part in (outputs if several else (outputs,))]
+    losses = dict(algorithm.losses(tuple(leaves) if several else leaves[0], batch))
+    objective = losses.get("objective", losses["loss"])
+    gradients = torch.autograd.grad(objective.sum(), leaves, allow_unused=True)
+    return losses, gradients if several else gradients[0]
+
+
+def loss_of(algorithm: Any, logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return the loss of a batch with these logits."""
+    return algorithm.losses(logits, batch_of(candidates, logits))["loss"]
+
+
+def losses_of_rows(algorithm: Any, logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return the loss of each row, as a batch of its own (B,)."""
+    rows = [loss_of(algorithm, logits[[i]], candidates[[i]]) for i in range(len(logits))]
+    return torch.stack(rows)
+
+
+class StackedRows:
+    """Rows of state that has a leading axis of runs: `index` is (R, B)."""
+
+    def rows(self: Any, name: str, index: Tensor) -> Tensor:
+        """Return each run's rows (R, B, …)."""
+        return self.get_buffer(name)[torch.arange(len(index))[:, None], index]
+
+    def write_rows(self: Any, name: str, index: Tensor, rows: Tensor) -> None:
+        """Replace each run's rows."""
+        self.get_buffer(name)[torch.arange(len(index))[:, None], index] = rows
+
+
+def stack(runs: Sequence[Any]) -> Any:
+    """Return one algorithm that stands for several runs: state stacked, differing hyperparameters as (R,)."""
+    together = copy.deepcopy(runs[0])
+    together.__class__ = type("Stacked", (StackedRows, type(runs[0])), {})
+    for name, _ in together.named_buffers(recurse=False):
+        setattr(together, name, torch.stack([getattr(run, name).clone() for run in runs]))
+    for name in together.hparams:
+        values = [run.hparams[name] for run in runs]
+        if len(set(values)) > 1:
+            dtype = torch.float64 if isinstance(values[0], float) else None
+            together.hparams[name] = torch.tensor(values, dtype=dtype)
+    return together
