@@ -207,6 +207,11 @@ class Settings:
         at_most=1,
         **_candidates,
     )
+    more_criteria: str = declare(
+        "",
+        "third parties' criteria to measure beside ours: file.py:NAME or module:NAME, separated by commas",
+        metavar="SPEC",
+    )
     device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_carried_out)
     threads: int = declare(1, "compute threads of a run", at_least=1, metavar="N", **_carried_out)
     save_seconds: float = declare(60.0, "seconds between checkpoints", above=0, metavar="S", **_carried_out)

@@ -326,7 +326,8 @@ def test_a_criterion_of_others_is_measured_once_loaded(others: Path) -> None:
     assert "val_set_size" not in ours
     criterion = find_criterion(f"{others}:CRITERION")
     assert criterion.name == f"Size@{short_hash(others)}"
-    assert measure_all(logits, candidates, None) == {**ours, "val_set_size": 3.0}
+    assert measure_all(logits, candidates, None) == ours
+    assert measure_all(logits, candidates, None, [criterion]) == {**ours, "val_set_size": 3.0}
     assert list(criteria) == ["CR", "AA", "OA", "OA_ES", criterion.name]
 
 
@@ -354,15 +355,33 @@ def test_a_criterion_of_others_keeps_off_the_record_s_other_figures(
 
 
 def test_a_run_on_others_data_and_network(others: Path, tmp_path: Path) -> None:
-    find_criterion(f"{others}:CRITERION")
     model = json.dumps({"model": f"{others}:NETWORK"})
     arguments = ["train", "-a", "PRODEN", "-d", f"{others}:SOURCE", "--hparams", model, "--steps", "4"]
-    assert main([*arguments, "--checkpoint_freq", "2", "--output_dir", str(tmp_path / "out")]) == 0
+    arguments += ["--more_criteria", f"{others}:CRITERION", "--checkpoint_freq", "2"]
+    assert main([*arguments, "--output_dir", str(tmp_path / "out")]) == 0
     folder = only_folder(tmp_path / "out")
     config = read_description(folder)["config"]
     assert config["hparams"]["model"] == f"Tiny@{short_hash(others)}"
     assert config["dataset"] == f"Peas@{short_hash(others)}"
+    assert config["more_criteria"] == f"Size@{short_hash(others)}"
     assert [record["val_set_size"] for record in read_records(folder)] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.real
+def test_a_sweep_on_others_parts_gives_models_that_load_without_them(others: Path, tmp_path: Path) -> None:
+    parts = ["--datasets", f"{others}:SOURCE", "--hparams", json.dumps({"model": f"{others}:NETWORK"})]
+    parts += ["--more_criteria", f"{others}:CRITERION", "--algorithms", "CC", "--n_hparams", "1"]
+    numbers = ["--n_trials", "1", "--steps", "4", "--checkpoint_freq", "2", "--workers", "1"]
+    command = [sys.executable, "-m", "plench", "sweep", "launch", *parts, *numbers, "--output_dir", "runs"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    assert [record["val_set_size"] for record in read_records(folder)] == [1.0, 1.0, 1.0]
+    others.unlink()
+    code = f"import plench; print(plench.load({str(folder)!r}).predict([[0.0] * 4]))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.strip() in ("[0]", "[1]", "[2]")
 
 
 def test_engines_are_found_by_name_and_alias() -> None:

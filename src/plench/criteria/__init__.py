@@ -5,7 +5,7 @@ come by path (`path/to/file.py:CRITERION`), module or entry point.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from plench.errors import UsageError
 from plench.names import normalise
 from plench.registry import Registry
 
-__all__ = ["CRITERIA", "Criterion", "accuracy", "criteria", "find_criterion", "measure_all"]
+__all__ = ["CRITERIA", "Criterion", "accuracy", "criteria", "find_criteria", "find_criterion", "measure_all"]
 
 
 def rename(criterion: Criterion, name: str) -> Criterion:
@@ -72,12 +72,17 @@ def find_criterion(spec: str) -> Criterion:
 
 
 def measure_all(
-    logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None
+    logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None, more: Iterable[Criterion] = ()
 ) -> dict[str, float | None]:
     """Measure every criterion on one set of validation logits, by the key under which records keep it.
 
-    Beside ours these are the criteria of installed entry points, and others that this process has loaded.
+    Beside ours these are the criteria of installed entry points, and `more`.
     """
     installed = [entry.member for entry in CRITERIA.items.values()]
-    by_key = {criterion.record_key: criterion for criterion in (*installed, *criteria.values())}
+    by_key = {criterion.record_key: criterion for criterion in (*installed, *more)}
     return {key: criterion.measure(logits, candidates, labels) for key, criterion in by_key.items()}
+
+
+def find_criteria(specs: str) -> list[Criterion]:
+    """Return the criteria that a list separated by commas names."""
+    return [find_criterion(spec.strip()) for spec in specs.split(",") if spec.strip()]

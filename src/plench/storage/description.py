@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from plench import networks
 from plench.hparams import DataTraits
 from plench.storage.files import read_regular
 from plench.version import PROTOCOL_VERSION
@@ -42,6 +43,7 @@ KEYS = {
     "algorithm_card": Key(dict, False, "the algorithm's card, hyperparameters with default and search"),
     "algorithm_class": Key(str, False, "name of the algorithm's class"),
     "algorithm_spec": Key(_TEXT, False, "how the algorithm is asked for; null if it is in algorithm.py"),
+    "network": Key(str, False, "name of a third party's network in network.py"),
     "dataset": Key(dict, False, "the dataset's card, fingerprint, sizes of the split, noise rate"),
     "status": Key(str, True, "running, done, diverged, failed or interrupted"),
     "error": Key((dict, str, type(None)), False, "type, message and traceback of a failed run"),
@@ -73,6 +75,9 @@ def describe_run(
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
     }
+    network = networks.find_network(str(config.hparams["model"]))
+    if network.source is not None:
+        described["network"] = network.spec.rpartition(":")[2]
     if data is not None:
         described["dataset"] |= {
             "n_train": len(data.train),

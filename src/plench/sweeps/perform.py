@@ -6,9 +6,11 @@ import time
 import traceback
 from collections import OrderedDict
 
-from plench.algorithms import find_algorithm
+from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.criteria import find_criteria
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
+from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import RunStore
 from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus
@@ -62,7 +64,7 @@ class Performer:
         return Attempt(status, message, updates_made, time.perf_counter() - begun)
 
     def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> RunOutcome:
-        entry = find_algorithm(run.algorithm)
+        entry = load_parts(run)
         prepared = self._prepare(run, dataset)
         folder = store.folder.parent
         return run_training(run.config, dataset, entry, folder, listener, prepared, store)
@@ -75,6 +77,14 @@ class Performer:
             self._prepared[key] = prepare_data(dataset, run.config, choose_device(run.config.device))
         self._prepared.move_to_end(key)
         return self._prepared[key]
+
+
+def load_parts(run: PlannedRun) -> AlgorithmEntry:
+    """Return a run's algorithm, with third parties' network and criteria loaded in this process."""
+    if run.network:
+        find_network(run.network)
+    find_criteria(run.criteria)
+    return find_algorithm(run.algorithm)
 
 
 def limit_memory(gigabytes: float | None) -> None:
@@ -101,7 +111,7 @@ def record_failure(
     store: RunStore, run: PlannedRun, dataset: Dataset, kind: str, message: str, trace: str = ""
 ) -> None:
     """Write into run.json that a run failed and why; its checkpoint stays, so that a retry continues."""
-    described = describe_run(run.config, dataset, find_algorithm(run.algorithm))
+    described = describe_run(run.config, dataset, load_parts(run))
     with store.locked():
         if store.finished:
             return

@@ -18,12 +18,17 @@ from plench.training.config import RunConfig, configure_run
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: how to find its algorithm and data, its configuration, and its folder's name."""
+    """One run of a sweep: how to find its algorithm and data, its configuration, and its folder's name.
+
+    `network` and `criteria` say how to find third parties', which the configuration knows by name.
+    """
 
     algorithm: str
     dataset: str
     config: RunConfig
     folder: str
+    network: str = ""
+    criteria: str = ""
 
     @property
     def label(self) -> str:
@@ -146,6 +151,11 @@ def _settle_grid(grid: Grid) -> Grid:
         grid,
         algorithms=tuple(spec if spec in entries else make_absolute(spec) for spec in entries.values()),
         datasets=tuple(name if name in named else make_absolute(name) for name in datasets),
+        hparams={
+            name: make_absolute(value) if name == "model" and isinstance(value, str) else value
+            for name, value in grid.hparams.items()
+        },
+        more_criteria=",".join(make_absolute(spec.strip()) for spec in grid.more_criteria.split(",")),
     )
 
 
@@ -157,6 +167,7 @@ def make_absolute(spec: str) -> str:
 
 def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) -> Iterator[PlannedRun]:
     entries = [find_algorithm(name) for name in grid.algorithms]
+    network = str(grid.hparams.get("model", ""))
     for name in grid.datasets:
         card = dataset_card(name)
         candidates = vars(choose_candidates(card.candidates, grid))
@@ -170,4 +181,5 @@ def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) ->
                         **candidates,
                         seed=seed_hash(card.name, entry.name, hparams_seed, trial_seed),
                     )
-                    yield PlannedRun(entry.spec, name, config, config.folder_name(fingerprint))
+                    folder = config.folder_name(fingerprint)
+                    yield PlannedRun(entry.spec, name, config, folder, network, grid.more_criteria)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plench.algorithms import AlgorithmEntry
+from plench.criteria import find_criteria
 from plench.data import CandidateSpec, DatasetCard, choose_candidates
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
@@ -105,6 +106,7 @@ def configure_run(
 ) -> RunConfig:
     """Describe a run of an algorithm on a dataset: draw its configuration, put the user's values on top.
 
+    Third parties' networks and criteria stand in it by their names in records, with a hash of their file.
     `settings` are those of `plench.settings.Settings`.
     """
     asked = Settings(**read_settings(settings))
@@ -115,9 +117,10 @@ def configure_run(
     traits = DataTraits(card.kind, card.protocol_noise_rate)
     values = draw_hparams(entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given)
     values["model"] = find_network(str(values["model"])).name
+    more_criteria = ",".join(criterion.name for criterion in find_criteria(asked.more_criteria))
     candidates = choose_candidates(card.candidates, asked)
     return RunConfig(
-        **{**asked.values(), **vars(candidates), "steps": steps},
+        **{**asked.values(), **vars(candidates), "steps": steps, "more_criteria": more_criteria},
         algorithm=entry.name,
         dataset=card.name,
         hparams={**values, "max_steps": steps},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from plench.algorithms import Algorithm
-from plench.criteria import accuracy, measure_all
+from plench.criteria import Criterion, accuracy, measure_all
 from plench.training.inputs import Inputs
 from plench.training.prepare import PreparedData
 from plench.training.stored import Stored
@@ -43,13 +44,16 @@ def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.n
             module.training = training
 
 
-def evaluate(algorithm: Algorithm, data: PreparedData) -> dict[str, float | None] | None:
+def evaluate(
+    algorithm: Algorithm, data: PreparedData, more_criteria: Sequence[Criterion] = ()
+) -> dict[str, float | None] | None:
     """Return the record's figures, or None if a logit is not finite."""
     validation = predict_logits(algorithm, data.inputs, data.validation.stored)
     test = predict_logits(algorithm, data.inputs, data.test.stored)
     if not (np.isfinite(validation).all() and np.isfinite(test).all()):
         return None
-    assert data.validation.candidates is not None
-    figures = measure_all(validation, data.validation.candidates, data.validation.labels)
+    held_out = data.validation
+    assert held_out.candidates is not None
+    figures = measure_all(validation, held_out.candidates, held_out.labels, more_criteria)
     figures["test_acc"] = None if data.test.labels is None else accuracy(test, data.test.labels)
     return figures

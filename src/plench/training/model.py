@@ -15,7 +15,8 @@ from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
 from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
-from plench.storage.store import ALGORITHM, RunStore
+from plench.networks import NETWORKS
+from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
@@ -76,6 +77,7 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     data = run["dataset"]
     candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
     entry = find_entry(store, run)
+    load_network(store, run)
     with Streams(0, torch.device("cpu")).ambient("init"):  # the weights drawn here are replaced below
         algorithm = entry.cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
     set_execution(algorithm, run["config"]["precision"], compiled=False)
@@ -83,6 +85,12 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     algorithm.to(choose_device(device)).eval()
     inputs = inputs_for(data["kind"]).from_state(payload["inputs"])
     return TrainedModel(algorithm, inputs, payload["updates"])
+
+
+def load_network(store: RunStore, run: dict[str, Any]) -> None:
+    """Load a third party's network from the copy in the run's folder, so that it is found by its name."""
+    if "network" in run:
+        NETWORKS.load_third_party(f"{store.folder / NETWORK}:{run['network']}")
 
 
 def find_model(store: RunStore, criterion: str) -> str:

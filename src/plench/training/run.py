@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from plench.algorithms import Algorithm, AlgorithmEntry
-from plench.criteria import criteria
+from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
 from plench.errors import PlenchError, ResumeError
+from plench.networks import find_network
 from plench.storage.description import describe_run
-from plench.storage.store import ALGORITHM, RunStore
+from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.checkpoint import dump, read_newest
 from plench.training.config import RunConfig
@@ -105,6 +106,7 @@ class TrainingRun:
         self.device = choose_device(config.device)
         self.environment = describe_environment(self.device, config.threads)
         self.data = prepared or prepare_data(dataset, config, self.device)
+        self.more_criteria = find_criteria(config.more_criteria)
         self.streams = Streams(config.seed, self.device)
         self.state: list[dict[str, Any]] = []
         self.totals = Totals()
@@ -204,6 +206,9 @@ class TrainingRun:
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
             self.store.write_file(ALGORITHM, Path(self.entry.source).read_bytes())
+        network = find_network(str(self.config.hparams["model"]))
+        if network.source is not None:
+            self.store.write_file(NETWORK, Path(network.source).read_bytes())
         self.listener.started(self.config, self.updates)
 
     def notice_unsaved(self, paths: Sequence[str]) -> None:
@@ -251,7 +256,7 @@ class TrainingRun:
         now = time.perf_counter()
         window = self.window_seconds + now - window_begun
         with self.streams.ambient("evaluation"):
-            figures = evaluate(self.algorithm, self.data)
+            figures = evaluate(self.algorithm, self.data, self.more_criteria)
         if figures is None or not math.isfinite(logged["loss"]):
             return False
         record = {

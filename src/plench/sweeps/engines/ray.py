@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from plench.errors import StorageError, UsageError
 from plench.settings import Settings
 from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
-from plench.sweeps.engines.ray_run import carry_out_run, read_source
+from plench.sweeps.engines.ray_run import carry_out_run, read_sources
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
@@ -137,7 +137,7 @@ class RayDriver:
         reference = self.task.remote(
             run,
             self.data[run.dataset],
-            read_source(run),
+            read_sources(run),
             self.writer,
             self.assignment.output_dir,
             self.assignment.limits.memory_limit_gb,

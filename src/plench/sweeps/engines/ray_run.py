@@ -9,31 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from plench.data import Dataset
+from plench.registry import is_path
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.engines.ray_writer import RemoteReporter, RemoteStore
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
 
 
-def read_source(run: PlannedRun) -> bytes | None:
-    """Return the content of an algorithm's file, if it was given by path: other nodes may not have it."""
-    location, _, _ = run.algorithm.rpartition(":")
-    return Path(location).read_bytes() if location.endswith(".py") else None
+def read_sources(run: PlannedRun) -> dict[str, bytes]:
+    """Return, by path, the files of what a run was given by path: other nodes may not have them."""
+    specs = (run.algorithm, run.network, *run.criteria.split(","))
+    paths = {location for location, _, _ in (spec.strip().rpartition(":") for spec in specs)}
+    return {path: Path(path).read_bytes() for path in paths if is_path(path)}
 
 
 def carry_out_run(
     run: PlannedRun,
     dataset: Dataset,
-    source: bytes | None,
+    sources: dict[str, bytes],
     writer: Any,
     output_dir: Path,
     memory_limit_gb: float | None,
 ) -> Attempt:
     """Carry out one run; all it writes goes through the writer."""
     limit_memory(memory_limit_gb)
-    if source is not None:
-        path, _, class_name = run.algorithm.rpartition(":")
-        run = replace(run, algorithm=f"{unpack_source(source, Path(path).name)}:{class_name}")
+    for path, content in sources.items():
+        here = unpack_source(content, Path(path).name)
+        run = replace(
+            run,
+            algorithm=run.algorithm.replace(path, here),
+            network=run.network.replace(path, here),
+            criteria=run.criteria.replace(path, here),
+        )
     store = RemoteStore(writer, output_dir / run.folder)
     return warm_performer().perform(run, dataset, store, RemoteReporter(writer, run.folder))
 
