@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import build_adam
 from plench.batch import VIEWS, Batch
 from plench.hparams import DataTraits, draw_hparams
 
@@ -44,10 +43,10 @@ def answer(algorithm: Any, *, learns: bool = False, **networks: nn.Module) -> No
     """Put other networks in the place of those named; they learn by Adam or, as stand-ins, not at all."""
     for name, network in networks.items():
         setattr(algorithm, name, network)
-    idle = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    algorithm.optimizer = build_adam(algorithm.trained_parameters(), algorithm.hparams) if learns else idle
-    if hasattr(algorithm, "warm_up_optimizer"):
-        algorithm.warm_up_optimizer = idle
+    if learns:
+        algorithm.build_optimizers()
+    else:
+        algorithm.descend = lambda loss: loss.backward()
 
 
 def set_state(algorithm: Any, **values: Tensor | float) -> None:

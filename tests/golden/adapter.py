@@ -19,6 +19,12 @@ from plench.training.environment import MUST_AGREE, choose_device, describe_envi
 # Parts of a checkpoint that hold conditions and times; records are compared from their own file.
 UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
 MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
+# The step counter of an algorithm is `steps_done` today. Recordings of these have it under this name, those
+# of the others have none.
+RECORDED_COUNTER = {
+    **dict.fromkeys(("POP", "IDGP"), "updates"),
+    **dict.fromkeys(("VALEN", "PiCO", "CRDPLL", "DIRK", "FREDIS", "ALIM", "PiCOPlus"), "steps_done"),
+}
 # Words of the saved form that say nothing of what is saved; names of samples leave them out.
 FILLING = ("modules", "tensors", "attributes", "value", "items")
 
@@ -75,6 +81,11 @@ def flatten(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def list_leaves(path: Path) -> dict[str, Any]:
     """Return what a saved file holds by path, conditions and times aside."""
     payload = read_saved(path)
+    attributes = payload["algorithm"]["attributes"]
+    counter = RECORDED_COUNTER.get(payload["algorithm"]["type"])
+    if "steps_done" in attributes:
+        steps = attributes.pop("steps_done")
+        attributes.update({counter: steps} if counter else {})
     return dict(flatten({key: value for key, value in payload.items() if key not in UNSTABLE}))
 
 

@@ -69,9 +69,6 @@ class ABLE(ContrastiveAlgorithm):
 
     Objective: (1/b) Σ_i −Σ_k c_ik log p_ik + w L_con, with L_con = (τ/0.07) (1/2b) Σ_a Σ_b −W_ab log-softmax
     of the similarities of the 2b projections of both views; c_i ← softmax of the logits over S_i after it.
-
-    Departure: the weights use the anchor's own confidences, as the paper says. The authors' code and the
-    public benchmark look them up by position in the batch, in the rows of the first b training examples.
     """
 
     def setup(self, candidates: Tensor) -> None:

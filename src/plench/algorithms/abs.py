@@ -22,9 +22,6 @@ class ABS_MAE(LossAlgorithm):
     harm, and the label that the sets of similar examples share prevails.
 
     Objective: (1/b) Σ_i (1/|S_i|) Σ_{j∈S_i} (2 − 2 p_ij).
-
-    Departures: none in value. The public benchmark builds a B×K×K tensor of |p − e_j|; its sum is the closed
-    form above.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -50,9 +47,6 @@ class ABS_GCE(LossAlgorithm):
     wrong candidates.
 
     Objective: (1/b) Σ_i (1/|S_i|) Σ_{j∈S_i} (1 − p_ij^q)/q.
-
-    Departures: the public benchmark takes the power directly, whose gradient is NaN once a probability
-    underflows, of a candidate or not; here it is exp(q·log p).
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

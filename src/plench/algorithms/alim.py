@@ -112,10 +112,6 @@ class ALIM(MomentumContrast):
 
     Objective: CE(c, p) + w L_cont + v CE(mixed c, mixed p), with L_cont the supervised contrastive loss and
     c_i ← φ c_i + (1 − φ) onehot(argmax_k r_ik W_ik), W = S + λ (1 − S), r the softmax of q_i·μ_k/0.07.
-
-    Departures, all following the authors: in the public benchmark the step counter never moves, so that c, λ
-    and φ stay at their first values; there λ has no cap, pseudo-labels ignore it, scores have no temperature,
-    the contrast starts as instance contrast, and the second batch is the next one of the same stream.
     """
 
     margins: Tensor

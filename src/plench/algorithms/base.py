@@ -130,7 +130,6 @@ class Algorithm(nn.Module):
     ) -> None:
         super().__init__()
         self.hparams = dict(hparams)
-        self.input_shape = tuple(input_shape)
         self.num_data = int(input_shape[0])
         self.num_classes = int(train_givenY.shape[1])
         self.per_example_names: list[str] = []
@@ -199,20 +198,20 @@ class LossAlgorithm(Algorithm):
     ) -> None:
         super().__init__(input_shape, train_givenY, hparams)
         self.steps_done = 0
-        self.network = self.build_network()
+        self.build_networks(input_shape)
         self.setup(torch.from_numpy(np.asarray(train_givenY) != 0))
-        self.optimizer = build_adam(self.trained_parameters(), self.hparams)
+        self.build_optimizers()
 
-    def build_network(self) -> nn.Module:
-        """Build a network from inputs to logits (B, K)."""
-        return build_network(self.input_shape, self.num_classes, self.hparams)
+    def build_networks(self, input_shape: Sequence[int]) -> None:
+        """Build `network`, from inputs to logits (B, K), and others if there are any."""
+        self.network = build_network(input_shape, self.num_classes, self.hparams)
 
     def setup(self, candidates: Tensor) -> None:
         """Make the state, from the candidates (N, K) of the training split."""
 
-    def trained_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the parameters that Adam trains: those of `network`, unless overridden."""
-        return self.network.parameters()
+    def build_optimizers(self) -> None:
+        """Build `optimizer`, an Adam on the network, and others if there are any."""
+        self.optimizer = build_adam(self.network.parameters(), self.hparams)
 
     def passes(self, batch: Batch) -> Any:
         """Return a tensor or several: the logits (B, K) of the weak view, unless overridden."""

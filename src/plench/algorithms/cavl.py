@@ -35,9 +35,6 @@ class CAVL(LossAlgorithm):
 
     Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← one-hot of arg max_{j∈S_i} z'_ij·|1 − z'_ij|, z' from
     a second pass after the step.
-
-    Departures: authors and public benchmark multiply the values by S and take the maximum over all classes,
-    so that a non-candidate wins whenever every candidate's logit is negative; here only candidates compete.
     """
 
     def setup(self, candidates: Tensor) -> None:

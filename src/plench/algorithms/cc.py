@@ -26,9 +26,6 @@ class CC(LossAlgorithm):
     probability leads to the same classifier as learning from true labels.
 
     Objective: (1/b) Σ_i −log Σ_{j∈S_i} p_ij.
-
-    Departures: the public benchmark takes the logarithm of a sum of probabilities, which is −∞ once they
-    underflow; here the whole is a log-sum-exp.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

@@ -43,9 +43,6 @@ class CRDPLL(LossAlgorithm):
 
     Objective: λ_t Σ_v (1/b) Σ_i KL(c_i ‖ p_vi) − (1/b) Σ_i Σ_{k∉S_i} log(1 − p_0ik), λ_t = min(2t/T, 1);
     c_i ← softmax over S_i of the views' mean logits, from before the step.
-
-    Departures: as the authors, c comes from the step's own passes; the public benchmark repeats all passes
-    after the step. As the public benchmark, one strong view (the authors draw two) and λ per step.
     """
 
     def setup(self, candidates: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -100,14 +100,15 @@ class DIRK(ContrastiveAlgorithm):
 
     Objective: (1/b) Σ_i −Σ_k r_ik log p_ik + w L_cont, with r the teacher's rectified distribution; the
     teacher follows the student as a moving average after each step.
-
-    Departures: empty slots of the queue are never positives (in the public benchmark random numbers make
-    some so), and the student sees the strong view before the distill view, as the authors' does.
     """
 
+    def build_networks(self, input_shape: Sequence[int]) -> None:
+        """Build student and teacher, each with its own first weights."""
+        super().build_networks(input_shape)
+        self.teacher = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams).requires_grad_(False)
+
     def setup(self, candidates: Tensor) -> None:
-        """Draw a teacher of its own and an empty queue."""
-        self.teacher = self.build_network().requires_grad_(False)
+        """Draw an empty queue."""
         length = self.hparams["moco_queue"]
         self.queue = RingQueue(
             features=draw_empty_features(length, self.hparams["feat_dim"], axis=0),

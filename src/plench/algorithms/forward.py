@@ -41,9 +41,6 @@ class Forward(LossAlgorithm):
 
     Objective: (1/N) Σ_pairs −log((1 − p_ij)/(K − 1)), a pair being an example i with a label j ∉ S_i, N their
     number.
-
-    Departures: the authors and the public benchmark take the logarithm unprotected; here it is exact in log
-    space. A batch without pairs has loss 0, not NaN.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

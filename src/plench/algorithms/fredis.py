@@ -26,6 +26,7 @@ LARGEST_THETA, SMALLEST_DELTA = 0.9, 0.1
 # Ten times what the smallest step of the search space takes; half a second.
 MOST_SUBTRACTIONS = 10**7
 VIEWS_USED = ("weak", "strong", "distill")
+HParams = Mapping[str, Any]
 
 
 @register(
@@ -68,11 +69,6 @@ class FREDIS(LossAlgorithm):
 
     Objective: λ Σ_v KL(c_i ‖ p_vi) − α Σ_v Σ_{k∉C_i} log(1 − p_vik), averaged over the batch, with C the
     corrected candidates; c_i ← softmax over C_i of the views' mean logits, from before the step.
-
-    Departures: losses read the corrected sets, as the authors' do (in the public benchmark they read the
-    original ones, so the correction has almost no effect); the first correction comes after
-    `update_interval` epochs, since there is no pre-trained network; a set that would become empty is put
-    back, and δ stays at or above 0 (both missing in the authors' code).
     """
 
     candidates: Tensor
@@ -94,7 +90,7 @@ class FREDIS(LossAlgorithm):
         self.interval = max(1, epochs * self.num_data // self.hparams["batch_size"])
 
     @classmethod
-    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
+    def choose_views(cls, declared: tuple[str, ...], hparams: HParams) -> tuple[str, ...]:
         """Return the first `views` of them: no view is made that is not used."""
         return declared[: hparams["views"]]
 
@@ -152,12 +148,7 @@ class Correction(NamedTuple):
 
 
 def correct_candidates(
-    posterior: Tensor,
-    candidates: Tensor,
-    visited: Tensor,
-    theta: float,
-    delta: float,
-    hparams: Mapping[str, Any],
+    posterior: Tensor, candidates: Tensor, visited: Tensor, theta: float, delta: float, hparams: HParams
 ) -> Correction:
     """Add labels whose gap to the highest probability is below θ; remove candidates whose gap is above δ.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import LossAlgorithm, build_adam, build_network, register
 from plench.algorithms.parts.schedules import first_step_of
 from plench.algorithms.parts.targets import masked_softmax, uniform_over
 from plench.batch import Batch
@@ -81,25 +81,25 @@ class IDGP(LossAlgorithm):
     Objective: L_f + L_f|g + λ·KL_f for f, L_g + L_g|f + λ·KL_g for g (L_f and L_g alone during warm-up). L_f
     and L_f|g are cross entropies of f against its confidence d and against the weights that g gives to the
     candidates, L_g and L_g|f binary cross entropies of g; λ rises from 0 to 1 over a fifth of the run.
-
-    Departures: the public benchmark adds 1e-12 beside a product of up to |S| sigmoids, so that the weights
-    from g vanish for larger sets; here they are a masked softmax, equal to the authors' form and never empty.
-    λ counts from the end of the warm-up. The authors' three views and separate learning rates are the
-    benchmark's one.
     """
+
+    def build_networks(self, input_shape: Sequence[int]) -> None:
+        """Build the classifier f as `network`, and the generator g."""
+        super().build_networks(input_shape)
+        self.generator = build_network(input_shape, self.num_classes, self.hparams)
+
+    def build_optimizers(self) -> None:
+        """Build an Adam for each network."""
+        super().build_optimizers()
+        self.generator_optimizer = build_adam(self.generator.parameters(), self.hparams)
 
     def setup(self, candidates: Tensor) -> None:
         """Start from equal confidence in each candidate, and from the candidates as the labels added."""
-        self.generator = self.build_network()
         self.per_example("confidence", uniform_over(candidates))
         self.per_example("addition", candidates.to(torch.get_default_dtype()))
         batch_size, epochs = self.hparams["batch_size"], self.hparams["warm_up_epoch"]
         self.warm_up = warm_up_updates(self.num_data, batch_size, epochs)
         self.ramp = ramp_updates(self.hparams["max_steps"])
-
-    def trained_parameters(self) -> Iterable[nn.Parameter]:
-        """Return those of both networks; neither's loss has a gradient in the other's."""
-        return [*self.network.parameters(), *self.generator.parameters()]
 
     def passes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits (B, K) of the classifier and of the generator."""
@@ -114,6 +114,12 @@ class IDGP(LossAlgorithm):
         loss = of_classifier.total(after_warm_up, weight)
         generator_loss = of_generator.total(after_warm_up, weight)
         return {"loss": loss, "generator_loss": generator_loss, "objective": loss + generator_loss}
+
+    def descend(self, loss: Tensor) -> None:
+        """Take a step of each network on the sum; neither's loss has a gradient in the other's parameters."""
+        self.generator_optimizer.zero_grad(set_to_none=True)
+        super().descend(loss)
+        self.generator_optimizer.step()
 
     def revise(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> None:
         """Renew what the two networks believe of the batch's candidates."""

@@ -28,8 +28,6 @@ class L_W(LossAlgorithm):
 
     Objective: (1/N) Σ_pairs −(1 + w_ij) log v_ij with u = 1 − p, v = softmax(u), w = u/(K − 1), a pair being
     an example i with a label j ∉ S_i, N their number.
-
-    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

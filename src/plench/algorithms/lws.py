@@ -47,9 +47,6 @@ class LWS(LossAlgorithm):
 
     Objective: (1/b) Σ_i Σ_j w_ij [S_ij σ(−z_ij) + β (1 − S_ij) σ(z_ij)], β = `lw_weight`; w is renewed by a
     second pass after each step.
-
-    Departures: none in value. The authors' and the public benchmark's masked exponentials are the plain
-    sigmoid here, with its true derivative ¼ at a logit of exactly 0, where theirs is 0.
     """
 
     def setup(self, candidates: Tensor) -> None:

@@ -57,9 +57,6 @@ class EXP(LossAlgorithm):
     every label is a candidate nothing is known, and the weight is 0.
 
     Objective: (1/b) Σ_i (K − 1)/s_i · exp(−Σ_{j∈S_i} p_ij), s_i = K − |S_i|.
-
-    Departures: the public benchmark divides by zero where every label is a candidate. The factor K − 1 and
-    the mean are those of the authors' code (the derivation gives 2K − 2).
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -75,9 +72,6 @@ class MCL_GCE(LossAlgorithm):
     are taken away. The loss of each class is bounded, so the estimate is left as it is, even if negative.
 
     Objective: (1/b) Σ_i [Σ_{j∈S_i} ℓ_ij − (|S_i| − 1)/(K − |S_i|) Σ_{j∉S_i} ℓ_ij], ℓ_ij = (1 − p_ij^0.7)/0.7.
-
-    Departures: the public benchmark divides by the complementary losses where the paper multiplies, which
-    reverses their gradient; here they are multiplied. Rows with every label have weight 0.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -93,9 +87,6 @@ class MCL_MSE(LossAlgorithm):
     are taken away. The loss of each class is bounded, so the estimate is left as it is, even if negative.
 
     Objective: (1/b) Σ_i [Σ_{j∈S_i} ℓ_ij − (|S_i| − 1)/(K − |S_i|) Σ_{j∉S_i} ℓ_ij], ℓ_ij = ‖p_i − e_j‖².
-
-    Departures: the public benchmark divides by the complementary losses where the paper multiplies, which
-    reverses their gradient; here they are multiplied. Rows with every label have weight 0.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

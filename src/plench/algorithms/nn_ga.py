@@ -79,9 +79,6 @@ class NN(LossAlgorithm):
 
     Objective: Σ_k max(r_k, −β), r_k = Σ_j π_j A_jk − (K − 1) π_k A_kk, A_jk the batch mean of −log p_k over
     the examples with complementary label j, π the share of each class among complementary labels.
-
-    Departures: the public benchmark multiplies A_jk by π_k instead of π_j, which agrees only for a uniform
-    prior, and loops over the classes; here it is the paper's formula in one sum.
     """
 
     prior: Tensor
@@ -114,9 +111,6 @@ class GA(LossAlgorithm):
 
     Objective: Σ_k r_k if every r_k ≥ 0, else −Σ_k n_k min(r_k, 0); r as in NN, n_k the number of pairs with
     label k in the batch. The loss reported is Σ_k r_k in both cases.
-
-    Departures: the prior factor as in NN. The factor n_k is the authors' code's; the public benchmark
-    reports the ascent objective as the loss of an ascent step.
     """
 
     prior: Tensor

@@ -37,8 +37,6 @@ class OP_W(LossAlgorithm):
 
     Objective: (1/N) Σ_pairs −w_ij log b_ij with a = softmax(z) + 1e-18, b = softmax(−z) + 1e-18,
     w = a·softmax(1/b) + 1e-6, a pair being an example i with a label j ∉ S_i, N their number.
-
-    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

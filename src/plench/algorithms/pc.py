@@ -40,9 +40,6 @@ class PC(LossAlgorithm):
 
     Objective: (1/N) Σ_pairs [(K − 1) Σ_{c≠j} σ(z_ij − z_ic) − K(K − 1)/2 + K − 1], a pair being an example i
     with a label j ∉ S_i, N their number.
-
-    Departures: authors and public benchmark also compare a label with itself, which adds (K − 1)/2 to the
-    value and nothing to the gradient; here it is left out. A batch without pairs has loss 0, not NaN.
     """
 
     def setup(self, candidates: Tensor) -> None:

@@ -41,9 +41,6 @@ class PiCO(MomentumContrast):
     Objective: (1/b) Σ_i −Σ_k c_ik log p_ik + w L_cont, where L_cont is the supervised contrastive loss over
     queries, keys and queue with pseudo-labels as labels (instance contrast for the first `prot_start`
     steps), and c_i ← φ c_i + (1 − φ) onehot(argmax_{k∈S_i} q_i·μ_k) before each loss.
-
-    No departure from the authors' mathematics; `prot_start` counts steps and φ changes per step, as in the
-    public benchmark.
     """
 
     def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:

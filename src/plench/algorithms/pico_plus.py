@@ -112,10 +112,6 @@ class PiCOPlus(MomentumContrast):
 
     Objective: L_mix + a CE over reliable (c, p) + b CE over unreliable (guess, p) + L_rel + b L_all after a
     warm-up as in PiCO, with L_rel and L_all supervised contrastive losses with reliable and all positives.
-
-    Departures: in the public benchmark the step counter never moves, so that it stays in warm-up; ours
-    leaves it. Selection is once an epoch and waits for one whole epoch of distances. The mean over an empty
-    set is 0 (in the authors' code it is not a number).
     """
 
     distances: Tensor
@@ -126,10 +122,7 @@ class PiCOPlus(MomentumContrast):
         super().setup(candidates)
         self.per_example("distances", torch.zeros(self.num_data))
         self.per_example("reliable", torch.ones(self.num_data, dtype=torch.bool))
-        prot_start, batch_size = self.hparams["prot_start"], self.hparams["batch_size"]
-        # Selection waits for one whole epoch of distances.
-        self.first_selection = max(prot_start, first_step_of(1, self.num_data, batch_size))
-        self.knn_start = max(prot_start, self.hparams["knn_start"])
+        self.knn_start = max(self.hparams["prot_start"], self.hparams["knn_start"])
         self.all_reliable = int(self.num_data * self.hparams["pure_ratio"]) == self.num_data
 
     def empty_queue(self) -> dict[str, Tensor]:
@@ -160,6 +153,12 @@ class PiCOPlus(MomentumContrast):
         self.queue.push(features=keys, labels=labels, reliable=reliable)
         self.write_rows("distances", batch.index, -cosines.gather(-1, inside[:, None]).squeeze(-1))
         return {**losses, "reliable": reliable.to(logits.dtype).mean()}
+
+    @property
+    def first_selection(self) -> int:
+        """The step of the first selection: after the warm-up, and one whole epoch of distances."""
+        epoch = first_step_of(1, self.num_data, self.hparams["batch_size"])
+        return max(self.hparams["prot_start"], epoch)
 
     def selects_now(self) -> bool:
         """Say whether reliable examples are selected at the start of this step: then and every epoch."""

@@ -13,7 +13,7 @@ from plench.hparams import Choice, Hyperparameter, LogRange
 # The threshold grows while it is below the first and a purification removes a smaller share than the second
 # of the N·K entries; authors' constants.
 THETA_CAP, FEW_REMOVED = 0.4, 1e-4
-SMALL = LogRange(-4.5, -2.5)
+WINDOWS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
 
 
 @register(
@@ -30,7 +30,7 @@ SMALL = LogRange(-4.5, -2.5)
             "rollWindow",
             5,
             "epochs in a window of confidences and between purifications",
-            Choice(3, 4, 5, 6, 7),
+            WINDOWS,
             at_least=1,
         ),
         Hyperparameter("warm_up", 20, "first epoch, from 0, that may purify", Choice(10, 15, 20), at_least=0),
@@ -70,11 +70,6 @@ class POP(LossAlgorithm):
 
     Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← softmax of the logits over C_i after each visit, C ⊆ S
     the candidates that are left.
-
-    Departures: the public benchmark revises over S, which brings removed candidates back at the next visit,
-    purifies after the first update of each epoch, and makes a second pass; here, as in the authors' code, a
-    removed candidate stays away, and purification comes every `rollWindow` epochs. The authors' three views
-    are the benchmark's one, and their ring of epoch-end confidences is a running sum with the same result.
     """
 
     confidence: Tensor
@@ -90,8 +85,7 @@ class POP(LossAlgorithm):
         self.per_example("window", torch.zeros_like(self.confidence))
         self.register_buffer("theta", torch.tensor(float(self.hparams["theta"])))
         self.register_buffer("removed", torch.tensor(0))
-        # The short last batch is dropped.
-        self.updates_per_epoch = max(1, self.num_data // self.hparams["batch_size"])
+        self.updates_per_epoch = max(1, self.num_data // self.hparams["batch_size"])  # the rest is dropped
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the cross entropy against the stored confidence."""

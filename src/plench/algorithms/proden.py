@@ -23,11 +23,6 @@ class PRODEN(LossAlgorithm):
     the candidates, so that the weight moves, example by example, to the candidate the model believes in.
 
     Objective: (1/b) Σ_i Σ_j −c_ij log p_ij, with c_i ← softmax of the logits over S_i after each visit.
-
-    Departures: the public benchmark revises from a second pass after the step (the procedure of RC) and
-    renormalises all N rows each time; as in the authors' code, one pass serves here, and only the batch's
-    rows are written. The authors keep a label whose probability once underflowed at 0 for good; here the
-    support stays S.
     """
 
     def setup(self, candidates: Tensor) -> None:

@@ -28,8 +28,6 @@ class SCL_EXP(LossAlgorithm):
     trades bias for a far smaller variance of the gradient.
 
     Objective: (1/N) Σ_pairs e^{p_ij}, a pair being an example i with a label j ∉ S_i, N their number.
-
-    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -46,8 +44,6 @@ class SCL_NL(LossAlgorithm):
 
     Objective: (1/N) Σ_pairs −log(1 − p_ij + 1e-6), a pair being an example i with a label j ∉ S_i, N their
     number.
-
-    Departures: none; a batch without pairs has loss 0, where the public benchmark reports NaN.
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

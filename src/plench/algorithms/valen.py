@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from torch.distributions import Dirichlet
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from plench.algorithms.base import LossAlgorithm, TrainingInputs, descend, device_with_doubles, register
+from plench.algorithms.base import (
+    LossAlgorithm,
+    TrainingInputs,
+    build_adam,
+    build_network,
+    descend,
+    device_with_doubles,
+    register,
+)
 from plench.algorithms.parts.targets import mask_out, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -80,11 +88,6 @@ class VALEN(LossAlgorithm):
 
     Objective: warm-up −(1/b) Σ o log(p + ε), o renewed from p over S; then α L_rec + β KL(Dir(a) ‖ Dir(1)) +
     γ CE(o, encoder) + θ CE(d, network), d ~ Dirichlet(κ(encoder)) restricted to S.
-
-    Departures from the public benchmark, following the authors: the encoder is trained (there the optimiser
-    holds the parameters of a network that has been replaced), the graph comes from one pass over all
-    training inputs and is sparse. Unlike the authors' this pass is in evaluation mode, so that a feature does
-    not depend on its batch.
     """
 
     transient = ("inputs",)
@@ -93,29 +96,30 @@ class VALEN(LossAlgorithm):
     sampled_targets: Tensor
     neighbours: Tensor
 
+    def build_networks(self, input_shape: Sequence[int]) -> None:
+        """Build network, encoder and decoder."""
+        super().build_networks(input_shape)
+        self.encoder = build_network(input_shape, self.num_classes, self.hparams)
+        self.decoder = build_decoder(self.num_classes, math.prod(input_shape[1:]))
+
     def setup(self, candidates: Tensor) -> None:
-        """Start both kinds of targets from equal weight on each candidate, and make encoder and decoder."""
-        self.encoder = self.build_network()
-        self.decoder = build_decoder(self.num_classes, math.prod(self.input_shape[1:]))
+        """Start both kinds of targets from equal weight on each candidate."""
         self.per_example("targets", uniform_over(candidates))
         self.per_example("sampled_targets", uniform_over(candidates))
         neighbours = min(self.hparams["knn"], self.num_data - 1)
         self.per_example("neighbours", torch.zeros(self.num_data, neighbours, dtype=torch.int64))
-        self.warm_up_optimizer = torch.optim.SGD(
-            self.network.parameters(),
-            lr=self.hparams["lr"],
-            momentum=0.9,
-            weight_decay=self.hparams["weight_decay"],
-        )
         self.inputs: TrainingInputs | None = None
 
-    def trained_parameters(self) -> Iterable[nn.Parameter]:
-        """Return what Adam trains after the warm-up.
+    def build_optimizers(self) -> None:
+        """Build SGD for the warm-up and Adam for what follows.
 
-        It is made before although first used then: Adam has no state before its first step, and the encoder's
+        Adam is made now although first used then: it has no state before its first step, and the encoder's
         parameters are overwritten in place.
         """
-        return [*self.network.parameters(), *self.encoder.parameters(), *self.decoder.parameters()]
+        rates = {name: self.hparams[name] for name in ("lr", "weight_decay")}
+        self.warm_up_optimizer = torch.optim.SGD(self.network.parameters(), momentum=0.9, **rates)
+        networks = nn.ModuleList([self.network, self.encoder, self.decoder])
+        self.optimizer = build_adam(networks.parameters(), self.hparams)
 
     def attach_inputs(self, inputs: TrainingInputs) -> None:
         """Take hold of the training inputs, for the pass at the end of the warm-up."""

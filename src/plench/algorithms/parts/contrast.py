@@ -75,9 +75,9 @@ class ContrastiveAlgorithm(LossAlgorithm):
 
     network: TwoHeadedNetwork
 
-    def build_network(self) -> TwoHeadedNetwork:
+    def build_networks(self, input_shape: Sequence[int]) -> None:
         """Build a network with a projection head."""
-        return TwoHeadedNetwork(self.input_shape, self.num_classes, self.hparams)
+        self.network = TwoHeadedNetwork(input_shape, self.num_classes, self.hparams)
 
     def predict(self, x: Tensor) -> Tensor:
         """Return logits (B, K) for network inputs x."""
