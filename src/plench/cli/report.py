@@ -1,0 +1,76 @@
+"""`plench report`: write the results as a web page."""
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
+from plench.errors import UsageError
+from plench.report.costs import read_costs
+from plench.report.site import SiteInput, measure_candidates, read_sweep_texts, write_site
+
+DESCRIPTION = """Write a static site from folders of runs: leaderboard, every cell down to its runs,
+comparisons, criteria, datasets, algorithms, and how it was made. It opens from disk."""
+
+EXAMPLES = """examples:
+  plench report runs/ -o site                      then open site/index.html
+  plench report runs/ -o site --data_dir data      with flipping matrices, measured on the data
+  plench report runs/ -o site --every 60           while a sweep runs: write again every minute
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_input_options(parser)
+    add_plan_options(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the site: a new one, or that of an earlier page",
+    )
+    parser.add_argument(
+        "--data_dir",
+        type=Path,
+        metavar="DIR",
+        help="also measure the candidate sets of datasets that are here or built in",
+    )
+    parser.add_argument(
+        "--costs", type=Path, metavar="JSON", help="also show what a step costs (benchmarks/step.py --json)"
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        metavar="S",
+        help="write again every S seconds until all planned runs have ended",
+    )
+    parser.set_defaults(handler=report)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the site and print the path of its page."""
+    if args.every is not None and args.every <= 0:
+        raise UsageError(f"--every must be a positive number of seconds, not {args.every:g}")
+    while True:
+        found = read_input(args)
+        measured, missed = ({}, []) if args.data_dir is None else measure_candidates(found, args.data_dir)
+        content = SiteInput(
+            results=found,
+            notices=(*found.notices, *missed),
+            sweeps=read_sweep_texts(args.folders),
+            command=shlex.join(["plench", "report", *map(str, args.folders), "-o", str(args.output)]),
+            costs=() if args.costs is None else read_costs(args.costs),
+            measured=measured,
+        )
+        written = write_site(content, args.output)
+        print(f"{written.page}  ({written.n_files} files, {written.n_bytes / 1e6:.1f} MB)", flush=True)
+        if args.every is None or written.complete:
+            break
+        time.sleep(args.every)
+    for notice in content.notices:
+        print(f"notice: {notice}", file=sys.stderr)
+    return 0
