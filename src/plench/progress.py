@@ -1,13 +1,15 @@
-"""How a run is shown: a progress bar on a terminal, a line per evaluation in a log."""
+"""How a run is shown: a progress bar on a terminal and in a notebook, a line per evaluation in a log."""
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -23,12 +25,55 @@ if TYPE_CHECKING:  # these import torch, and every command imports this module
 def watch_run(console: Console | None = None) -> Iterator[Listener]:
     """Show one run on standard error while the block lasts."""
     console = console or Console(stderr=True)
+    bar = RunView()
+    if console.is_jupyter:
+        with watch_in_notebook(bar, lambda: bar.view) as shown:
+            yield shown
+        return
     if not console.is_terminal:
         yield LogLines()
         return
-    bar = RunView()
     with Live(bar.view, console=console, refresh_per_second=4):
         yield bar
+
+
+@contextmanager
+def watch_in_notebook(view: Any, render: Callable[[], RenderableType]) -> Iterator[Any]:
+    """Draw a view in the output of a notebook's cell while the block lasts."""
+    shown = NotebookView(view, render)
+    try:
+        yield shown
+    finally:
+        shown.draw()
+
+
+class NotebookView:
+    """Passes events on to a view, and draws it anew in the cell's output at most four times a second."""
+
+    def __init__(self, view: Any, render: Callable[[], RenderableType]) -> None:
+        from IPython.display import display  # there in every notebook, and nowhere else needed
+
+        self._view = view
+        self._render = render
+        self._drawn_at = time.monotonic()
+        self._handle = display({"text/plain": "…"}, raw=True, display_id=True)
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        passed_on = getattr(self._view, event)
+
+        def tell(*arguments: Any) -> None:
+            passed_on(*arguments)
+            if time.monotonic() - self._drawn_at >= 0.25:
+                self.draw()
+
+        return tell
+
+    def draw(self) -> None:
+        """Draw the view as it is now."""
+        self._drawn_at = time.monotonic()
+        text = io.StringIO()
+        Console(file=text, width=100).print(self._render())
+        self._handle.update({"text/plain": text.getvalue().rstrip()}, raw=True)
 
 
 class LogLines:

@@ -3,7 +3,9 @@
 import argparse
 import io
 import logging
+import sys
 import time
+import types
 from contextlib import redirect_stderr
 
 from rich.console import Console
@@ -65,3 +67,22 @@ def test_a_notice_goes_to_what_standard_error_is_at_the_time():
     parser.set_defaults(handler=work)
     assert run_command(parser, []) == 0
     assert above_the_bar.getvalue() == "notice: something is odd\n"
+
+
+def test_a_notebook_shows_the_same_in_the_output_of_its_cell(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, bundle, raw):
+            assert raw
+            shown.append(bundle["text/plain"])
+
+    fake = types.ModuleType("IPython.display")
+    fake.display = lambda bundle, raw, display_id: Handle()
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    show(Console(file=io.StringIO(), force_jupyter=True))
+    assert "PRODEN on Digits_FPS" in shown[-1]
+    assert "4001/10000" in shown[-1]
+    assert "CR 0.900" in shown[-1]
+    assert max(map(len, shown[-1].splitlines())) <= 100

@@ -1,4 +1,4 @@
-"""How a sweep is shown: a live view on a terminal, a line for each run in a log."""
+"""How a sweep is shown: a live view on a terminal and in a notebook, a line for each run in a log."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from plench.progress import watch_in_notebook
+
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.sweeps.engines.base import Attempt, SweepListener
     from plench.sweeps.plan import PlannedRun
@@ -27,10 +29,14 @@ _NOTICES_SHOWN = 5
 def watch_sweep() -> Iterator[SweepListener]:
     """Show a sweep on standard error while the block lasts."""
     console = Console(stderr=True)
+    view = LiveView()
+    if console.is_jupyter:
+        with watch_in_notebook(view, view.render) as shown:
+            yield shown
+        return
     if not console.is_terminal:
         yield SweepLog(lambda line: print(line, file=sys.stderr, flush=True))
         return
-    view = LiveView()
     with Live(get_renderable=view.render, console=console, refresh_per_second=4):
         yield view
 
