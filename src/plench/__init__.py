@@ -24,9 +24,14 @@ from plench.lazy import lazy_attributes
 from plench.version import __version__
 
 if TYPE_CHECKING:
-    from plench.api import collect, list_algorithms, list_datasets, results, sweep, train
-    from plench.data.dataset import Dataset
-    from plench.training.model import load
+    from plench.api import collect as collect
+    from plench.api import list_algorithms as list_algorithms
+    from plench.api import list_datasets as list_datasets
+    from plench.api import results as results
+    from plench.api import sweep as sweep
+    from plench.api import train as train
+    from plench.data.dataset import Dataset as Dataset
+    from plench.training.model import load as load
 
 _names, __getattr__, __dir__ = lazy_attributes(__name__)
 __all__ = ["__version__", *_names]

@@ -19,20 +19,3 @@ def print_bibtex(arguments: argparse.Namespace) -> int:
     """Print each paper once, in the order asked for."""
     print("\n\n".join(algorithms.cite(arguments.names)))
     return 0
-
-
-def find_bibtex(name: str) -> str:
-    """Return the entry of an algorithm's paper; only third parties' classes are imported for it."""
-    from plench.algorithms.cards import declared_algorithms, find_reference
-    from plench.errors import UsageError
-    from plench.names import normalise
-
-    for declared in declared_algorithms().values():
-        if normalise(name) == normalise(declared.name):
-            return find_reference(declared.cite)
-    from plench.algorithms import find_algorithm  # imports torch
-
-    card = find_algorithm(name).card
-    if not card.bibtex:
-        raise UsageError(f"{card.name} has no citation on its card")
-    return card.bibtex

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 from plench.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from plench.contract.base import Check, Outcome
-    from plench.contract.subject import Subject
-    from plench.contract.suite import check_algorithm, checks, run_check, run_suite
+    from plench.contract.base import Check as Check
+    from plench.contract.base import Outcome as Outcome
+    from plench.contract.subject import Subject as Subject
+    from plench.contract.suite import check_algorithm as check_algorithm
+    from plench.contract.suite import checks as checks
+    from plench.contract.suite import run_check as run_check
+    from plench.contract.suite import run_suite as run_suite
 
 __all__, __getattr__, __dir__ = lazy_attributes(__name__)

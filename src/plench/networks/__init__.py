@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from plench.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from plench.networks.base import FeatureExtractor, Network
-    from plench.networks.building import (
-        NETWORKS,
-        Classifier,
-        Featurizer,
-        describe_networks,
-        find_network,
-        networks,
-    )
+    from plench.networks.base import FeatureExtractor as FeatureExtractor
+    from plench.networks.base import Network as Network
+    from plench.networks.building import NETWORKS as NETWORKS
+    from plench.networks.building import Classifier as Classifier
+    from plench.networks.building import Featurizer as Featurizer
+    from plench.networks.building import describe_networks as describe_networks
+    from plench.networks.building import find_network as find_network
+    from plench.networks.building import networks as networks
 
 __all__, __getattr__, __dir__ = lazy_attributes(__name__)

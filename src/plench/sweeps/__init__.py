@@ -10,17 +10,31 @@ from typing import TYPE_CHECKING
 from plench.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from plench.sweeps.engines.base import Limits
-    from plench.sweeps.engines.early import EarlyStart, start_early
-    from plench.sweeps.engines.local import LocalEngine
-    from plench.sweeps.engines.slurm import read_slurm_queue
-    from plench.sweeps.launch import SweepOutcome, delete_runs, hold_folder, launch_sweep
-    from plench.sweeps.pilot import run_pilot
-    from plench.sweeps.plan import DataShelf, PlannedRun, plan_runs
-    from plench.sweeps.probe import estimate_cost
-    from plench.sweeps.progress import format_duration, watch_sweep
-    from plench.sweeps.spec import Grid, SweepSpec, read_sweep, read_sweeps
-    from plench.sweeps.state import PENDING, RunState, count_states, read_states
-    from plench.sweeps.suites import make_grids, make_suite
+    from plench.sweeps.engines.base import Limits as Limits
+    from plench.sweeps.engines.early import EarlyStart as EarlyStart
+    from plench.sweeps.engines.early import start_early as start_early
+    from plench.sweeps.engines.local import LocalEngine as LocalEngine
+    from plench.sweeps.engines.slurm import read_slurm_queue as read_slurm_queue
+    from plench.sweeps.launch import SweepOutcome as SweepOutcome
+    from plench.sweeps.launch import delete_runs as delete_runs
+    from plench.sweeps.launch import hold_folder as hold_folder
+    from plench.sweeps.launch import launch_sweep as launch_sweep
+    from plench.sweeps.pilot import run_pilot as run_pilot
+    from plench.sweeps.plan import DataShelf as DataShelf
+    from plench.sweeps.plan import PlannedRun as PlannedRun
+    from plench.sweeps.plan import plan_runs as plan_runs
+    from plench.sweeps.probe import estimate_cost as estimate_cost
+    from plench.sweeps.progress import format_duration as format_duration
+    from plench.sweeps.progress import watch_sweep as watch_sweep
+    from plench.sweeps.spec import Grid as Grid
+    from plench.sweeps.spec import SweepSpec as SweepSpec
+    from plench.sweeps.spec import read_sweep as read_sweep
+    from plench.sweeps.spec import read_sweeps as read_sweeps
+    from plench.sweeps.state import PENDING as PENDING
+    from plench.sweeps.state import RunState as RunState
+    from plench.sweeps.state import count_states as count_states
+    from plench.sweeps.state import read_states as read_states
+    from plench.sweeps.suites import make_grids as make_grids
+    from plench.sweeps.suites import make_suite as make_suite
 
 __all__, __getattr__, __dir__ = lazy_attributes(__name__)
