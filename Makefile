@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-real lint format clean
+.PHONY: demo test test-real test-lowest lint format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "plench needs Python 3.11 or newer (set PYTHON=...)")'
@@ -22,6 +22,13 @@ test: lint
 test-real: $(READY)
 	$(BIN)/python -m pytest -m real
 
+# The lowest versions that pyproject.toml allows; untested where the registry has no such torch.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) scripts/lowest_versions.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest -n 2
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -32,4 +39,4 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) .venv-lowest build dist src/*.egg-info
