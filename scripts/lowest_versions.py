@@ -4,7 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))[
+FILE = Path(__file__).parent.parent / "pyproject.toml"
+PROJECT = tomllib.loads(FILE.read_text(encoding="utf-8"))["project"]
     "project"
 ]
 EXTRAS = [wanted for group in PROJECT["optional-dependencies"].values() for wanted in group]
