@@ -72,8 +72,9 @@ def write_run(
     hparams: dict[str, Any] | None = None,
     diverged_after_step: int | None = None,
     experiment: dict[str, Any] | None = None,
+    info: dict[str, Any] | None = None,
 ) -> Path:
-    """Write one run folder: ours, or in the public benchmark's format."""
+    """Write one run folder: ours (`info` goes on top of its run.json), or in the public benchmark's format."""
     folder.mkdir(parents=True)
     hparams = hparams or {"lr": 10 ** (-3 - hparams_seed / 10), "model": "MLP", "max_steps": steps}
     seeds = {"trial_seed": trial_seed, "hparams_seed": hparams_seed, "seed": 7}
@@ -84,7 +85,7 @@ def write_run(
     lines = [json.dumps({**record, "hparams": hparams, "args": args}) for record in records]
     (folder / "results.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     if not public:
-        info = {
+        described = {
             "schema": 1,
             "run_id": folder.name,
             "protocol": 1,
@@ -97,8 +98,9 @@ def write_run(
             "dataset": {"name": dataset, "n_train": 909, "n_validation": 100, "n_test": 113, "n_classes": 16},
             "versions": {"plench": "0.1.0"},
             "notices": [],
+            **(info or {}),
         }
-        (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
+        (folder / "run.json").write_text(json.dumps(described), encoding="utf-8")
     if status in ("done", "diverged"):
         (folder / "done").write_text("done")
     return folder

@@ -1,0 +1,196 @@
+"""Writes the site: assets, data in chunks that are loaded when they are needed, downloads."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from plench.criteria import Criterion
+from plench.errors import UsageError
+from plench.report.candidate_stats import CandidateStats
+from plench.report.costs import Cost
+from plench.report.criterion_quality import judge_criteria
+from plench.report.leaderboard import Leaderboard, build_leaderboard, warn_of_defects
+from plench.report.rows import cell_rows, choice_rows, render_csv
+from plench.report.site.algorithms import describe_algorithm
+from plench.report.site.board import (
+    describe_algorithms,
+    describe_cells,
+    describe_criteria,
+    describe_settings,
+    find_first_runs,
+)
+from plench.report.site.cells import describe_runs
+from plench.report.site.criteria import describe_pairs, describe_quality
+from plench.report.site.datasets import describe_dataset
+from plench.report.site.made import describe_making, describe_progress
+from plench.report.site.runs import run_rows
+from plench.report.site.scripts import as_script
+from plench.selection import Plan
+from plench.storage.files import write_text
+from plench.storage.records import Experiment, Run
+from plench.version import __version__
+
+GENERATOR = "plench report"
+PAGE = "index.html"
+STAMP = "stamp.txt"
+
+
+@dataclass(frozen=True)
+class SiteInput:
+    """What a site is made of: runs and their plans, what was noticed, and what was measured besides.
+
+    `sweeps` are the names and texts of the sweep files, `n_absent` the planned runs of experiments that have none
+    at all, `measured` the candidate sets of settings whose data were at hand.
+    """
+
+    runs: Sequence[Run]
+    criteria: tuple[Criterion, ...]
+    plans: Mapping[Experiment, Plan]
+    notices: Sequence[str] = ()
+    sweeps: Sequence[tuple[str, str]] = ()
+    command: str = ""
+    n_absent: int = 0
+    costs: Sequence[Cost] = ()
+    measured: Mapping[Experiment, CandidateStats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SiteOutput:
+    """Where the page is, how large the site is, and whether all planned runs are in it."""
+
+    page: Path
+    n_files: int
+    n_bytes: int
+    complete: bool
+
+
+def write_site(content: SiteInput, folder: Path) -> SiteOutput:
+    """Write the site into a folder of its own: new, empty, or one that an earlier call wrote.
+
+    The data of each writing have a folder of their own, named after their content. The page, which names it,
+    is replaced last, so that a reader never meets half of one.
+    """
+    check_folder(folder)
+    board = build_leaderboard(content.runs, content.criteria, content.plans)
+    progress = describe_progress(content.runs, content.plans, content.n_absent)
+    texts = {name: as_script(name, value) for name, value in make_chunks(content, board, progress)}
+    downloads = make_downloads(content, board)
+    stamp = _digest({**texts, **downloads, "version": __version__})
+    data = folder / "data" / stamp
+    for name, text in texts.items():
+        write_text(data / f"{name}.js", text)
+    for name, text in downloads.items():
+        write_text(folder / "download" / name, text)
+    page = copy_assets(folder, stamp)
+    write_text(folder / STAMP, stamp + "\n")
+    _remove_older(folder / "data", stamp)
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in written)
+    return SiteOutput(page, len(written), size, progress["complete"])
+
+
+def make_chunks(
+    content: SiteInput, board: Leaderboard, progress: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and value of every chunk: `index` is loaded first, the others when they are needed."""
+    judged = judge_criteria(content.runs, board.criteria)
+    first_runs = find_first_runs(content.runs)
+    groups: dict[tuple[Experiment, str], list[Run]] = {}
+    for run in content.runs:
+        groups.setdefault((run.experiment.setting, run.experiment.algorithm), []).append(run)
+    yield (
+        "index",
+        {
+            "version": __version__,
+            "criteria": describe_criteria(board),
+            "settings": describe_settings(board, first_runs),
+            "algorithms": describe_algorithms(board),
+            "cells": describe_cells(board, judged),
+            "runs": len(content.runs),
+            "progress": progress,
+            "downloads": sorted(DOWNLOADS),
+        },
+    )
+    for s, setting in enumerate(board.settings):
+        yield f"dataset-{s}", describe_dataset(setting, first_runs[setting], content.measured.get(setting))
+        for a, algorithm in enumerate(board.algorithms):
+            runs = groups.get((setting, algorithm))
+            if runs:
+                cells = {c.name: board.cells[setting, algorithm, c.name] for c in board.criteria}
+                yield f"cell-{s}-{a}", describe_runs(runs, cells, board.criteria)
+    for a, algorithm in enumerate(board.algorithms):
+        runs = [run for setting in board.settings for run in groups.get((setting, algorithm), ())]
+        yield (
+            f"algorithm-{a}",
+            describe_algorithm(
+                algorithm, board.cards.get(algorithm, {}), runs, board.settings, board.criteria, content.costs
+            ),
+        )
+    yield "criteria", describe_quality(board, content.runs, judged)
+    for c, criterion in enumerate(board.criteria):
+        yield f"pairs-{c}", describe_pairs(board, criterion)
+    notices = [*content.notices, *warn_of_defects(board)]
+    yield "made", describe_making(content.runs, notices, content.sweeps, content.command)
+
+
+DOWNLOADS = ("cells.csv", "choices.csv", "runs.csv")
+
+
+def make_downloads(content: SiteInput, board: Leaderboard) -> dict[str, str]:
+    """Return the files that the page offers: cells, choices and runs, a row each."""
+    rows = (cell_rows(board), choice_rows(board), run_rows(content.runs, board))
+    return dict(zip(DOWNLOADS, map(render_csv, rows), strict=True))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else: nothing of a user's is ever mixed with the site or replaced."""
+    try:
+        there = sorted(entry.name for entry in folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot write the site to {str(folder)!r}: {error.strerror}") from error
+    if not there:
+        return
+    try:
+        ours = GENERATOR in (folder / PAGE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        ours = False
+    if not ours:
+        raise UsageError(
+            f"{str(folder)!r} holds {there[0]!r} and is no site of ours: name a new or empty folder with --output"
+        )
+
+
+def copy_assets(folder: Path, stamp: str) -> Path:
+    """Write style and scripts, then the page that names them and the data; return its path."""
+    assets = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in files(__package__).joinpath("assets").iterdir()
+    }
+    template = assets.pop(PAGE)
+    for name, text in assets.items():
+        write_text(folder / "assets" / name, text)
+    # Of our own making, all of it: a version, a hash.
+    for place, text in (("VERSION", __version__), ("DATA", f"data/{stamp}"), ("ASSETS", _digest(assets)[:8])):
+        template = template.replace("{{" + place + "}}", text)
+    write_text(folder / PAGE, template)
+    return folder / PAGE
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(texts):
+        digest.update(f"{name}\0{texts[name]}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _remove_older(data: Path, stamp: str) -> None:
+    """Remove the data of earlier writings, which no page names any more."""
+    for entry in data.iterdir():
+        if entry.name != stamp and len(entry.name) == len(stamp):
+            shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,35 @@
+"""All runs as rows, for those who want to count for themselves."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from plench.report.escape import clean
+from plench.report.leaderboard import Leaderboard
+from plench.selection import choose_checkpoint
+from plench.storage.records import Run
+
+
+def run_rows(runs: Sequence[Run], board: Leaderboard) -> list[dict[str, Any]]:
+    """Return one row per run: what it is, how it ended, and what it offers to each criterion."""
+    rows = []
+    for run in runs:
+        row: dict[str, Any] = {
+            "setting": clean(board.labels[run.experiment.setting], None),
+            "dataset": clean(run.experiment.dataset, None),
+            "algorithm": clean(run.experiment.algorithm, None),
+            "trial_seed": run.trial_seed,
+            "hparams_seed": run.hparams_seed,
+            "seed": run.seed,
+            "status": run.status,
+            "hparams": json.dumps(run.hparams, sort_keys=True),
+            "folder": clean(run.path.name, None),
+        }
+        for criterion in board.criteria:
+            offered = choose_checkpoint(run, criterion) if run.finished else None
+            step, score = (None, None) if offered is None else (offered[0].step, offered[1])
+            row[f"{criterion.name}_step"] = step
+            row[f"{criterion.name}_value"] = score
+            row[f"{criterion.name}_test_accuracy"] = None if offered is None else offered[0].get("test_acc")
+        rows.append(row)
+    return rows
