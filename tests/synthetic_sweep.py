@@ -74,7 +74,7 @@ def write_run(
     experiment: dict[str, Any] | None = None,
     info: dict[str, Any] | None = None,
 ) -> Path:
-    """Write one run folder: ours (`info` goes on top of its run.json), or in the public benchmark's format."""
+    """Write one run folder: ours (`info` on top of its run.json), or in the public benchmark's format."""
     folder.mkdir(parents=True)
     hparams = hparams or {"lr": 10 ** (-3 - hparams_seed / 10), "model": "MLP", "max_steps": steps}
     seeds = {"trial_seed": trial_seed, "hparams_seed": hparams_seed, "seed": 7}

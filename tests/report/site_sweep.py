@@ -2,8 +2,8 @@
 
     python -m tests.report.site_sweep FOLDER [--datasets 7 --splits 5 --configurations 20]
 
-All algorithms of the package and two classical ones; one run that diverged, cells and splits that are missing, one
-method below chance, one far above, a failed run, a dataset without true labels, names that look like markup.
+All algorithms of the package and two classical ones; runs that diverged, cells and splits that are missing,
+one method below chance, one far above, a failed run, a dataset without true labels, names like markup.
 """
 
 import argparse

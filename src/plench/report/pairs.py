@@ -1,8 +1,8 @@
-"""Two algorithms on the datasets that both have: wins, Wilcoxon's test, and what that test could have found."""
+"""Two algorithms on the datasets that both have: wins, Wilcoxon's test, and what it could have found."""
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -10,8 +10,7 @@ from scipy import optimize, stats
 
 from plench.criteria import Criterion
 from plench.report.leaderboard import Leaderboard
-from plench.report.statistics import Scores, adjust_holm, count_wins, signed_rank_p
-from plench.selection import Cell
+from plench.report.statistics import Matrix, Scores, adjust_holm, count_wins, signed_rank_p
 
 ALPHA = 0.05
 POWER = 0.8
@@ -22,8 +21,8 @@ class Pair:
     """The first algorithm against the second: datasets won, tied and lost, and the test over them.
 
     `p_value` is None for fewer than two datasets; `p_holm` is corrected for all pairs tested beside it.
-    `spread` is the standard deviation of the differences over datasets, `detectable` the mean difference that a
-    test with so many datasets and this spread finds four times in five (None: no difference, however large).
+    `spread` is the standard deviation of the differences over datasets, `detectable` the mean difference that
+    a test with so many datasets and this spread finds four times in five (None: none, however large).
     """
 
     first: int
@@ -41,24 +40,29 @@ class Pair:
 
 def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
     """Compare every two algorithms, each pair on the settings in which both have a figure."""
-    pairs = [
-        _compare_two(board, criterion, first, second)
-        for first, second in combinations(range(len(board.algorithms)), 2)
-    ]
+    values = np.full((len(board.settings), len(board.algorithms)), np.nan)
+    errors = np.full_like(values, np.nan)
+    for row, setting in enumerate(board.settings):
+        for column, algorithm in enumerate(board.algorithms):
+            cell = board.cell(setting, algorithm, criterion)
+            if cell is not None and cell.mean is not None:
+                values[row, column] = cell.mean
+                errors[row, column] = np.nan if cell.stderr is None else cell.stderr
+    pairs = []
+    for first, second in combinations(range(len(board.algorithms)), 2):
+        columns = [first, second]
+        both = ~np.isnan(values[:, columns]).any(axis=1)
+        pairs.append(_compare_two(first, second, values[both][:, columns], errors[both][:, columns]))
     tested = [number for number, pair in enumerate(pairs) if pair.p_value is not None]
     adjusted = adjust_holm(np.array([pairs[number].p_value for number in tested], dtype=float))
     holm = dict(zip(tested, map(float, adjusted), strict=True))
-    return [Pair(**{**vars(pair), "p_holm": holm.get(number)}) for number, pair in enumerate(pairs)]
+    return [replace(pair, p_holm=holm.get(number)) for number, pair in enumerate(pairs)]
 
 
-def _compare_two(board: Leaderboard, criterion: Criterion, first: int, second: int) -> Pair:
-    names = (board.algorithms[first], board.algorithms[second])
-    cells = [tuple(board.cell(s, name, criterion) for name in names) for s in board.settings]
-    both = [pair for pair in cells if all(cell is not None and cell.mean is not None for cell in pair)]
-    n = len(both)
-    values = np.array([[_mean(cell) for cell in pair] for pair in both], dtype=float).reshape(n, 2)
-    errors = np.array([[_error(cell) for cell in pair] for pair in both], dtype=float).reshape(n, 2)
-    wins = count_wins(Scores(tuple("" for _ in both), names, values, errors, ()))[0, 1]
+def _compare_two(first: int, second: int, values: Matrix, errors: Matrix) -> Pair:
+    """Compare two columns of means, all of which are there."""
+    n = len(values)
+    wins = count_wins(Scores(("",) * n, ("", ""), values, errors, ()))[0, 1]
     differences = np.round(values[:, 0] - values[:, 1], 12)
     spread = float(np.std(differences, ddof=1)) if n > 1 else None
     effect = smallest_effect(n)
@@ -77,20 +81,12 @@ def _compare_two(board: Leaderboard, criterion: Criterion, first: int, second: i
     )
 
 
-def _mean(cell: Cell | None) -> float:
-    return math.nan if cell is None or cell.mean is None else cell.mean
-
-
-def _error(cell: Cell | None) -> float:
-    return math.nan if cell is None or cell.stderr is None else cell.stderr
-
-
 def smallest_p(n_settings: int) -> float:
     """Return the smallest p-value that the signed-rank test can give: all differences of one sign."""
     return 2.0 ** (1 - n_settings) if n_settings else 1.0
 
 
-@lru_cache(maxsize=None)
+@cache
 def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
     """Return the mean difference, in standard deviations, that a test over n settings finds with this power.
 
@@ -116,44 +112,49 @@ def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER)
 def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
     """Say in words what the test over datasets found; the words do not depend on which algorithm is first."""
     n = pair.n_settings
-    if pair.p_value is None:
+    if pair.p_value is None or pair.p_holm is None:
         return (
-            f"No test: Wilcoxon's signed-rank test compares two algorithms over datasets, and these two have "
+            "No test: Wilcoxon's signed-rank test compares two algorithms over datasets, and these two have "
             f"{_count(n)} in common. Splits of one dataset overlap in their training examples, so they "
             "cannot stand in for datasets."
         )
+    test = f"Wilcoxon's signed-rank test over the {_count(n)} that both have: p = {pair.p_value:.2g}"
+    level = f"{100 * alpha:g} %"
+    if n_tested < 2:
+        found = "a difference" if pair.p_value < alpha else "no difference"
+        return f"{test}. At {level} that shows {found}."
     corrected = (
-        ""
-        if n_tested < 2 or pair.p_holm is None
-        else (f", and {pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page")
+        f"{test}, and {pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page."
     )
-    decisive = pair.p_value if pair.p_holm is None else pair.p_holm
-    verdict = "a difference" if decisive < alpha else "no difference"
-    return (
-        f"Wilcoxon's signed-rank test over the {_count(n)} that both have: p = {pair.p_value:.2g}{corrected}. "
-        f"At the level of {alpha:.0%} that shows {verdict}."
-    )
+    if pair.p_holm < alpha:
+        return f"{corrected} At {level} they differ, even as one pair picked out of so many."
+    if pair.p_value < alpha:
+        return (
+            f"{corrected} At {level} they differ only if this pair was the question before anyone looked; "
+            "picked out of all pairs, it shows no difference."
+        )
+    return f"{corrected} At {level} that shows no difference."
 
 
 def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
     """Say in words what the test could have found with so many datasets."""
-    n = pair.n_settings
+    n, level = pair.n_settings, f"{100 * alpha:g} %"
     if pair.p_value is None:
         return ""
     if smallest_p(n) >= alpha:
         needed = next(m for m in range(n, 100) if smallest_p(m) < alpha)
         return (
-            f"Power: none. With {_count(n)} the smallest p-value this test can give is {smallest_p(n):.2g}, even if "
-            f"one algorithm wins on all of them; below {alpha:.0%} takes at least {needed} datasets. "
+            f"Power: none. With {_count(n)} the smallest p-value this test can give is {smallest_p(n):.2g}, "
+            f"even if one algorithm wins on all of them; below {level} takes at least {needed} datasets. "
             "That nothing was found says nothing."
         )
     if pair.detectable is None or not pair.spread:
         return ""
     return (
         f"Power: with {_count(n)} whose differences spread as these do (standard deviation "
-        f"{100 * pair.spread:.1f} points), a single test at {alpha:.0%} finds a true mean difference of about "
-        f"{100 * pair.detectable:.1f} points four times in five, and smaller ones less often. After correction "
-        "for many pairs it finds less."
+        f"{100 * pair.spread:.1f} points), a single test at {level} finds a true mean difference of about "
+        f"{100 * pair.detectable:.1f} points four times in five, and smaller ones less often. After "
+        "correction for many pairs it finds less."
     )
 
 

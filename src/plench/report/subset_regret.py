@@ -1,14 +1,14 @@
 """What choosing by a criterion costs when fewer configurations are tried: exact, from the stored ones.
 
-Of m configurations of a split, k are tried. If every subset of size k is as likely as any other, the j-th best
-of the m by the criterion (ties in selection's own order) is the one chosen with probability
-C(m − j, k − 1) / C(m, k): it is in the subset, and so are k − 1 of those after it. The expected test accuracy is a
-sum over order statistics, and no subset has to be drawn.
+Of m configurations of a split, k are tried. If every subset of size k is as likely as any other, the j-th
+best of the m by the criterion (ties in selection's own order) is the one chosen with probability
+C(m − j, k − 1) / C(m, k): it is in the subset, and so are k − 1 of those after it. The expected test accuracy
+is a sum over order statistics, and no subset has to be drawn.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import comb
 from statistics import fmean
 
@@ -37,8 +37,8 @@ class SubsetRegret:
 def expect_by_number(ordered: Sequence[float], n_configurations: int, most: int) -> list[float]:
     """Return the expected value of the best of k = 1 … `most` configurations drawn without replacement.
 
-    `ordered` holds the values of the configurations that offer something, best choice first; the others of the
-    `n_configurations` offer nothing. Subsets without anything to choose from do not count.
+    `ordered` holds the values of the configurations that offer something, best choice first; the others of
+    the `n_configurations` offer nothing. Subsets without anything to choose from do not count.
     """
     expected = []
     for k in range(1, most + 1):
@@ -47,7 +47,7 @@ def expect_by_number(ordered: Sequence[float], n_configurations: int, most: int)
     return expected
 
 
-@lru_cache(maxsize=None)
+@cache
 def _weights(n_offering: int, n_configurations: int, k: int) -> tuple[float, ...]:
     """Return the probability that each configuration, by rank, is the best of k drawn."""
     counts = [comb(n_configurations - j, k - 1) for j in range(1, n_offering + 1)]

@@ -139,8 +139,8 @@ def _numeric(
         "rho": float(stats.spearmanr(x, y).statistic) if varies else None,
         "bins": [
             [
-                f"{x[part[0]]:.3g} to {x[part[-1]]:.3g}",
-                float(np.median(x[part])),
+                [_short(x[part[0]]), _short(x[part[-1]])],
+                _short(np.median(x[part])),
                 len(part),
                 float(y[part].mean()),
             ]
@@ -148,7 +148,7 @@ def _numeric(
         ],
         "points": [
             [
-                float(f"{a:.4g}"),
+                _short(a),
                 round(b, 4),
                 settings.index(run.experiment.setting),
                 int(run.hparams_seed == 0),
@@ -177,6 +177,10 @@ def _categorical(
             for value, difference, (run, _) in zip(values, relative, points, strict=True)
         ],
     }
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _by_size(value: object, text: str) -> tuple[int, float, str]:

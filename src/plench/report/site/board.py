@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from plench.report.criterion_quality import CriterionQuality
+from plench.report.criterion_quality import REFERENCE, CriterionQuality
 from plench.report.grids import describe_gaps, describe_plans
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.site.scripts import distinct
@@ -26,6 +26,7 @@ def describe_criteria(board: Leaderboard) -> list[Content]:
             "labels": criterion.needs_labels,
             "key": criterion.record_key,
             "higher": criterion.higher_is_better,
+            "reference": criterion.name == REFERENCE,
         }
         for criterion in board.criteria
     ]
@@ -117,6 +118,8 @@ def describe_cell(cell: Cell, labelled: bool, regret: float | None) -> Content:
             se=None if std is None else std / n**0.5,
             n=n,
             lacking=cell.n_missing > 0 or cell.n_absent > 0,
+            # Without accuracies a cell "rests on 0 splits": only what else is to be known of it is true here.
+            note="; ".join(part for part in content["note"].split("; ") if not part.startswith("rests on")),
         )
     return content
 

@@ -43,8 +43,8 @@ STAMP = "stamp.txt"
 class SiteInput:
     """What a site is made of: runs and their plans, what was noticed, and what was measured besides.
 
-    `sweeps` are the names and texts of the sweep files, `n_absent` the planned runs of experiments that have none
-    at all, `measured` the candidate sets of settings whose data were at hand.
+    `sweeps` are the names and texts of the sweep files, `n_absent` the planned runs of experiments that have
+    none at all, `measured` the candidate sets of settings whose data were at hand.
     """
 
     runs: Sequence[Run]
@@ -147,7 +147,7 @@ def make_downloads(content: SiteInput, board: Leaderboard) -> dict[str, str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else: nothing of a user's is ever mixed with the site or replaced."""
+    """Refuse a folder that holds something else: nothing of a user's is mixed with the site or replaced."""
     try:
         there = sorted(entry.name for entry in folder.iterdir())
     except FileNotFoundError:
@@ -162,7 +162,8 @@ def check_folder(folder: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(
-            f"{str(folder)!r} holds {there[0]!r} and is no site of ours: name a new or empty folder with --output"
+            f"{str(folder)!r} holds {there[0]!r} and is no site of ours: "
+            "name a new or empty folder with --output"
         )
 
 

@@ -10,7 +10,7 @@ from plench.selection import Cell, choose_checkpoint
 from plench.storage.lines import is_finite
 from plench.storage.records import Run
 
-# Curves are drawn, not tabulated: a ten-thousandth is less than a pixel, and a whole number takes little room.
+# Curves are drawn: a ten-thousandth is less than a pixel, and a whole number takes little room.
 SCALE = 10_000
 NOT_VARIED = ("max_steps",)
 
@@ -79,7 +79,10 @@ def _common_steps(runs: Sequence[Run]) -> list[int]:
     for run in runs:
         steps = tuple(record.step for record in run.records)
         counts[steps] = counts.get(steps, 0) + 1
-    return list(max(counts, key=lambda steps: (counts[steps], len(steps)))) if counts else []
+    if not counts:
+        return []
+    most, _ = max(counts.items(), key=lambda item: (item[1], len(item[0])))
+    return list(most)
 
 
 def _offer(run: Run, criterion: Criterion) -> list[float | int | None] | None:

@@ -10,7 +10,7 @@ from plench.storage.records import Run
 def repeat_command(run: Run) -> str | None:
     """Return the `plench train` command that gives the run's numbers again; None if the record does not say.
 
-    Every entry of the run's configuration is an option of that name, so that a setting added later is there too.
+    Every entry of the run's configuration is an option of that name: a setting added later is there too.
     """
     config = run.info.get("config")
     if not isinstance(config, dict):
@@ -33,7 +33,7 @@ def repeat_command(run: Run) -> str | None:
 
 
 def _algorithm(run: Run) -> str:
-    """Return how the algorithm is named on a command line; one given by its file keeps a place for that file."""
+    """Return the algorithm's name on a command line; one given by its file has a place for that file."""
     spec = run.info.get("algorithm_spec", run.experiment.algorithm)
     if isinstance(spec, str):
         return spec

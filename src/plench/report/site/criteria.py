@@ -1,6 +1,7 @@
 """The page of the criteria, and the pairs of algorithms under each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from plench.criteria import Criterion
@@ -15,7 +16,7 @@ from plench.storage.records import Run
 def describe_quality(
     board: Leaderboard, runs: Sequence[Run], judged: Sequence[CriterionQuality]
 ) -> dict[str, Any]:
-    """Return regret and rank correlation over everything, by dataset and by algorithm, and by number tried."""
+    """Return regret and rank correlation over all, by dataset, by algorithm, and regret by number tried."""
     tables = []
     for by, places in (
         ("all", ["all"]),
@@ -68,20 +69,21 @@ def describe_pairs(board: Leaderboard, criterion: Criterion) -> dict[str, Any]:
 
 
 def describe_overall(board: Leaderboard, criterion: Criterion) -> str:
-    """Say what Friedman's test finds over all algorithms that have a figure in every setting."""
-    scores = gather_scores(board, criterion)
+    """Say what Friedman's test finds over the algorithms with a figure in every setting with true labels."""
+    labelled = tuple(setting for setting in board.settings if board.means(setting, criterion))
+    scores = gather_scores(replace(board, settings=labelled), criterion)
     n, k = scores.values.shape
     left_out = (
         f" Left out, with no figure on some dataset: {', '.join(scores.left_out)}." if scores.left_out else ""
     )
     if k < 3 or n < 2:
-        needs = "Friedman's test asks whether any algorithms differ at all; it needs 3 with a figure on each of 2 datasets"
-        return f"{needs} (here {k} on {n}).{left_out}"
+        needs = "Friedman's test needs 3 algorithms with a figure on each of 2 or more datasets"
+        return f"Do any differ at all? {needs}; here are {k} on {n}.{left_out}"
     ranking = friedman(scores.values)
-    datasets = len({setting.dataset for setting in board.settings})
-    apart = "" if datasets == n else f", {n} settings of {datasets} datasets, which are not independent"
+    datasets = len({setting.dataset for setting in labelled})
+    apart = "" if datasets == n else f" ({n} settings of {datasets} datasets, which are not independent)"
     return (
         f"Do any differ at all? Friedman's test over {k} algorithms on {n} datasets{apart}: "
-        f"χ² = {ranking.statistic:.2f}, p = {ranking.p_value:.2g}. Two average ranks differ at 5 % by Nemenyi's test if "
-        f"they are more than {critical_difference(k, n):.2f} apart.{left_out}"
+        f"χ² = {ranking.statistic:.2f}, p = {ranking.p_value:.2g}. Two average ranks differ at 5 % by "
+        f"Nemenyi's test if they are more than {critical_difference(k, n):.2f} apart.{left_out}"
     )

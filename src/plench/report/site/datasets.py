@@ -43,9 +43,9 @@ def describe_dataset(setting: Experiment, run: Run, measured: CandidateStats | N
         "card": _pairs(card, _CARD),
         "sizes": [*_pairs(card, _SIZES), *_features(card)],
         "candidates": [
-            [_CANDIDATES.get(name, name), as_text(value)]
-            for name, value in candidates.items()
-            if value is not None
+            [_CANDIDATES.get(name, name), as_text(candidates[name])]
+            for name in sorted(candidates, key=lambda name: ([*_CANDIDATES, name].index(name), name))
+            if candidates[name] is not None
         ],
         "published": _published(card),
         "experiment": [
@@ -79,8 +79,9 @@ def _published(card: Mapping[str, Any]) -> list[list[str]]:
 
 def _class_names(card: Mapping[str, Any]) -> list[str] | None:
     names = card.get("class_names")
-    known = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return names if known and len(names) == card.get("n_classes") else None
+    if not isinstance(names, list) or len(names) != card.get("n_classes"):
+        return None
+    return [as_text(name) for name in names]
 
 
 def _describe_measured(stats: CandidateStats) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from plench.report.site.scripts import as_text
-from plench.storage.records import STATUSES, Experiment, Run
 from plench.selection import Plan
+from plench.storage.records import STATUSES, Experiment, Run
 
 MOST_FAILURES = 200
+SIMILAR = 3
 _VERSIONS = (
     "plench",
     "source",
@@ -62,8 +63,23 @@ def describe_making(
         "unfinished": [_unfinished(run) for run in runs if run.status in ("running", "interrupted")][
             :MOST_FAILURES
         ],
-        "notices": list(notices),
+        "notices": group_notices(notices),
     }
+
+
+def group_notices(notices: Iterable[str]) -> list[str]:
+    """Return notices, those that say the same of many files in one line, which names a few of them."""
+    groups: dict[str, list[str]] = {}
+    for notice in notices:
+        file, colon, said = notice.partition(": ")
+        groups.setdefault(said if colon else notice, []).append(file)
+    lines = []
+    for said, found in groups.items():
+        if len(found) > SIMILAR:
+            lines.append(f"{said}: in {len(found):,} files, such as {', '.join(found[:2])}")
+        else:
+            lines.extend(said if file == said else f"{file}: {said}" for file in found)
+    return lines
 
 
 def _count(values: Iterable[str | None]) -> list[list[Any]]:

@@ -41,8 +41,10 @@ def as_text(value: object) -> str:
         return value
     if isinstance(value, float):
         return f"{value:.6g}"
-    if value is None or isinstance(value, bool | int):
-        return {None: "none", True: "yes", False: "no"}.get(value, str(value))  # type: ignore[arg-type]
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return json.dumps(value, ensure_ascii=False)
 
 

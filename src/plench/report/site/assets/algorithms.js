@@ -102,7 +102,7 @@
     };
     return p.table({ caption: "Results by dataset", rows, columns: [
       { title: "Dataset", header: true, kind: "name", value: (row) => p.index.settings[row.setting].label, cell: (row) => p.datasetLink(row.setting) },
-      { title: "Mean ± std (%)", kind: "number", down: true, value: (row) => row.cell.mean, cell: (row) => p.cellLink(row.setting, algorithm, criterion, row.cell.mean === null ? "–" : `${p.percent(row.cell.mean)}${row.cell.std === null ? "" : ` ± ${p.percent(row.cell.std)}`}`, row.cell.diverged ? p.markNodes(["diverged"]) : null, row.cell.lacking ? p.markNodes(["lacking"]) : null) },
+      { title: "Mean ± std (%)", kind: "number", down: true, value: (row) => row.cell.mean, cell: (row) => p.cellLink(row.setting, algorithm, criterion, row.cell.mean === null ? "–" : `${p.percent(row.cell.mean)}${row.cell.std === null ? "" : ` ± ${p.percent(row.cell.std)}`}`, p.markNodes([row.cell.diverged ? "diverged" : null, row.cell.lacking ? "lacking" : null].filter(Boolean))) },
       { title: "Rank", kind: "number", value: (row) => rank(row)?.rank ?? null, cell: (row) => (rank(row) ? `${p.fixed(rank(row).rank, Number.isInteger(rank(row).rank) ? 0 : 1)} of ${rank(row).of}` : "–") },
       { title: "Regret (points)", kind: "number", value: (row) => row.cell.regret, cell: (row) => (row.cell.regret === null ? "–" : p.fixed(100 * row.cell.regret, 2).replace("-", "−")) },
       { title: "Note", kind: "long", value: (row) => row.cell.note, cell: (row) => row.cell.note },
@@ -145,7 +145,8 @@
     const ys = entry.points.map((point) => 100 * point[1]);
     const rangeY = p.robustRange(ys, 0.08);
     const outside = ys.filter((y) => y < rangeY[0] || y > rangeY[1]).length;
-    const bins = entry.bins.map(([text, , n, mean]) => `${text}: ${p.points(mean, 1)} (${n})`).join("; ");
+    const named = (value) => (Array.isArray(value) ? value.map(p.short).join(" to ") : p.short(Number.isFinite(Number(value)) && value !== "" ? Number(value) : value));
+    const bins = entry.bins.map(([value, , n, mean]) => `${named(value)}: ${p.points(mean, 1)} (${n})`).join("; ");
     const words = `${entry.rho === undefined || entry.rho === null ? "" : `Rank correlation ${p.fixed(entry.rho, 2).replace("-", "−")}. `}Mean difference in points, by ${entry.categories ? "value" : "quarter"} (number of points): ${bins}.`;
     return p.figure({ title: entry.name, words, extra: outside ? [h("p", { class: "quiet" }, `${p.plural(outside, "point")} outside the frame, drawn as arrows at its edge.`)] : [],
       draw: (width) => {
@@ -153,7 +154,7 @@
         const low = Math.min(...xs);
         const high = Math.max(...xs);
         const x = entry.categories
-          ? { range: [-0.6, entry.categories.length - 0.4], label: entry.name, ticks: entry.categories.map((_, number) => number), format: (tick) => { const text = entry.categories[tick]; return p.short(Number.isFinite(Number(text)) && text !== "" ? Number(text) : text).slice(0, 12); } }
+          ? { range: [-0.6, entry.categories.length - 0.4], label: entry.name, ticks: entry.categories.map((_, number) => number), format: (tick) => named(entry.categories[tick]).slice(0, 12) }
           : { range: entry.log ? [low / 1.3, high * 1.3] : [low - (high - low) * 0.04, high + (high - low) * 0.04], label: entry.name, log: entry.log };
         const frame = p.axes({ width, height: 230, x, y: { range: rangeY, label: "difference (points)" } });
         frame.layer.append(s("line", { class: "zero", x1: frame.box.left, x2: frame.box.right, y1: frame.Y(0), y2: frame.Y(0) }));

@@ -154,7 +154,7 @@
     const rangeY = p.robustRange(spots.map((spot) => spot[2]));
     const outside = spots.filter(([, x, y]) => x < rangeX[0] || x > rangeX[1] || y < rangeY[0] || y > rangeY[1]);
     const note = outside.length ? h("p", { class: "quiet" }, `Outside the frame, drawn as arrows at its edge: ${outside.map(([run, x, y]) => `configuration ${run.configuration} (${p.fixed(x, 1)}, ${p.fixed(y, 1)})`).join("; ")}.`) : null;
-    return p.figure({ title: `${title} against test accuracy`, words, extra: [p.legend([{ kind: "chosen", shape: "diamond", text: "chosen" }, { kind: "plainpoint", shape: "circle", text: "other configurations" }, { kind: "bad", shape: "square", text: "diverged later" }]), note],
+    return p.figure({ title: `${title} against test accuracy`, words, extra: [p.legend([{ kind: "chosen", shape: "diamond", text: "chosen" }, { kind: "plainpoint", shape: "circle", text: "other configurations" }, ...(spots.some(([run]) => run.status === "diverged") ? [{ kind: "bad", shape: "square", text: "diverged later" }] : [])]), note],
       draw: (width) => {
         const frame = p.axes({ width, height: 300, x: { range: rangeX, label: `${title} on validation (%)` }, y: { range: rangeY, label: "test accuracy (%)" } });
         for (const [run, x, y] of [...spots].sort((a, b) => (a[0] === chosen) - (b[0] === chosen))) {

@@ -87,6 +87,8 @@
     const rows = covered(setting).map((algorithm) => ({ algorithm, cell: p.findCell(setting, algorithm, criterion) }));
     const known = rows.filter(({ cell }) => cell.mean !== null);
     const range = p.robustRange(known.flatMap(({ cell }) => [cell.mean - (cell.std ?? 0), cell.mean + (cell.std ?? 0)]), 0.04);
+    range[0] = Math.max(0, range[0]);
+    range[1] = Math.min(1, range[1]);
     const { chance } = p.index.settings[setting];
     const best = known.reduce((top, { cell }) => (top && top.mean >= cell.mean ? top : cell), null);
     const width = 260;

@@ -122,9 +122,9 @@
   const SPOKEN = { best: "best", tied: "within noise of the best", chance: "below chance", diverged: "some runs diverged", lacking: "incomplete" };
 
   function markNodes(marks) {
-    return marks.filter((mark) => mark !== "none").map((mark) => [
+    return h("span", { class: "signs" }, marks.filter((mark) => mark !== "none").map((mark) => [
       h("span", { class: `sign ${mark}`, "aria-hidden": "true", title: MARKS[mark][1] }, MARKS[mark][0]),
-      h("span", { class: "unseen" }, `, ${SPOKEN[mark]}`)]);
+      h("span", { class: "unseen" }, `, ${SPOKEN[mark]}`)]));
   }
 
   function showValue(view, value) {
@@ -140,7 +140,7 @@
   }
 
   function entryNodes(view, setting, algorithm, entry) {
-    if (!entry.cell) return [h("span", { class: "quiet", title: "no run" }, "–"), h("span", { class: "unseen" }, "no run")];
+    if (!entry.cell) return [h("span", { class: "quiet", title: "no run" }, "–"), h("span", { class: "unseen" }, "no run"), markNodes([])];
     const error = view.show === "accuracy" && view.error !== "none" ? entry.cell[view.error] : null;
     const text = entry.value === null ? "–" : showValue(view, entry.value);
     return p.cellLink(setting, algorithm, view.criterion,
@@ -149,7 +149,7 @@
   }
 
   function averageNodes(view, average) {
-    if (average.value === null) return h("span", { class: "quiet", title: "An average is given only over all datasets" }, `– (${average.have} of ${average.of})`);
+    if (average.value === null) return h("span", { class: "quiet", title: "An average is given only over all datasets" }, `– (${average.have} of ${average.of})`, markNodes([]));
     const text = view.show === "rank" ? p.fixed(average.value, 2) : showValue(view, average.value);
     return [h("span", { class: "figure-text" }, text), markNodes(average.marks)];
   }
@@ -179,13 +179,12 @@
     ];
     if (board.settings.length > 1) {
       const over = board.averaged.length;
-      columns.push({ key: "average", title: "Average", head: [h("span", {}, "Average"), h("small", {}, `of ${p.plural(over, "dataset")}`)], kind: "number average", down: low,
+      columns.push({ key: "average", title: "Average", below: `of ${p.plural(over, "dataset")}`, kind: "number average", down: low,
         value: (a) => board.averages.get(a).value, cell: (a) => averageNodes(view, board.averages.get(a)) });
     }
     for (const setting of board.settings) {
       const { label, labelled } = index.settings[setting];
-      const note = labelled ? null : h("small", {}, `${index.criteria[view.criterion].title} itself, no accuracy`);
-      columns.push({ key: `dataset:${label}`, title: label, head: [h("span", {}, label), note], kind: "number", down: low,
+      columns.push({ key: `dataset:${label}`, title: label, below: labelled ? null : `${index.criteria[view.criterion].title} itself, no accuracy`, kind: "number", down: low,
         value: (a) => board.entries.get(`${setting},${a}`).value,
         cellClass: (a) => entryClass(board.entries.get(`${setting},${a}`)),
         cell: (a) => entryNodes(view, setting, a, board.entries.get(`${setting},${a}`)) });
@@ -254,6 +253,11 @@
     const view = readView(query);
     const place = h("div", { class: "board" });
     const explained = h("p", { class: "explained" });
+    const set = (key) => (value) => {
+      view[key] = value;
+      update();
+    };
+    const errorChoice = p.choice("±", "error", ERRORS, view.error, set("error"));
     let shown = null;
 
     function update() {
@@ -266,6 +270,7 @@
       const down = column < 0 ? preset : view.down ?? Boolean(columns[column].down);
       if (column < 0) column = Math.min(2, columns.length - 1);
       explained.textContent = describe(view, board);
+      errorChoice.hidden = view.show !== "accuracy";
       const empty = !board.settings.length ? "No dataset is chosen." : !rows.length ? "No algorithm matches." : null;
       shown = empty ? null : p.table({
         caption: `Leaderboard, ${SHOWS.find(([key]) => key === view.show)[1].toLowerCase()}, chosen by ${p.index.criteria[view.criterion].title}`, kind: "wide", columns, rows, sort: { column, down },
@@ -285,16 +290,12 @@
         notes(board, view));
     }
 
-    const set = (key) => (value) => {
-      view[key] = value;
-      update();
-    };
     const families = [...new Set(p.index.algorithms.map((entry) => entry.family))].sort(p.compare);
     const kinds = new Set(p.index.algorithms.map((entry) => entry.classical));
     const controls = h("form", { class: "controls", role: "search", "aria-label": "What the table shows", onsubmit: (event) => event.preventDefault() },
       p.criterionChoice(view.criterion, set("criterion")),
       p.choice("Show", "show", SHOWS, view.show, set("show")),
-      p.choice("±", "error", ERRORS, view.error, set("error")),
+      errorChoice,
       kinds.size > 1 ? p.choice("Methods", "methods", [["all", "all"], ["deep", "deep"], ["classical", "classical"]], view.methods, set("methods")) : null,
       families.length > 1 ? p.several("Families", families, view.families, set("families")) : null,
       p.index.settings.length > 1 ? p.several("Datasets", p.index.settings.map((entry) => entry.label), view.datasets, set("datasets")) : null,

@@ -47,6 +47,9 @@
     ];
   }
 
+  /** A table behind its title when it is long. */
+  const folded = (title, table, n) => (n > 20 ? h("details", { class: "notes" }, h("summary", {}, title), table) : table);
+
   const place = [
     { title: "Algorithm", header: true, value: (row) => row[1], cell: (row) => row[1] },
     { title: "Dataset", value: (row) => row[2], cell: (row) => row[2] },
@@ -62,15 +65,15 @@
 
   function unfinished(rows) {
     if (!rows.length) return null;
-    return [h("h2", {}, `Not finished (${rows.length})`), p.table({ caption: "Runs that have not finished", rows, columns: [...place,
+    return [h("h2", {}, `Not finished (${rows.length})`), folded("Which they are", p.table({ caption: "Runs that have not finished", rows, columns: [...place,
       { title: "Status", value: (row) => row[5], cell: (row) => row[5] },
-      { title: "Step", kind: "number", value: (row) => row[6], cell: (row) => `${p.count(row[6])}${row[7] === null ? "" : ` of ${p.count(row[7])}`}` }] })];
+      { title: "Step", kind: "number", value: (row) => row[6], cell: (row) => `${p.count(row[6])}${row[7] === null ? "" : ` of ${p.count(row[7])}`}` }] }), rows.length)];
   }
 
   function diverged(rows) {
     if (!rows.length) return null;
-    return [h("h2", {}, `Diverged (${rows.length})`), h("p", { class: "quiet" }, "A loss or output became NaN or infinite. Such a run may be chosen at a checkpoint before that, but not by OA, which takes the last."), p.table({ caption: "Runs that diverged", rows, columns: [...place,
-      { title: "After step", kind: "number", value: (row) => row[5], cell: (row) => (row[5] === null ? "–" : p.count(row[5])) }] })];
+    return [h("h2", {}, `Diverged (${rows.length})`), h("p", { class: "quiet" }, "A loss or output became NaN or infinite. Such a run may be chosen at a checkpoint before that, but not by OA, which takes the last."), folded("Which they are", p.table({ caption: "Runs that diverged", rows, columns: [...place,
+      { title: "After step", kind: "number", value: (row) => row[5], cell: (row) => (row[5] === null ? "–" : p.count(row[5])) }] }), rows.length)];
   }
 
   function notices(texts) {

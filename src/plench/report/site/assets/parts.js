@@ -86,8 +86,8 @@
     const body = h("tbody");
     const heads = columns.map((column, number) => {
       const inner = column.unsortable
-        ? column.head ?? column.title
-        : h("button", { type: "button", class: "sort", onclick: () => sortBy(number) }, column.head ?? column.title, h("span", { class: "arrow", "aria-hidden": "true" }));
+        ? h("span", { class: "unsorted" }, column.title)
+        : h("button", { type: "button", class: "sort", onclick: () => sortBy(number) }, h("span", {}, column.title, h("span", { class: "arrow", "aria-hidden": "true" })), column.below ? h("small", {}, column.below) : null);
       return h("th", { scope: "col", class: column.kind }, inner);
     });
     const made = new Map(rows.map((row) => [row, h("tr", { class: rowClass ? rowClass(row) : null }, columns.map((column) =>
@@ -124,7 +124,19 @@
     const node = h("div", { class: `scroll ${kind}`, tabindex: 0, role: "region", "aria-label": caption },
       h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body));
     order();
+    if (kind === "wide") watchWidth(node);
     return node;
+  }
+
+  const widths = typeof ResizeObserver === "function" ? new ResizeObserver((entries) => entries.forEach(({ target }) => fit(target))) : null;
+
+  /** A table that fits needs no frame that scrolls: then its head stays in sight while the page scrolls. */
+  function fit(node) {
+    node.classList.toggle("fits", node.firstElementChild.offsetWidth <= node.clientWidth);
+  }
+
+  function watchWidth(node) {
+    widths?.observe(node);
   }
 
   function compare(a, b) {

@@ -1,0 +1,301 @@
+"""The page's data, without a browser: what is written, how it is escaped, and the figures behind it."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plench.algorithms import algorithms
+from plench.cli import main
+from plench.criteria import criteria
+from plench.report.comparison import compare_algorithms
+from plench.report.criterion_quality import judge_criteria, summarise
+from plench.report.leaderboard import build_leaderboard
+from plench.report.pairs import (
+    compare_each_pair,
+    describe_power,
+    describe_test,
+    smallest_effect,
+    smallest_p,
+)
+from plench.report.site.algorithms import describe_sensitivity
+from plench.report.site.commands import repeat_command
+from plench.report.site.made import group_notices
+from plench.report.site.objectives import read_objectives
+from plench.report.site.scripts import as_script, as_text, distinct
+from plench.report.subset_regret import expect_by_number, measure_subset_regret
+from plench.storage import read_run, read_runs
+from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
+from tests.synthetic_sweep import make_records, write_run, write_sweep
+
+SOME = ("PRODEN", "CC", "GA", "EXP", "NN", "VALEN", "PiCO", "POP")
+
+
+@pytest.fixture(scope="module")
+def benchmark_runs(tmp_path_factory):
+    return write_benchmark(tmp_path_factory.mktemp("bench") / "runs", names=SOME)
+
+
+@pytest.fixture(scope="module")
+def site(benchmark_runs):
+    folder = benchmark_runs.parent / "site"
+    assert main(["report", str(benchmark_runs), "-o", str(folder)]) == 0
+    return folder
+
+
+def chunk(site, name):
+    """Return the value that a data script hands over."""
+    (path,) = site.glob(f"data/*/{name}.js")
+    text = path.read_text(encoding="ascii")
+    start = f'plench.receive("{name}",'
+    assert text.startswith(start)
+    assert text.endswith(");\n")
+    return json.loads(text[len(start) : -3])
+
+
+# Scripts
+
+
+@pytest.mark.parametrize("text", ["</script><script>alert(1)", "a & b", "\u2028\u2029", "it's", "\u202eflipped"])
+def test_a_script_holds_nothing_that_could_be_read_as_markup(text):
+    script = as_script("x", {"name": text, "list": [text]})
+    assert not re.search(r"[<>&'\u2028\u2029\u202e]", script)
+    assert script.isascii()
+
+
+def test_a_script_gives_values_back_and_nan_as_nothing():
+    script = as_script("x", [1, 0.1, None, True, float("nan"), float("inf"), "ä\nb", '"\\'])
+    value = json.loads(script.removeprefix('plench.receive("x",').removesuffix(");\n"))
+    assert value == [1, 0.1, None, True, None, None, "ä\nb", '"\\']
+
+
+def test_values_of_records_as_text():
+    assert [as_text(value) for value in (1, True, None, 0.5, "a", [1])] == ["1", "yes", "none", "0.5", "a", "[1]"]
+    assert distinct(["a\x00", "a\x01", "b"]) == ["a\N{REPLACEMENT CHARACTER}", "a\N{REPLACEMENT CHARACTER} (2)", "b"]
+
+
+# The site
+
+
+def test_cells_are_those_of_the_leaderboard(site, benchmark_runs):
+    index = chunk(site, "index")
+    runs = read_runs(benchmark_runs)
+    board = build_leaderboard(runs)
+    regrets = {(q.experiment, q.criterion.name): q.regret for q in judge_criteria(runs)}
+    assert [entry["label"] for entry in index["settings"]] == [board.labels[s] for s in board.settings]
+    assert [entry["name"] for entry in index["algorithms"]] == list(board.algorithms)
+    labelled = [number for number, entry in enumerate(index["settings"]) if entry["labelled"]]
+    seen = 0
+    for cell in index["cells"]:
+        s, a, c = cell["at"]
+        if s in labelled:
+            criterion = board.criteria[c]
+            found = board.cell(board.settings[s], board.algorithms[a], criterion)
+            assert (cell["mean"], cell["std"], cell["se"], cell["n"]) == (found.mean, found.std, found.stderr, found.n)
+            assert cell["regret"] == regrets[found.experiment, criterion.name]
+            assert [value for _, value in cell["splits"] if value is not None] == found.accuracies
+            assert cell["lacking"] == (not found.complete)
+            seen += 1
+    assert seen == len(index["cells"]) - len(board.algorithms) * len(board.criteria)
+
+
+def test_data_without_true_labels_show_the_criterion_itself(site, benchmark_runs):
+    index = chunk(site, "index")
+    (number,) = [n for n, entry in enumerate(index["settings"]) if entry["label"] == UNLABELLED]
+    assert not index["settings"][number]["labelled"]
+    board = build_leaderboard(read_runs(benchmark_runs))
+    a = board.algorithms.index("PRODEN")
+    by_place = {tuple(cell["at"]): cell for cell in index["cells"]}
+    chosen = board.cell(board.settings[number], "PRODEN", criteria["CR"]).choices
+    assert by_place[number, a, 0]["mean"] == fmean(choice.score for choice in chosen)
+    assert by_place[number, a, 0]["note"] == ""
+    assert by_place[number, a, 2]["mean"] is None  # OA needs true labels
+
+
+def test_markup_in_names_and_messages_stays_out_of_pages_and_scripts(site):
+    for path in [*site.rglob("*.js"), *site.rglob("*.html")]:
+        assert "<script>alert" not in path.read_text(encoding="utf-8"), path.name
+    assert MARKUP in [entry["name"] for entry in chunk(site, "index")["algorithms"]]
+    assert f"RuntimeError: {MARKUP} & more\nsecond line" in chunk(site, "made")["failures"][0]
+
+
+def test_the_page_names_every_script_and_forbids_all_others(site):
+    page = (site / "index.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'assets/([\w.]+)\?', page))
+    assert named == {path.name for path in (site / "assets").iterdir()}
+    assert not re.search(r"<script(?![^>]*src=)", page)
+    assert "script-src 'self';" in page
+    assert "unsafe" not in page
+    assert "{{" not in page
+    assert not re.search(r"https?:", page)
+
+
+def test_no_script_of_ours_makes_markup_from_text(site):
+    for path in (site / "assets").glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+            assert word not in text, (path.name, word)
+
+
+def test_unfinished_runs_and_failures_are_told(site):
+    progress = chunk(site, "index")["progress"]
+    assert not progress["complete"]
+    assert progress["finished"] < progress["planned"]
+    assert dict(map(tuple, progress["statuses"]))["failed"] == 1
+    made = chunk(site, "made")
+    assert len(made["diverged"]) == 4 * 3  # EXP, one configuration, on every dataset and split
+
+
+def test_downloads_hold_every_run(site, benchmark_runs):
+    lines = (site / "download" / "runs.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + len(read_runs(benchmark_runs))
+    assert {path.name for path in (site / "download").iterdir()} == set(chunk(site, "index")["downloads"])
+
+
+def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_path, capsys):
+    runs = write_sweep(tmp_path / "runs", algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=2)
+    folder = tmp_path / "site"
+    command = ["report", str(runs), "-o", str(folder)]
+    assert main(command) == 0
+    assert str(folder / "index.html") in capsys.readouterr().out
+    first = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(command) == 0
+    assert first == {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    records = make_records(0.6, np.random.default_rng(1))
+    write_run(runs / "new", records, "Lost", "LWS")
+    assert main(command) == 0
+    (data,) = (folder / "data").iterdir()
+    assert (folder / "stamp.txt").read_text().strip() == data.name
+    assert data.name in (folder / "index.html").read_text()
+
+
+def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, capsys):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "index.html").write_text("my own page")
+    assert main(["report", str(sweep), "-o", str(folder)]) == 2
+    assert "is no site of ours" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["index.html"]
+    assert (folder / "index.html").read_text() == "my own page"
+
+
+def test_public_folders_make_a_page_too(tmp_path):
+    runs = write_sweep(tmp_path / "runs", n_trials=2, n_hparams=2, public=True)
+    assert main(["report", str(runs), "-o", str(tmp_path / "site")]) == 0
+    index = chunk(tmp_path / "site", "index")
+    assert {entry["family"] for entry in index["algorithms"]} == {"unknown"}
+    assert chunk(tmp_path / "site", "cell-0-0")["runs"][0]["command"] is None
+    assert "defective" in index["criteria"][1]["title"]
+
+
+def test_the_page_is_made_without_torch():
+    program = "import sys; import plench.report.site; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# Figures behind it
+
+
+def test_expected_best_of_k_is_the_mean_over_all_subsets():
+    rng = np.random.default_rng(0)
+    m, n_offering = 7, 5
+    values = list(rng.uniform(size=n_offering))  # by rank: the first is chosen wherever it is drawn
+    found = expect_by_number(values, m, m)
+    for k in range(1, m + 1):
+        chosen = [values[min(subset)] for subset in combinations(range(m), k) if min(subset) < n_offering]
+        assert found[k - 1] == pytest.approx(fmean(chosen), abs=1e-12)
+
+
+def test_regret_of_all_configurations_is_the_regret_of_statistics(runs):
+    shown = tuple(criteria.values())
+    found = measure_subset_regret(runs, shown)
+    judged = summarise(judge_criteria(runs), "all")
+    assert found.n_left_out == 0
+    for criterion, curve in zip(shown, found.regrets, strict=True):
+        assert len(curve) == 4
+        assert curve[-1] == pytest.approx(judged[criterion.name, "all"].regret, abs=1e-12)
+
+
+def test_an_experiment_with_fewer_configurations_does_not_cut_the_others(tmp_path):
+    root = write_sweep(tmp_path, algorithms=("CC", "PRODEN", "NN"), datasets=("Lost",), n_hparams=5)
+    for trial in range(3):
+        write_run(root / f"few{trial}", make_records(0.5, np.random.default_rng(trial)), "Lost", "LWS", trial, 0)
+    found = measure_subset_regret(read_runs(root), tuple(criteria.values()))
+    assert (len(found.regrets[0]), found.n_experiments, found.n_left_out) == (5, 3, 1)
+
+
+def test_pairs_agree_with_the_comparison_over_complete_algorithms(board):
+    comparison = compare_algorithms(board, criteria["CR"])
+    pairs = compare_each_pair(board, criteria["CR"])
+    assert len(pairs) == len(comparison["pairs"])
+    for pair, other in zip(pairs, comparison["pairs"], strict=True):
+        assert (board.algorithms[pair.first], board.algorithms[pair.second]) == (other["first"], other["second"])
+        assert (pair.wins, pair.ties, pair.losses) == (other["wins"], other["ties"], other["losses"])
+        assert pair.p_holm == pytest.approx(other["p_wilcoxon_holm"])
+
+
+def test_a_pair_is_compared_on_the_datasets_both_have(site, benchmark_runs):
+    board = build_leaderboard(read_runs(benchmark_runs))
+    by_names = {(board.algorithms[p.first], board.algorithms[p.second]): p for p in compare_each_pair(board, criteria["CR"])}
+    assert by_names["CC", "PRODEN"].n_settings == 3
+    assert by_names["PRODEN", "VALEN"].n_settings == 2
+    words = describe_test(by_names["CC", "PRODEN"], 10)
+    assert "3 datasets" in words
+    assert "Power: none" in describe_power(by_names["CC", "PRODEN"])
+
+
+def test_the_detectable_difference_is_found_four_times_in_five():
+    n = 8
+    effect = smallest_effect(n)
+    rng = np.random.default_rng(0)
+    samples = rng.normal(effect, 1, size=(20_000, n))
+    assert np.mean(stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+    assert smallest_effect(5) is None
+    assert smallest_p(5) == stats.wilcoxon(np.arange(1, 6)).pvalue
+
+
+def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
+    for configuration in range(12):
+        records = make_records(0.3 + 0.05 * configuration, np.random.default_rng(configuration), n_validation=1000)
+        hparams = {"lr": 10.0 ** (-configuration / 4), "kind": "a" if configuration % 2 else "b"}
+        write_run(tmp_path / str(configuration), records, "Lost", "CC", 0, configuration, hparams=hparams)
+    runs = read_runs(tmp_path)
+    kind, lr = describe_sensitivity(runs, [runs[0].experiment.setting], criteria["OA"])
+    assert (kind["name"], lr["name"]) == ("kind", "lr")
+    assert lr["rho"] < -0.8
+    assert lr["log"]
+    assert sum(point[1] for point in lr["points"]) == pytest.approx(0, abs=1e-3)
+    assert [entry[:3] for entry in kind["bins"]] == [["a", 0, 6], ["b", 1, 6]]
+
+
+def test_every_algorithm_of_ours_has_its_objective():
+    assert set(read_objectives()) == set(algorithms())
+
+
+def test_notices_that_say_the_same_are_told_once():
+    many = [f"run{n}/results.jsonl: loss is NaN" for n in range(10)]
+    assert group_notices([*many, "a: b", "plain"]) == [
+        "loss is NaN: in 10 files, such as run0/results.jsonl, run1/results.jsonl",
+        "a: b",
+        "plain",
+    ]
+
+
+def test_the_command_repeats_the_run(tmp_path, capsys):
+    options = ["--steps", "12", "--checkpoint_freq", "4", "--trial_seed", "1", "--hparams_seed", "2", "--fps_rate", "0.4"]
+    assert main(["train", "-a", "PRODEN", "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")]) == 0
+    (folder,) = [path for path in (tmp_path / "a").iterdir() if path.is_dir()]
+    run = read_run(folder)
+    words = shlex.split(repeat_command(run))
+    assert words[:2] == ["plench", "train"]
+    assert main([*words[1:], "--output_dir", str(tmp_path / "b")]) == 0
+    again = read_run(tmp_path / "b" / folder.name)  # the same name: the same identity
+    keys = ("test_acc", "val_covering_rate", "loss")
+    assert [[r.get(k) for k in keys] for r in again.records] == [[r.get(k) for k in keys] for r in run.records]
