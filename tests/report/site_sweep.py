@@ -39,7 +39,7 @@ def write_benchmark(
     *,
     n_datasets: int = 3,
     n_splits: int = 3,
-    n_configurations: int = 4,
+    n_configurations: int = 5,
     names: tuple[str, ...] | None = None,
     unlabelled: bool = True,
     markup: bool = True,

@@ -63,7 +63,9 @@ def chunk(site, name):
 # Scripts
 
 
-@pytest.mark.parametrize("text", ["</script><script>alert(1)", "a & b", "\u2028\u2029", "it's", "\u202eflipped"])
+@pytest.mark.parametrize(
+    "text", ["</script><script>alert(1)", "a & b", "\u2028\u2029", "it's", "\u202eflipped"]
+)
 def test_a_script_holds_nothing_that_could_be_read_as_markup(text):
     script = as_script("x", {"name": text, "list": [text]})
     assert not re.search(r"[<>&'\u2028\u2029\u202e]", script)
@@ -77,8 +79,19 @@ def test_a_script_gives_values_back_and_nan_as_nothing():
 
 
 def test_values_of_records_as_text():
-    assert [as_text(value) for value in (1, True, None, 0.5, "a", [1])] == ["1", "yes", "none", "0.5", "a", "[1]"]
-    assert distinct(["a\x00", "a\x01", "b"]) == ["a\N{REPLACEMENT CHARACTER}", "a\N{REPLACEMENT CHARACTER} (2)", "b"]
+    assert [as_text(value) for value in (1, True, None, 0.5, "a", [1])] == [
+        "1",
+        "yes",
+        "none",
+        "0.5",
+        "a",
+        "[1]",
+    ]
+    assert distinct(["a\x00", "a\x01", "b"]) == [
+        "a\N{REPLACEMENT CHARACTER}",
+        "a\N{REPLACEMENT CHARACTER} (2)",
+        "b",
+    ]
 
 
 # The site
@@ -98,7 +111,12 @@ def test_cells_are_those_of_the_leaderboard(site, benchmark_runs):
         if s in labelled:
             criterion = board.criteria[c]
             found = board.cell(board.settings[s], board.algorithms[a], criterion)
-            assert (cell["mean"], cell["std"], cell["se"], cell["n"]) == (found.mean, found.std, found.stderr, found.n)
+            assert (cell["mean"], cell["std"], cell["se"], cell["n"]) == (
+                found.mean,
+                found.std,
+                found.stderr,
+                found.n,
+            )
             assert cell["regret"] == regrets[found.experiment, criterion.name]
             assert [value for _, value in cell["splits"] if value is not None] == found.accuracies
             assert cell["lacking"] == (not found.complete)
@@ -128,7 +146,7 @@ def test_markup_in_names_and_messages_stays_out_of_pages_and_scripts(site):
 
 def test_the_page_names_every_script_and_forbids_all_others(site):
     page = (site / "index.html").read_text(encoding="utf-8")
-    named = set(re.findall(r'assets/([\w.]+)\?', page))
+    named = set(re.findall(r"assets/([\w.]+)\?", page))
     assert named == {path.name for path in (site / "assets").iterdir()}
     assert not re.search(r"<script(?![^>]*src=)", page)
     assert "script-src 'self';" in page
@@ -140,7 +158,14 @@ def test_the_page_names_every_script_and_forbids_all_others(site):
 def test_no_script_of_ours_makes_markup_from_text(site):
     for path in (site / "assets").glob("*.js"):
         text = path.read_text(encoding="utf-8")
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+        ):
             assert word not in text, (path.name, word)
 
 
@@ -167,7 +192,9 @@ def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_pat
     assert str(folder / "index.html") in capsys.readouterr().out
     first = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert main(command) == 0
-    assert first == {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert first == {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
     records = make_records(0.6, np.random.default_rng(1))
     write_run(runs / "new", records, "Lost", "LWS")
     assert main(command) == 0
@@ -226,7 +253,9 @@ def test_regret_of_all_configurations_is_the_regret_of_statistics(runs):
 def test_an_experiment_with_fewer_configurations_does_not_cut_the_others(tmp_path):
     root = write_sweep(tmp_path, algorithms=("CC", "PRODEN", "NN"), datasets=("Lost",), n_hparams=5)
     for trial in range(3):
-        write_run(root / f"few{trial}", make_records(0.5, np.random.default_rng(trial)), "Lost", "LWS", trial, 0)
+        write_run(
+            root / f"few{trial}", make_records(0.5, np.random.default_rng(trial)), "Lost", "LWS", trial, 0
+        )
     found = measure_subset_regret(read_runs(root), tuple(criteria.values()))
     assert (len(found.regrets[0]), found.n_experiments, found.n_left_out) == (5, 3, 1)
 
@@ -236,14 +265,20 @@ def test_pairs_agree_with_the_comparison_over_complete_algorithms(board):
     pairs = compare_each_pair(board, criteria["CR"])
     assert len(pairs) == len(comparison["pairs"])
     for pair, other in zip(pairs, comparison["pairs"], strict=True):
-        assert (board.algorithms[pair.first], board.algorithms[pair.second]) == (other["first"], other["second"])
+        assert (board.algorithms[pair.first], board.algorithms[pair.second]) == (
+            other["first"],
+            other["second"],
+        )
         assert (pair.wins, pair.ties, pair.losses) == (other["wins"], other["ties"], other["losses"])
         assert pair.p_holm == pytest.approx(other["p_wilcoxon_holm"])
 
 
 def test_a_pair_is_compared_on_the_datasets_both_have(site, benchmark_runs):
     board = build_leaderboard(read_runs(benchmark_runs))
-    by_names = {(board.algorithms[p.first], board.algorithms[p.second]): p for p in compare_each_pair(board, criteria["CR"])}
+    by_names = {
+        (board.algorithms[p.first], board.algorithms[p.second]): p
+        for p in compare_each_pair(board, criteria["CR"])
+    }
     assert by_names["CC", "PRODEN"].n_settings == 3
     assert by_names["PRODEN", "VALEN"].n_settings == 2
     words = describe_test(by_names["CC", "PRODEN"], 10)
@@ -263,7 +298,9 @@ def test_the_detectable_difference_is_found_four_times_in_five():
 
 def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
     for configuration in range(12):
-        records = make_records(0.3 + 0.05 * configuration, np.random.default_rng(configuration), n_validation=1000)
+        records = make_records(
+            0.3 + 0.05 * configuration, np.random.default_rng(configuration), n_validation=1000
+        )
         hparams = {"lr": 10.0 ** (-configuration / 4), "kind": "a" if configuration % 2 else "b"}
         write_run(tmp_path / str(configuration), records, "Lost", "CC", 0, configuration, hparams=hparams)
     runs = read_runs(tmp_path)
@@ -289,8 +326,22 @@ def test_notices_that_say_the_same_are_told_once():
 
 
 def test_the_command_repeats_the_run(tmp_path, capsys):
-    options = ["--steps", "12", "--checkpoint_freq", "4", "--trial_seed", "1", "--hparams_seed", "2", "--fps_rate", "0.4"]
-    assert main(["train", "-a", "PRODEN", "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")]) == 0
+    options = [
+        "--steps",
+        "12",
+        "--checkpoint_freq",
+        "4",
+        "--trial_seed",
+        "1",
+        "--hparams_seed",
+        "2",
+        "--fps_rate",
+        "0.4",
+    ]
+    assert (
+        main(["train", "-a", "PRODEN", "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")])
+        == 0
+    )
     (folder,) = [path for path in (tmp_path / "a").iterdir() if path.is_dir()]
     run = read_run(folder)
     words = shlex.split(repeat_command(run))
@@ -298,4 +349,6 @@ def test_the_command_repeats_the_run(tmp_path, capsys):
     assert main([*words[1:], "--output_dir", str(tmp_path / "b")]) == 0
     again = read_run(tmp_path / "b" / folder.name)  # the same name: the same identity
     keys = ("test_acc", "val_covering_rate", "loss")
-    assert [[r.get(k) for k in keys] for r in again.records] == [[r.get(k) for k in keys] for r in run.records]
+    assert [[r.get(k) for k in keys] for r in again.records] == [
+        [r.get(k) for k in keys] for r in run.records
+    ]

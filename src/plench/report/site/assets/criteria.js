@@ -37,7 +37,7 @@
     const most = (row) => Math.max(...rows[row].filter(Boolean).map((entry) => Math.max(entry.n_regret, entry.n_correlation)));
     const whole = (row, n) => (n < most(row) ? ` (of ${n})` : "");
     const columns = [
-      { title: by === "all" ? "" : by === "dataset" ? "Dataset" : "Algorithm", header: true, kind: "name", value: (row) => names[row], cell: (row) => name(row) },
+      { title: by === "all" ? "Over" : by === "dataset" ? "Dataset" : "Algorithm", header: true, kind: "name", value: (row) => names[row], cell: (row) => name(row) },
       { title: "Experiments", kind: "number", value: (row) => most(row), cell: (row) => p.count(most(row)) },
       ...index.criteria.flatMap((criterion, c) => [
         criterion.reference ? null : { title: `${criterion.title} regret`, kind: "number", value: (row) => rows[row][c]?.regret ?? null, cell: (row) => (rows[row][c]?.regret == null ? "–" : p.fixed(100 * rows[row][c].regret, 2).replace("-", "−") + whole(row, rows[row][c].n_regret)) },
