@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
+from tests.report.site_sweep import write_benchmark
 
 from plench.cli import main as run_plench
-from tests.report.site_sweep import write_benchmark
 
 ROUNDS = 5
 READY = "() => new Promise(done => requestIdleCallback(() => done(performance.now())))"

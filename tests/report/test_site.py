@@ -15,6 +15,8 @@ from scipy import stats
 from plench.algorithms import algorithms
 from plench.cli import main
 from plench.criteria import criteria
+from plench.data import dataset_card, draw_candidates, load_dataset
+from plench.report.candidate_stats import describe_candidates
 from plench.report.comparison import compare_algorithms
 from plench.report.criterion_quality import judge_criteria, summarise
 from plench.report.leaderboard import build_leaderboard
@@ -32,6 +34,7 @@ from plench.report.site.objectives import read_objectives
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.subset_regret import expect_by_number, measure_subset_regret
 from plench.storage import read_run, read_runs
+from plench.sweeps import SweepSpec, make_grids
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
@@ -225,6 +228,32 @@ def test_public_folders_make_a_page_too(tmp_path):
 def test_the_page_is_made_without_torch():
     program = "import sys; import plench.report.site; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_planned_runs_of_what_never_started_count_as_unfinished(tmp_path):
+    runs = write_sweep(tmp_path / "runs", algorithms=("CC",), datasets=("Lost",), n_trials=2, n_hparams=2)
+    spec = SweepSpec(make_grids(["CC", "PRODEN"], ["Lost", "MSRCv2"], n_hparams=2, n_trials=2, steps=1000))
+    spec.write(runs / spec.file_name)
+    assert main(["report", str(runs), "-o", str(tmp_path / "site")]) == 0
+    progress = chunk(tmp_path / "site", "index")["progress"]
+    assert (progress["finished"], progress["planned"], progress["complete"]) == (4, 16, False)
+    ((name, text),) = chunk(tmp_path / "site", "made")["sweeps"]
+    assert name == spec.file_name
+    assert text == spec.to_toml()
+
+
+def test_the_flipping_matrix_is_measured_where_the_data_are(tmp_path):
+    options = ["--steps", "4", "--checkpoint_freq", "2", "--output_dir", str(tmp_path / "runs")]
+    assert main(["train", "-a", "CC", "-d", "Digits_FPS", *options]) == 0
+    site = tmp_path / "site"
+    assert main(["report", str(tmp_path / "runs"), "-o", str(site)]) == 0
+    assert chunk(site, "dataset-0")["measured"] is None
+    assert main(["report", str(tmp_path / "runs"), "-o", str(site), "--data_dir", str(tmp_path)]) == 0
+    measured = chunk(site, "dataset-0")["measured"]
+    drawn = draw_candidates(load_dataset("Digits_FPS"), dataset_card("Digits_FPS").candidates, 0)
+    expected = describe_candidates(drawn.candidates, drawn.labels)
+    assert np.array(measured["flipping"]) == pytest.approx(expected.flipping, abs=1e-4)
+    assert measured["mean_size"] == expected.mean_size
 
 
 # Figures behind it

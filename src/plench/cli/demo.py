@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 import plench
+from plench.report.site import SiteInput, measure_candidates, read_sweep_texts, write_site
 from plench.storage.files import write_text
 
 # Two vanilla PLL methods, one with weights for both groups, and one of each other family.
@@ -15,7 +17,8 @@ STEPS = 2000
 
 
 DESCRIPTION = """Run a few algorithms on two built-in datasets, two splits and two configurations each,
-select models by every criterion, and print the leaderboard. The same command continues it."""
+select models by every criterion, print the leaderboard and write it as a web page. The same command
+continues it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,3 +64,19 @@ def show_leaderboard(folder: Path) -> None:
     print(f"runs and records: {folder}")
     for name in written:
         print(f"table:            {folder / name}")
+    print(f"page:             {write_page(folder)}")
+
+
+def write_page(folder: Path) -> Path:
+    """Write the results of a folder as a web page beside its runs; return its path."""
+    found = plench.results(folder)
+    site = folder / "site"
+    measured, _ = measure_candidates(found, folder)  # of built-in data, which need no folder
+    content = SiteInput(
+        results=found,
+        notices=found.notices,
+        sweeps=read_sweep_texts([folder]),
+        command=shlex.join(["plench", "report", str(folder), "-o", str(site)]),
+        measured=measured,
+    )
+    return write_site(content, site).page

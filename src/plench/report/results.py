@@ -34,6 +34,8 @@ Folder = str | os.PathLike[str]
 class Results:
     """The runs of one or more folders, with what was planned and what was wrong with single files.
 
+    `plans` are those of experiments that have a run; `n_absent` more runs were planned of others.
+
     `records()`, `cells()` and `chosen()` return rows (dictionaries); `frame("cells")` gives the same as a
     pandas or polars frame. Accuracies are fractions, not percent.
     """
@@ -42,6 +44,7 @@ class Results:
     criteria: tuple[Criterion, ...]
     plans: dict[Experiment, Plan]
     notices: list[str]
+    n_absent: int = 0
 
     def __repr__(self) -> str:
         return f"Results({len(self.runs)} runs of {len(self.plans)} experiments)"
@@ -125,7 +128,8 @@ def read_results(
     plans = _plans(kept, grids, planned_trials, planned_hparams)
     if not algorithms:
         notices.extend(dict.fromkeys(_name_absent(kept, grids, whole=not datasets)))
-    return Results(kept, chosen, plans, notices)
+    n_absent = 0 if algorithms or datasets or where else _count_absent(kept, grids)
+    return Results(kept, chosen, plans, notices, n_absent)
 
 
 def _name_once(folders: Iterable[Folder], notices: list[str]) -> list[Folder]:
@@ -167,6 +171,21 @@ def _name_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> Ite
                     yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
             elif whole and keeps_name(dataset):  # what is given by path has a name of its own in its runs
                 yield clean(f"{dataset}: planned, but without any run of any algorithm", None)
+
+
+def _count_absent(runs: Iterable[Run], grids: Iterable[Grid]) -> int:
+    """Count the planned runs of algorithms and datasets that have no run together."""
+    there: dict[str, set[str]] = {}
+    for run in runs:
+        there.setdefault(run.experiment.dataset, set()).add(run.experiment.algorithm)
+    absent: set[tuple[str, str, int, int]] = set()
+    for grid in grids:
+        for dataset in grid.datasets:
+            for name in grid.algorithms:
+                # What is given by path has a name of its own in its runs: whether it has any is not known.
+                if keeps_name(dataset) and not _has_run(name, there.get(dataset, set())):
+                    absent.update(product([dataset], [name], grid.trial_seeds, grid.hparams_seeds))
+    return len(absent)
 
 
 def _has_run(planned: str, algorithms: set[str]) -> bool:

@@ -8,13 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.candidate_stats import CandidateStats
 from plench.report.costs import Cost
 from plench.report.criterion_quality import judge_criteria
-from plench.report.leaderboard import Leaderboard, build_leaderboard, warn_of_defects
-from plench.report.rows import cell_rows, choice_rows, render_csv
+from plench.report.leaderboard import warn_of_defects
+from plench.report.results import Results
+from plench.report.rows import render_csv
 from plench.report.site.algorithms import describe_algorithm
 from plench.report.site.board import (
     describe_algorithms,
@@ -29,7 +29,6 @@ from plench.report.site.datasets import describe_dataset
 from plench.report.site.made import describe_making, describe_progress
 from plench.report.site.runs import run_rows
 from plench.report.site.scripts import as_script
-from plench.selection import Plan
 from plench.storage.files import write_text
 from plench.storage.records import Experiment, Run
 from plench.version import __version__
@@ -41,19 +40,16 @@ STAMP = "stamp.txt"
 
 @dataclass(frozen=True)
 class SiteInput:
-    """What a site is made of: runs and their plans, what was noticed, and what was measured besides.
+    """What a site is made of: results, what was noticed, and what is known besides.
 
-    `sweeps` are the names and texts of the sweep files, `n_absent` the planned runs of experiments that have
-    none at all, `measured` the candidate sets of settings whose data were at hand.
+    `sweeps` are the names and texts of the sweep files, `command` the one that makes the page, `measured` the
+    candidate sets of settings whose data were at hand.
     """
 
-    runs: Sequence[Run]
-    criteria: tuple[Criterion, ...]
-    plans: Mapping[Experiment, Plan]
+    results: Results
     notices: Sequence[str] = ()
     sweeps: Sequence[tuple[str, str]] = ()
     command: str = ""
-    n_absent: int = 0
     costs: Sequence[Cost] = ()
     measured: Mapping[Experiment, CandidateStats] = field(default_factory=dict)
 
@@ -75,10 +71,10 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     is replaced last, so that a reader never meets half of one.
     """
     check_folder(folder)
-    board = build_leaderboard(content.runs, content.criteria, content.plans)
-    progress = describe_progress(content.runs, content.plans, content.n_absent)
-    texts = {name: as_script(name, value) for name, value in make_chunks(content, board, progress)}
-    downloads = make_downloads(content, board)
+    results = content.results
+    progress = describe_progress(results.runs, results.plans, results.n_absent)
+    texts = {name: as_script(name, value) for name, value in make_chunks(content, progress)}
+    downloads = make_downloads(results)
     stamp = _digest({**texts, **downloads, "version": __version__})
     data = folder / "data" / stamp
     for name, text in texts.items():
@@ -93,14 +89,13 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     return SiteOutput(page, len(written), size, progress["complete"])
 
 
-def make_chunks(
-    content: SiteInput, board: Leaderboard, progress: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and value of every chunk: `index` is loaded first, the others when they are needed."""
-    judged = judge_criteria(content.runs, board.criteria)
-    first_runs = find_first_runs(content.runs)
+    all_runs, board = content.results.runs, content.results.board
+    judged = judge_criteria(all_runs, board.criteria)
+    first_runs = find_first_runs(all_runs)
     groups: dict[tuple[Experiment, str], list[Run]] = {}
-    for run in content.runs:
+    for run in all_runs:
         groups.setdefault((run.experiment.setting, run.experiment.algorithm), []).append(run)
     yield (
         "index",
@@ -110,7 +105,7 @@ def make_chunks(
             "settings": describe_settings(board, first_runs),
             "algorithms": describe_algorithms(board),
             "cells": describe_cells(board, judged),
-            "runs": len(content.runs),
+            "runs": len(all_runs),
             "progress": progress,
             "downloads": sorted(DOWNLOADS),
         },
@@ -130,19 +125,19 @@ def make_chunks(
                 algorithm, board.cards.get(algorithm, {}), runs, board.settings, board.criteria, content.costs
             ),
         )
-    yield "criteria", describe_quality(board, content.runs, judged)
+    yield "criteria", describe_quality(board, all_runs, judged)
     for c, criterion in enumerate(board.criteria):
         yield f"pairs-{c}", describe_pairs(board, criterion)
     notices = [*content.notices, *warn_of_defects(board)]
-    yield "made", describe_making(content.runs, notices, content.sweeps, content.command)
+    yield "made", describe_making(all_runs, notices, content.sweeps, content.command)
 
 
 DOWNLOADS = ("cells.csv", "choices.csv", "runs.csv")
 
 
-def make_downloads(content: SiteInput, board: Leaderboard) -> dict[str, str]:
+def make_downloads(results: Results) -> dict[str, str]:
     """Return the files that the page offers: cells, choices and runs, a row each."""
-    rows = (cell_rows(board), choice_rows(board), run_rows(content.runs, board))
+    rows = (results.cells(), results.chosen(), run_rows(results.runs, results.board))
     return dict(zip(DOWNLOADS, map(render_csv, rows), strict=True))
 
 

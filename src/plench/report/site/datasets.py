@@ -1,9 +1,13 @@
 """The page of a dataset: what records say of it and, where the data were measured, its candidate sets."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from plench.report.candidate_stats import CandidateStats
+from plench.data import CandidateSpec, dataset_names, draw_candidates, load_dataset
+from plench.errors import PlenchError
+from plench.report.candidate_stats import CandidateStats, describe_candidates
+from plench.report.results import Results
 from plench.report.site.scripts import as_text
 from plench.storage.records import Experiment, Run
 
@@ -56,6 +60,31 @@ def describe_dataset(setting: Experiment, run: Run, measured: CandidateStats | N
         "classes": _class_names(card),
         "measured": None if measured is None else _describe_measured(measured),
     }
+
+
+def measure_candidates(
+    results: Results, data_dir: Path
+) -> tuple[dict[Experiment, CandidateStats], list[str]]:
+    """Measure the candidate sets of every setting whose data are here; say of the others why they are not.
+
+    Only datasets of our own are loaded, and only if they are those of the runs: viewing runs nobody's code.
+    """
+    measured: dict[Experiment, CandidateStats] = {}
+    missed = []
+    for setting in dict.fromkeys(run.experiment.setting for run in results.runs):
+        try:
+            if setting.dataset not in dataset_names(own_only=True):
+                raise PlenchError("not one of the named datasets")
+            dataset = load_dataset(setting.dataset, data_dir)
+            if dataset.fingerprint != setting.details.get("dataset_fingerprint"):
+                raise PlenchError("the data here are not those of the runs")
+            spec = CandidateSpec(**setting.details["candidates"])
+            drawn = draw_candidates(dataset, spec, trial_seed=0)
+        except (PlenchError, TypeError, KeyError) as error:
+            missed.append(f"{setting.dataset}: candidate sets not measured: {error}")
+            continue
+        measured[setting] = describe_candidates(drawn.candidates, drawn.labels)
+    return measured, missed
 
 
 def _pairs(card: Mapping[str, Any], keys: tuple[tuple[str, str], ...]) -> list[list[str]]:

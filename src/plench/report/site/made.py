@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from plench.report.site.scripts import as_text
 from plench.selection import Plan
-from plench.storage.records import STATUSES, Experiment, Run
+from plench.storage.description import STATUSES
+from plench.storage.records import Experiment, Run
+from plench.sweeps.spec import FILE_PATTERN
 
 MOST_FAILURES = 200
 SIMILAR = 3
@@ -39,6 +42,12 @@ def describe_progress(runs: Sequence[Run], plans: Mapping[Experiment, Plan], n_a
         "statuses": [[status, statuses[status]] for status in STATUSES if statuses[status]],
         "complete": finished >= planned,
     }
+
+
+def read_sweep_texts(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
+    """Return the names and texts of the sweep files in these folders."""
+    paths = [path for folder in folders for path in sorted(Path(folder).glob(FILE_PATTERN))]
+    return [(path.name, path.read_text(encoding="utf-8", errors="replace")) for path in paths]
 
 
 def describe_making(
