@@ -6,8 +6,6 @@ from pathlib import Path
 
 FILE = Path(__file__).parent.parent / "pyproject.toml"
 PROJECT = tomllib.loads(FILE.read_text(encoding="utf-8"))["project"]
-    "project"
-]
 EXTRAS = [wanted for group in PROJECT["optional-dependencies"].values() for wanted in group]
 
 for wanted in sorted({*PROJECT["dependencies"], *EXTRAS}):

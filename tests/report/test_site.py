@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from plench.algorithms import algorithms
+from plench.algorithms.cards import declared_algorithms
 from plench.cli import main
 from plench.criteria import criteria
 from plench.data import dataset_card, draw_candidates, load_dataset
@@ -30,7 +31,6 @@ from plench.report.pairs import (
 from plench.report.site.algorithms import describe_sensitivity
 from plench.report.site.commands import repeat_command
 from plench.report.site.made import group_notices
-from plench.report.site.objectives import read_objectives
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.subset_regret import expect_by_number, measure_subset_regret
 from plench.storage import read_run, read_runs
@@ -342,7 +342,8 @@ def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
 
 
 def test_every_algorithm_of_ours_has_its_objective():
-    assert set(read_objectives()) == set(algorithms())
+    assert all(card.objective for card in declared_algorithms().values())
+    assert set(declared_algorithms()) == set(algorithms())
 
 
 def test_notices_that_say_the_same_are_told_once():

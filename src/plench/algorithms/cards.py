@@ -17,13 +17,17 @@ from plench.names import normalise
 
 @dataclass(frozen=True)
 class Declared:
-    """The part of an algorithm's card (see `plench.algorithms.register`) that needs no import of its file."""
+    """The part of an algorithm's card (see `plench.algorithms.register`) that needs no import of its file.
+
+    `objective` is what its class's docstring says of it.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
     cite: str = ""
     public_fault: str = ""
     public_fault_on: tuple[str, ...] = ()
+    objective: str = ""
 
 
 @cache
@@ -53,7 +57,14 @@ def read_cards(module: ast.Module) -> Iterator[Declared]:
         for call in cls.decorator_list if isinstance(cls, ast.ClassDef) else ():
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
                 given = {key.arg: read(key.value) for key in call.keywords if key.arg in wanted}
-                yield Declared(read(call.args[0]), **given)
+                yield Declared(read(call.args[0]), **given, objective=read_objective(cls))
+
+
+def read_objective(cls: ast.AST) -> str:
+    """Return the paragraph "Objective: …" of a class's docstring, in one line."""
+    docstring = (ast.get_docstring(cls) if isinstance(cls, ast.ClassDef) else None) or ""
+    found = re.search(r"^Objective:(.*?)(?:\n\n|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
 
 
 @cache

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion
 from plench.report.costs import Cost
-from plench.report.site.objectives import read_objectives
 from plench.report.site.scripts import as_text
 from plench.selection import choose_checkpoint
 from plench.storage.lines import is_finite
@@ -37,9 +37,10 @@ def describe_algorithm(
     costs: Sequence[Cost],
 ) -> dict[str, Any]:
     """Return all that an algorithm's page shows, from its runs in all settings."""
+    declared = declared_algorithms()
     return {
         "idea": as_text(card.get("idea") or ""),
-        "objective": read_objectives().get(name, ""),
+        "objective": declared[name].objective if name in declared else "",
         "card": [[title, _listed(card[key])] for key, title in _CARD if card.get(key) not in (None, "", [])],
         "hyperparameters": _hyperparameters(card),
         "bibtex": as_text(card.get("bibtex") or ""),

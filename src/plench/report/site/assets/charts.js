@@ -4,11 +4,12 @@
   "use strict";
   const { h, s, short } = window.plench;
 
-  const observer = typeof ResizeObserver === "function"
-    ? new ResizeObserver((entries) => {
-      for (const entry of entries) entry.target.redraw?.(entry.contentRect.width);
-    })
-    : null;
+  const observer =
+    typeof ResizeObserver === "function"
+      ? new ResizeObserver((entries) => {
+          for (const entry of entries) entry.target.redraw?.(entry.contentRect.width);
+        })
+      : null;
 
   /*
    * A figure: `draw(width)` returns an SVG, again whenever the width changes, so that its letters keep their size.
@@ -25,7 +26,13 @@
       svg.setAttribute("aria-label", `${title}. ${words}`);
       canvas.replaceChildren(svg);
     };
-    const node = h("figure", { class: "figure" }, h("figcaption", {}, h("strong", {}, title), " ", h("span", {}, words)), canvas, extra);
+    const node = h(
+      "figure",
+      { class: "figure" },
+      h("figcaption", {}, h("strong", {}, title), " ", h("span", {}, words)),
+      canvas,
+      extra,
+    );
     if (observer) observer.observe(canvas);
     requestAnimationFrame(() => canvas.redraw(canvas.clientWidth || 600));
     return node;
@@ -38,7 +45,8 @@
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= raw * 0.999) ?? 10 * power;
     const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(Number((k * step).toPrecision(12)));
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++)
+      found.push(Number((k * step).toPrecision(12)));
     return found;
   }
 
@@ -93,17 +101,32 @@
     for (const tick of yTicks) {
       svg.append(
         s("line", { class: "grid", x1: box.left, x2: box.right, y1: Y(tick), y2: Y(tick) }),
-        s("text", { class: "tick", x: box.left - 6, y: Y(tick) + 4, "text-anchor": "end" }, (y.format ?? short)(tick)));
+        s("text", { class: "tick", x: box.left - 6, y: Y(tick) + 4, "text-anchor": "end" }, (y.format ?? short)(tick)),
+      );
     }
     for (const tick of xTicks) {
       svg.append(
         s("line", { class: "grid", x1: X(tick), x2: X(tick), y1: box.bottom, y2: box.bottom + 4 }),
-        s("text", { class: "tick", x: X(tick), y: box.bottom + 17, "text-anchor": "middle" }, (x.format ?? short)(tick)));
+        s(
+          "text",
+          { class: "tick", x: X(tick), y: box.bottom + 17, "text-anchor": "middle" },
+          (x.format ?? short)(tick),
+        ),
+      );
     }
     svg.append(
       s("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }),
       s("text", { class: "label", x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" }, x.label),
-      s("text", { class: "label", transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.label));
+      s(
+        "text",
+        {
+          class: "label",
+          transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`,
+          "text-anchor": "middle",
+        },
+        y.label,
+      ),
+    );
     const layer = s("g", {});
     svg.append(layer);
     return { svg, X, Y, layer, box };
@@ -144,19 +167,27 @@
       else if (y < box.top - 1) form = "triangle";
       at = [Math.min(box.right, Math.max(box.left, x)), Math.min(box.bottom, Math.max(box.top, y))];
     }
-    const node = s("path", { class: `mark ${kind}`, d: SHAPES[form](size), transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})` });
+    const node = s("path", {
+      class: `mark ${kind}`,
+      d: SHAPES[form](size),
+      transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`,
+    });
     if (title) node.append(s("title", {}, title));
     return node;
   }
 
   /** The keys of a chart as a list with drawn samples. */
   function legend(entries) {
-    return h("ul", { class: "legend" }, entries.map(({ kind, shape, text, line }) => {
-      const sample = s("svg", { class: "chart", width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
-      if (line) sample.append(s("path", { class: `line ${kind}`, d: "M1 6H25" }));
-      if (shape) sample.append(mark({ x: 13, y: 6, shape, kind }));
-      return h("li", {}, sample, text);
-    }));
+    return h(
+      "ul",
+      { class: "legend" },
+      entries.map(({ kind, shape, text, line }) => {
+        const sample = s("svg", { class: "chart", width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
+        if (line) sample.append(s("path", { class: `line ${kind}`, d: "M1 6H25" }));
+        if (shape) sample.append(mark({ x: 13, y: 6, shape, kind }));
+        return h("li", {}, sample, text);
+      }),
+    );
   }
 
   Object.assign(window.plench, { figure, ticks, logTicks, robustRange, scale, axes, path, mark, legend });

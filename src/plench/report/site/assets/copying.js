@@ -4,10 +4,25 @@
   const { say } = window.plench;
 
   const LATEX = new Map([
-    ["\\", "\\textbackslash{}"], ["{", "\\{"], ["}", "\\}"], ["$", "\\$"], ["&", "\\&"], ["#", "\\#"],
-    ["_", "\\_"], ["%", "\\%"], ["~", "\\textasciitilde{}"], ["^", "\\textasciicircum{}"], ["<", "\\textless{}"],
-    [">", "\\textgreater{}"], ["|", "\\textbar{}"], ["±", "$\\pm$"], ["×", "$\\times$"], ["−", "$-$"],
-    ["…", "\\dots{}"], ["–", "--"], ["√", "$\\sqrt{}$"],
+    ["\\", "\\textbackslash{}"],
+    ["{", "\\{"],
+    ["}", "\\}"],
+    ["$", "\\$"],
+    ["&", "\\&"],
+    ["#", "\\#"],
+    ["_", "\\_"],
+    ["%", "\\%"],
+    ["~", "\\textasciitilde{}"],
+    ["^", "\\textasciicircum{}"],
+    ["<", "\\textless{}"],
+    [">", "\\textgreater{}"],
+    ["|", "\\textbar{}"],
+    ["±", "$\\pm$"],
+    ["×", "$\\times$"],
+    ["−", "$-$"],
+    ["…", "\\dots{}"],
+    ["–", "--"],
+    ["√", "$\\sqrt{}$"],
   ]);
 
   function escapeLatex(text) {
@@ -37,8 +52,12 @@
     };
     const rule = table.header.map((_, number) => (number ? "---:" : "---"));
     return [
-      line(table.header.map(escapeMarkdown)), line(rule), ...table.rows.map((row) => line(row.map(show))),
-      "", escapeMarkdown(table.caption), "",
+      line(table.header.map(escapeMarkdown)),
+      line(rule),
+      ...table.rows.map((row) => line(row.map(show))),
+      "",
+      escapeMarkdown(table.caption),
+      "",
     ].join("\n");
   }
 
@@ -48,28 +67,43 @@
       return cell.best ? `\\textbf{${text}}` : cell.tied ? `\\underline{${text}}` : text;
     };
     return [
-      "% needs \\usepackage{booktabs}", "\\begin{table}", "\\centering", `\\caption{${escapeLatex(table.caption)}}`,
-      `\\begin{tabular}{l${"r".repeat(table.header.length - 1)}}`, "\\toprule",
-      `${table.header.map(escapeLatex).join(" & ")} \\\\`, "\\midrule",
+      "% needs \\usepackage{booktabs}",
+      "\\begin{table}",
+      "\\centering",
+      `\\caption{${escapeLatex(table.caption)}}`,
+      `\\begin{tabular}{l${"r".repeat(table.header.length - 1)}}`,
+      "\\toprule",
+      `${table.header.map(escapeLatex).join(" & ")} \\\\`,
+      "\\midrule",
       ...table.rows.map((row) => `${row.map(show).join(" & ")} \\\\`),
-      "\\bottomrule", "\\end{tabular}", "\\end{table}", "",
+      "\\bottomrule",
+      "\\end{tabular}",
+      "\\end{table}",
+      "",
     ].join("\n");
   }
 
   function asCsv(table) {
     const parts = table.figureNames;
     const header = table.header.flatMap((name, column) =>
-      table.rows.some((row) => row[column].figures) ? parts.map((part) => (part ? `${name} ${part}` : name)) : [name]);
+      table.rows.some((row) => row[column].figures) ? parts.map((part) => (part ? `${name} ${part}` : name)) : [name],
+    );
     const rows = table.rows.map((row) =>
       row.flatMap((cell, column) => {
-        if (cell.figures) return cell.figures.map((figure) => (figure === null ? "" : escapeCsv(String(figure), false)));
+        if (cell.figures)
+          return cell.figures.map((figure) => (figure === null ? "" : escapeCsv(String(figure), false)));
         const wide = table.rows.some((other) => other[column].figures);
         return wide ? parts.map(() => "") : [escapeCsv(cell.text)];
-      }));
+      }),
+    );
     return [header.map((name) => escapeCsv(name)), ...rows].map((row) => row.join(",")).join("\n") + "\n";
   }
 
-  const FORMATS = [["Markdown", asMarkdown], ["LaTeX", asLatex], ["CSV", asCsv]];
+  const FORMATS = [
+    ["Markdown", asMarkdown],
+    ["LaTeX", asLatex],
+    ["CSV", asCsv],
+  ];
 
   /** Copy text; an older way where the page's host does not allow the newer one. */
   async function copyText(text, what) {
@@ -92,5 +126,14 @@
     return true;
   }
 
-  Object.assign(window.plench, { escapeLatex, escapeMarkdown, escapeCsv, asMarkdown, asLatex, asCsv, FORMATS, copyText });
+  Object.assign(window.plench, {
+    escapeLatex,
+    escapeMarkdown,
+    escapeCsv,
+    asMarkdown,
+    asLatex,
+    asCsv,
+    FORMATS,
+    copyText,
+  });
 })();

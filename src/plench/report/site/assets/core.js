@@ -26,7 +26,9 @@
       script.onerror = () => {
         script.remove();
         waiting.delete(name);
-        reject(new Error("This part of the data is not there any more: the page may have been written anew. Load it again."));
+        reject(
+          new Error("This part of the data is not there any more: the page may have been written anew. Load it again."),
+        );
       };
       document.head.append(script);
     });

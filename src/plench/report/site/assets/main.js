@@ -4,11 +4,22 @@
   const p = window.plench;
   const { h } = p;
 
-  const MENU = [["leaderboard", "Leaderboard"], ["compare", "Compare"], ["criteria", "Criteria"], ["datasets", "Datasets"], ["algorithms", "Algorithms"], ["made", "How it was made"]];
+  const MENU = [
+    ["leaderboard", "Leaderboard"],
+    ["compare", "Compare"],
+    ["criteria", "Criteria"],
+    ["datasets", "Datasets"],
+    ["algorithms", "Algorithms"],
+    ["made", "How it was made"],
+  ];
   const PARENTS = { cell: "leaderboard", dataset: "datasets", algorithm: "algorithms" };
   const REFRESH_SECONDS = 15;
 
-  p.absent = (text) => [p.heading("Not here"), h("p", {}, text), h("p", {}, h("a", { href: "#/leaderboard" }, "To the leaderboard"))];
+  p.absent = (text) => [
+    p.heading("Not here"),
+    h("p", {}, text),
+    h("p", {}, h("a", { href: "#/leaderboard" }, "To the leaderboard")),
+  ];
 
   function show(first) {
     const { page, query } = p.readAddress();
@@ -29,13 +40,18 @@
   }
 
   function menu() {
-    document.getElementById("pages").replaceChildren(...MENU.map(([page, text]) => h("li", {}, h("a", { href: `#/${page}`, "data-page": page }, text))));
+    document
+      .getElementById("pages")
+      .replaceChildren(
+        ...MENU.map(([page, text]) => h("li", {}, h("a", { href: `#/${page}`, "data-page": page }, text))),
+      );
   }
 
   function themeButton() {
     const button = document.getElementById("theme");
     const root = document.documentElement;
-    const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+    const dark = () =>
+      root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     const label = () => (button.textContent = dark() ? "Light" : "Dark");
     button.addEventListener("click", () => {
       root.dataset.theme = dark() ? "light" : "dark";
@@ -72,10 +88,13 @@
   });
   menu();
   themeButton();
-  p.load("index").then((index) => {
-    p.useIndex(index);
-    window.addEventListener("hashchange", () => show(false));
-    show(true);
-    watch();
-  }, (error) => document.getElementById("main").replaceChildren(h("p", { class: "wrong" }, error.message)));
+  p.load("index").then(
+    (index) => {
+      p.useIndex(index);
+      window.addEventListener("hashchange", () => show(false));
+      show(true);
+      watch();
+    },
+    (error) => document.getElementById("main").replaceChildren(h("p", { class: "wrong" }, error.message)),
+  );
 })();

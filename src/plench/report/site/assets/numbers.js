@@ -60,13 +60,19 @@
   function short(value) {
     if (typeof value !== "number") return String(value);
     if (Number.isInteger(value) && Math.abs(value) < 1e6) return count(value);
-    const text = Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? Number(value.toPrecision(4)).toString() : value.toExponential(2).replace(/\.?0+e/, "e");
+    const text =
+      Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5
+        ? Number(value.toPrecision(4)).toString()
+        : value.toExponential(2).replace(/\.?0+e/, "e");
     return text.replace("e+", "e").replace("-", "−");
   }
 
   /** A whole number with thin groups of three. */
   function count(value) {
-    return value.toString().replace("-", "−").replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+    return value
+      .toString()
+      .replace("-", "−")
+      .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
   }
 
   function plural(n, noun) {
@@ -80,5 +86,17 @@
     return `${fixed(seconds / 86400, 1)} days`;
   }
 
-  Object.assign(window.plench, { mean, rankValues, isWithin, isBest, fixed, percent, points, short, count, plural, duration });
+  Object.assign(window.plench, {
+    mean,
+    rankValues,
+    isWithin,
+    isBest,
+    fixed,
+    percent,
+    points,
+    short,
+    count,
+    plural,
+    duration,
+  });
 })();

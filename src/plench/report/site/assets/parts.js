@@ -25,7 +25,17 @@
   }
 
   const cellLink = (setting, algorithm, criterion, ...text) =>
-    h("a", { href: address("cell", { algorithm: index.algorithms[algorithm].name, dataset: index.settings[setting].label, criterion: index.criteria[criterion].name }) }, text);
+    h(
+      "a",
+      {
+        href: address("cell", {
+          algorithm: index.algorithms[algorithm].name,
+          dataset: index.settings[setting].label,
+          criterion: index.criteria[criterion].name,
+        }),
+      },
+      text,
+    );
   const algorithmLink = (number) =>
     h("a", { href: address("algorithm", { name: index.algorithms[number].name }) }, index.algorithms[number].name);
   const datasetLink = (number) =>
@@ -33,23 +43,44 @@
 
   /** One of a few, as a row of buttons (radio inputs). Options: [[value, text, explanation]]. */
   function choice(legendText, name, options, value, change) {
-    return h("fieldset", { class: "choice" }, h("legend", {}, legendText),
-      h("div", { class: "segments" }, options.map(([key, text, explanation]) =>
-        h("label", { title: explanation },
-          h("input", { type: "radio", name, value: key, checked: key === value, onchange: () => change(key) }), h("span", {}, text)))));
+    return h(
+      "fieldset",
+      { class: "choice" },
+      h("legend", {}, legendText),
+      h(
+        "div",
+        { class: "segments" },
+        options.map(([key, text, explanation]) =>
+          h(
+            "label",
+            { title: explanation },
+            h("input", { type: "radio", name, value: key, checked: key === value, onchange: () => change(key) }),
+            h("span", {}, text),
+          ),
+        ),
+      ),
+    );
   }
 
   /** One of many, as a drop-down list. */
   function select(labelText, options, value, change) {
-    return h("label", { class: "field" }, h("span", {}, labelText),
-      h("select", { onchange: (event) => change(event.target.value) },
-        options.map(([key, text]) => h("option", { value: key, selected: key === value }, text))));
+    return h(
+      "label",
+      { class: "field" },
+      h("span", {}, labelText),
+      h(
+        "select",
+        { onchange: (event) => change(event.target.value) },
+        options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
+      ),
+    );
   }
 
   /** Some of many, as check boxes behind a button. `chosen` null means all. */
   function several(labelText, options, chosen, change) {
     const boxes = options.map((text) =>
-      h("input", { type: "checkbox", value: text, checked: chosen === null || chosen.includes(text) }));
+      h("input", { type: "checkbox", value: text, checked: chosen === null || chosen.includes(text) }),
+    );
     const told = () => {
       const on = boxes.filter((box) => box.checked).length;
       return on === boxes.length ? `all ${on}` : `${on} of ${boxes.length}`;
@@ -64,16 +95,35 @@
       for (const box of boxes) box.checked = state;
       report();
     };
-    return h("details", { class: "several" }, h("summary", {}, `${labelText}: `, shown),
-      h("fieldset", {}, h("legend", { class: "unseen" }, labelText),
-        h("p", {}, h("button", { type: "button", class: "plain", onclick: all(true) }, "all"), " ", h("button", { type: "button", class: "plain", onclick: all(false) }, "none")),
-        options.map((text, number) => h("label", {}, boxes[number], " ", text))));
+    return h(
+      "details",
+      { class: "several" },
+      h("summary", {}, `${labelText}: `, shown),
+      h(
+        "fieldset",
+        {},
+        h("legend", { class: "unseen" }, labelText),
+        h(
+          "p",
+          {},
+          h("button", { type: "button", class: "plain", onclick: all(true) }, "all"),
+          " ",
+          h("button", { type: "button", class: "plain", onclick: all(false) }, "none"),
+        ),
+        options.map((text, number) => h("label", {}, boxes[number], " ", text)),
+      ),
+    );
   }
 
   /** A way to switch the criterion on pages that have one. */
   function criterionChoice(number, change) {
-    return choice("Chosen by", "criterion", index.criteria.map((entry) => [entry.name, entry.title, entry.meaning]),
-      index.criteria[number].name, (name) => change(index.criterionAt.get(name)));
+    return choice(
+      "Chosen by",
+      "criterion",
+      index.criteria.map((entry) => [entry.name, entry.title, entry.meaning]),
+      index.criteria[number].name,
+      (name) => change(index.criterionAt.get(name)),
+    );
   }
 
   /*
@@ -87,11 +137,33 @@
     const heads = columns.map((column, number) => {
       const inner = column.unsortable
         ? h("span", { class: "unsorted" }, column.title)
-        : h("button", { type: "button", class: "sort", onclick: () => sortBy(number) }, h("span", {}, column.title, h("span", { class: "arrow", "aria-hidden": "true" })), column.below ? h("small", {}, column.below) : null);
+        : h(
+            "button",
+            { type: "button", class: "sort", onclick: () => sortBy(number) },
+            h("span", {}, column.title, h("span", { class: "arrow", "aria-hidden": "true" })),
+            column.below ? h("small", {}, column.below) : null,
+          );
       return h("th", { scope: "col", class: column.kind }, inner);
     });
-    const made = new Map(rows.map((row) => [row, h("tr", { class: rowClass ? rowClass(row) : null }, columns.map((column) =>
-      h(column.header ? "th" : "td", { scope: column.header ? "row" : null, class: [column.kind, column.cellClass?.(row)].filter(Boolean).join(" ") || null }, column.cell(row))))]));
+    const made = new Map(
+      rows.map((row) => [
+        row,
+        h(
+          "tr",
+          { class: rowClass ? rowClass(row) : null },
+          columns.map((column) =>
+            h(
+              column.header ? "th" : "td",
+              {
+                scope: column.header ? "row" : null,
+                class: [column.kind, column.cellClass?.(row)].filter(Boolean).join(" ") || null,
+              },
+              column.cell(row),
+            ),
+          ),
+        ),
+      ]),
+    );
 
     function sortBy(number) {
       const again = state && state.column === number;
@@ -121,14 +193,20 @@
       node.ordered = ordered;
     }
 
-    const node = h("div", { class: `scroll ${kind}`, tabindex: 0, role: "region", "aria-label": caption },
-      h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body));
+    const node = h(
+      "div",
+      { class: `scroll ${kind}`, tabindex: 0, role: "region", "aria-label": caption },
+      h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body),
+    );
     order();
     if (kind === "wide") watchWidth(node);
     return node;
   }
 
-  const widths = typeof ResizeObserver === "function" ? new ResizeObserver((entries) => entries.forEach(({ target }) => fit(target))) : null;
+  const widths =
+    typeof ResizeObserver === "function"
+      ? new ResizeObserver((entries) => entries.forEach(({ target }) => fit(target)))
+      : null;
 
   /** A table that fits needs no frame that scrolls: then its head stays in sight while the page scrolls. */
   function fit(node) {
@@ -146,7 +224,11 @@
 
   /** A list of (what, value). */
   function facts(pairs) {
-    return h("dl", { class: "facts" }, pairs.map(([what, value]) => h("div", {}, h("dt", {}, what), h("dd", {}, value))));
+    return h(
+      "dl",
+      { class: "facts" },
+      pairs.map(([what, value]) => h("div", {}, h("dt", {}, what), h("dd", {}, value))),
+    );
   }
 
   /** Text to take away, with a button that copies it. */
@@ -158,12 +240,20 @@
         setTimeout(() => (button.textContent = "Copy"), 1500);
       }
     });
-    return h("div", { class: "code" }, h("pre", { tabindex: 0, role: "region", "aria-label": what }, h("code", {}, text)), button);
+    return h(
+      "div",
+      { class: "code" },
+      h("pre", { tabindex: 0, role: "region", "aria-label": what }, h("code", {}, text)),
+      button,
+    );
   }
 
   /** Buttons that copy what `make()` returns (see copying.js) in each format. */
   function copyButtons(make) {
-    return h("div", { class: "copies", role: "group", "aria-label": "Copy this table" }, h("span", {}, "Copy as"),
+    return h(
+      "div",
+      { class: "copies", role: "group", "aria-label": "Copy this table" },
+      h("span", {}, "Copy as"),
       FORMATS.map(([name, render]) => {
         const button = h("button", { type: "button", class: "plain" }, name);
         button.addEventListener("click", async () => {
@@ -173,7 +263,8 @@
           }
         });
         return button;
-      }));
+      }),
+    );
   }
 
   /** Show a page's heading; the pages return lists of nodes that start with it. */
@@ -192,12 +283,28 @@
       (error) => {
         place.replaceChildren(h("p", { class: "wrong" }, error.message));
         place.setAttribute("aria-busy", "false");
-      });
+      },
+    );
     return place;
   }
 
   Object.assign(window.plench, {
-    useIndex, findCell, readCriterion, cellLink, algorithmLink, datasetLink, choice, select, several, criterionChoice,
-    table, compare, facts, code, copyButtons, heading, later,
+    useIndex,
+    findCell,
+    readCriterion,
+    cellLink,
+    algorithmLink,
+    datasetLink,
+    choice,
+    select,
+    several,
+    criterionChoice,
+    table,
+    compare,
+    facts,
+    code,
+    copyButtons,
+    heading,
+    later,
   });
 })();
