@@ -21,7 +21,7 @@ from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
 
-FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "third party")
+FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 
 
 @dataclass(frozen=True)
