@@ -19,6 +19,7 @@ from plench.algorithms.base import Algorithm, TrainingInputs
 from plench.algorithms.classical.parts.targets import Bools, Floats, normalise_rows, share_equally, take_logs
 from plench.batch import Batch
 from plench.errors import UsageError
+from plench.hparams import Hyperparameter
 from plench.seeds import seed_hash
 
 
@@ -32,7 +33,8 @@ class FittedAlgorithm(Algorithm):
     from a running stream, so that a run that is cut between two rounds ends as an undisturbed one.
     """
 
-    fitted_in_rounds: ClassVar[bool] = True
+    # What a class declares for those that build on it, beside what they declare themselves.
+    own_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = ()
     transient: ClassVar[tuple[str, ...]] = ("inputs", "read_features", "candidates", "weights")
 
     targets: Tensor

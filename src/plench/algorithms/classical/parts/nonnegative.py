@@ -23,9 +23,9 @@ def reconstruct(neighbours: Floats, targets: Floats) -> Floats:
     """
     gram = neighbours @ neighbours.transpose(0, 2, 1)
     products = np.einsum("nkd,nd->nk", neighbours, targets)
-    scale = np.einsum("nkk->nk", gram).max(1)
+    scale = np.einsum("nkk->nk", gram).max(1, initial=0.0)
     gram = gram + (RIDGE * scale)[:, None, None] * np.eye(gram.shape[1])
-    limit = SLACK * np.maximum(np.abs(products).max(1), np.finfo(np.float64).tiny)
+    limit = SLACK * np.maximum(np.abs(products).max(1, initial=0.0), np.finfo(np.float64).tiny)
     weights = np.zeros_like(products)
     free = np.zeros(products.shape, dtype=bool)
     open_ = np.arange(len(products))
