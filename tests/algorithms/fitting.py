@@ -1,14 +1,29 @@
 """Fitted methods without a run: built on given features, updated round by round."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms.classical.parts.answers import Answers
 from plench.algorithms.fitted import FittedAlgorithm
+
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """Answers of one class each."""
+
+    item: np.ndarray
+    annotator: np.ndarray
+    sets: np.ndarray
+    n_items: int
+
+    @classmethod
+    def of_labels(cls, item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> "GivenAnswers":
+        sets = np.asarray(label)[:, None] == np.arange(n_classes)
+        return cls(np.asarray(item), np.asarray(annotator), sets, n_items)
 
 
 class GivenInputs:
@@ -29,7 +44,7 @@ def build(
     features: np.ndarray,
     candidates: np.ndarray,
     seed: int = 0,
-    answers: Answers | None = None,
+    answers: "GivenAnswers | None" = None,
     **hparams: Any,
 ) -> Any:
     """Build a fitted method with defaults for the hyperparameters that are not given."""

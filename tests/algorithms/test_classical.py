@@ -15,7 +15,7 @@ from plench.algorithms.classical.crowd import DS_LR, MV_LR
 from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
 from plench.algorithms.classical.ipal import IPAL, propagate
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import Answers
+from plench.algorithms.classical.parts.answers import count_votes, estimate_labels, infer_labels, share_votes
 from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_forest
 from plench.algorithms.classical.parts.neighbours import find_neighbours
 from plench.algorithms.classical.parts.nonnegative import reconstruct
@@ -27,7 +27,7 @@ from plench.errors import DataError, UsageError
 from plench.training.checkpoint import dump, parse
 from plench.training.restore import restore_snapshot
 from plench.training.state import take_snapshot
-from tests.algorithms.fitting import build, fit, predict, rounds
+from tests.algorithms.fitting import GivenAnswers, build, fit, predict, rounds
 
 SMALL = {"n_estimators": 8}
 
@@ -275,23 +275,30 @@ def test_ipal_keeps_confidences_within_the_candidates() -> None:
     np.testing.assert_allclose(F.sum(1), 1, rtol=1e-12)
 
 
-def make_answers(n: int, K: int, seed: int = 0) -> tuple[Answers, np.ndarray]:
+def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarray]:
     """Draw answers of five annotators, of whom one is always wrong by one class."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, K, n)
     item, annotator = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(5), indexing="ij"))
     given = np.where(random.random(len(item)) < 0.7, labels[item], random.integers(0, K, len(item)))
     given = np.where(annotator == 4, (labels[item] + 1) % K, given)
-    return Answers(item, annotator, given, n, 5, K), labels
+    return GivenAnswers.of_labels(item, annotator, given, n, K), labels
 
 
 def test_dawid_and_skene_learn_whom_to_trust() -> None:
     answers, labels = make_answers(300, 4)
-    q = answers.infer_labels(0.01, 100)
-    majority = answers.count_votes().argmax(1)
+    q = infer_labels(answers, 0.01, 100)
+    majority = count_votes(answers).argmax(1)
     assert (q.argmax(1) == labels).mean() > max(0.95, (majority == labels).mean())
-    objectives = [e.objective for _, e in zip(range(20), answers.estimate_labels(0.01), strict=False)]
+    objectives = [e.objective for _, e in zip(range(20), estimate_labels(answers, 0.01), strict=False)]
     assert (np.diff(objectives) >= -1e-9).all()
+
+
+def test_an_item_without_a_vote_may_be_anything() -> None:
+    sets = np.array([[True, False, False], [False, False, False], [True, True, False]])
+    answers = GivenAnswers(np.array([0, 1, 2]), np.array([0, 0, 1]), sets, 3)
+    np.testing.assert_allclose(share_votes(answers), [[1, 0, 0], [1 / 3] * 3, [0.5, 0.5, 0]])
+    assert np.isfinite(infer_labels(answers, 0.01, 10)).all()
 
 
 @pytest.mark.parametrize("cls", [MV_LR, DS_LR])

@@ -20,7 +20,15 @@ from plench.algorithms.classical.ipal import (
     weigh_neighbours,
 )
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import Answers
+from plench.algorithms.classical.parts.answers import (
+    count_votes as count_answers,
+)
+from plench.algorithms.classical.parts.answers import (
+    estimate_labels,
+    infer_labels,
+    share_votes,
+    take_majority,
+)
 from plench.algorithms.classical.parts.linear import (
     LinearModel,
     LinearObjective,
@@ -41,7 +49,7 @@ from plench.algorithms.classical.pl_knn import PL_KNN, count_votes
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.seeds import seed_hash
-from tests.algorithms.fitting import build, fit, predict
+from tests.algorithms.fitting import GivenAnswers, build, fit, predict
 from tests.conformance.harness import Case, Kind, list_cases, run_adapter
 
 TIGHT = 1e-9
@@ -292,15 +300,15 @@ def check_binary(case: Case) -> None:
     case.check(J=value, grad_w=weight_slope[0], grad_b=bias_slope[0])
 
 
-def answers_of(case: Case) -> Answers:
-    annotators = case.inputs.get("annotators", 1 + max(case.inputs["annotator"]))
-    triples = (case.inputs[key] for key in ("item", "annotator", "label"))
-    return Answers(*triples, case.inputs["items"], annotators, case.inputs["classes"])
+def answers_of(case: Case) -> GivenAnswers:
+    return GivenAnswers.of_labels(
+        *(case.inputs[key] for key in ("item", "annotator", "label", "items", "classes"))
+    )
 
 
 def check_votes_of_answers(case: Case) -> None:
     answers = answers_of(case)
-    case.check(V=answers.count_votes(), majority=answers.take_majority(), shares=answers.share_votes())
+    case.check(V=count_answers(answers), majority=take_majority(answers), shares=share_votes(answers))
 
 
 def check_dawid_skene(case: Case) -> None:
@@ -308,14 +316,14 @@ def check_dawid_skene(case: Case) -> None:
     estimates = [
         estimate
         for _, estimate in zip(
-            range(iterations), answers.estimate_labels(case.inputs["smoothing"]), strict=False
+            range(iterations), estimate_labels(answers, case.inputs["smoothing"]), strict=False
         )
     ]
     last = estimates[-1]
     objectives = [estimate.objective for estimate in estimates]
     case.check(q=last.posterior, pi=last.prior, theta=last.confusion, objective=objectives)
     assert (np.diff(objectives) >= 0).all()
-    q = answers.infer_labels(case.inputs["smoothing"], iterations, tolerance=0)
+    q = infer_labels(answers, case.inputs["smoothing"], iterations, tolerance=0)
     np.testing.assert_array_equal(q, last.posterior)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.answers import Answers
+from plench.algorithms.classical.parts.answers import Answers, infer_labels, take_majority
 from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, soft_cross_entropy
 from plench.algorithms.classical.parts.targets import Floats
 from plench.algorithms.fitted import FittedAlgorithm
@@ -71,7 +71,7 @@ class MV_LR(AnswerAlgorithm):
 
     def infer_targets(self, answers: Answers) -> Floats:
         """Return the majority's labels."""
-        return answers.take_majority()
+        return take_majority(answers)
 
 
 @register(
@@ -114,4 +114,4 @@ class DS_LR(AnswerAlgorithm):
 
     def infer_targets(self, answers: Answers) -> Floats:
         """Return the estimated labels."""
-        return answers.infer_labels(float(self.hparams["smoothing"]), int(self.hparams["iterations"]))
+        return infer_labels(answers, float(self.hparams["smoothing"]), int(self.hparams["iterations"]))
