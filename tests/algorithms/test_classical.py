@@ -22,8 +22,8 @@ from plench.algorithms.classical.parts.nonnegative import reconstruct
 from plench.algorithms.classical.parts.targets import share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
-from plench.algorithms.fitted import FittedAlgorithm
-from plench.errors import DataError, UsageError
+from plench.algorithms.fitted import FittedAlgorithm, UnfitError
+from plench.errors import UsageError
 from plench.training.checkpoint import dump, parse
 from plench.training.restore import restore_snapshot
 from plench.training.state import take_snapshot
@@ -32,7 +32,7 @@ from tests.algorithms.fitting import GivenAnswers, build, fit, predict, rounds
 SMALL = {"n_estimators": 8}
 
 
-@register("Wrapped", hyperparameters=ClassifierAlgorithm.own_hyperparameters)
+@register("Wrapped")
 class Wrapped(ClassifierAlgorithm):
     """Logistic regression on averaged candidates."""
 
@@ -40,7 +40,7 @@ class Wrapped(ClassifierAlgorithm):
         return LogisticRegression(C=0.1, random_state=seed)
 
 
-@register("WrappedEM", hyperparameters=ClassifierEM.own_hyperparameters)
+@register("WrappedEM")
 class WrappedEM(ClassifierEM):
     """A support vector machine by EM: it has no probabilities, so that its margins stand for them."""
 
@@ -150,7 +150,7 @@ def test_a_class_that_is_no_candidate_has_a_column_and_odd_sets_are_taken(cls: t
     one = np.zeros_like(S)
     one[:, 1] = True
     if cls is PL_ECOC:
-        with pytest.raises(DataError, match="candidate sets are too large for PL_ECOC"):
+        with pytest.raises(UnfitError, match="candidate sets are too large for PL_ECOC"):
             fit(build_small(cls, X, np.ones_like(S)))
     else:
         assert (predict(fit(build_small(cls, X, one)), X).argmax(1) == 1).all()
@@ -168,8 +168,8 @@ def test_a_few_examples_are_enough(cls: type[FittedAlgorithm], n: int) -> None:
 def test_equal_prior_weights_give_the_unweighted_method_back(cls: type[FittedAlgorithm]) -> None:
     X, S = draw_data()
     plain, weighted, skewed = (build_small(cls, X, S) for _ in range(3))
-    weighted.attach_weights(3.0 * S)
-    skewed.attach_weights(S * np.array([4.0, 1, 1, 1, 1]))
+    weighted.weigh_candidates(torch.from_numpy(3.0 * S))
+    skewed.weigh_candidates(torch.from_numpy(S * np.array([4.0, 1, 1, 1, 1])))
     for algorithm in (plain, weighted, skewed):
         algorithm.update()
         algorithm.update()

@@ -12,6 +12,8 @@ from plench.lazy import lazy_attributes
 if TYPE_CHECKING:
     from plench.algorithms.base import Algorithm, AlgorithmCard, LossAlgorithm, register
     from plench.algorithms.cards import cite
+    from plench.algorithms.classical.any_classifier import ClassifierAlgorithm, ClassifierEM
+    from plench.algorithms.fitted import FittedAlgorithm
     from plench.algorithms.registry import (
         AlgorithmEntry,
         algorithms,

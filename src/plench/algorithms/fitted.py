@@ -19,8 +19,11 @@ from plench.algorithms.base import Algorithm, TrainingInputs
 from plench.algorithms.classical.parts.targets import Bools, Floats, normalise_rows, share_equally, take_logs
 from plench.batch import Batch
 from plench.errors import UsageError
-from plench.hparams import Hyperparameter
 from plench.seeds import seed_hash
+
+
+class UnfitError(ValueError):
+    """Data that a method cannot be fitted on, though nothing is wrong with them; the text says why."""
 
 
 class FittedAlgorithm(Algorithm):
@@ -33,8 +36,8 @@ class FittedAlgorithm(Algorithm):
     from a running stream, so that a run that is cut between two rounds ends as an undisturbed one.
     """
 
-    # What a class declares for those that build on it, beside what they declare themselves.
-    own_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = ()
+    shared: ClassVar[bool] = False
+    uses_weights: ClassVar[bool] = False
     transient: ClassVar[tuple[str, ...]] = ("inputs", "read_features", "candidates", "weights")
 
     targets: Tensor
@@ -87,11 +90,14 @@ class FittedAlgorithm(Algorithm):
         """Receive access to the training inputs."""
         self.inputs = inputs
 
-    def attach_weights(self, weights: np.ndarray) -> None:
-        """Receive prior weights (N, K) of the candidates, before the first update of a new or resumed run."""
-        self.weights = normalise_rows(np.where(self.candidates, weights, 0.0).astype(np.float64))
-        if self.rounds_done < 0:
-            self.targets.copy_(torch.from_numpy(self.weights))
+    def weigh_candidates(self, weights: Tensor) -> None:
+        """Receive prior weights (N, K) of the candidates, right after `__init__`, where the data has any.
+
+        They are the first targets, and the E-step multiplies by them; a method without one ignores them.
+        """
+        if self.uses_weights:
+            self.weights = normalise_rows(np.where(self.candidates, weights.double().numpy(), 0.0))
+            self.set_targets(self.weights)
 
     def seed_for(self, *purpose: str | int) -> int:
         """Return the seed of a draw, from the run's seed and what the draw is for."""

@@ -48,6 +48,7 @@ ALGORITHMS = Registry[type[Algorithm]](
     "a subclass of plench.algorithms.Algorithm",
     is_algorithm,
     own_name,
+    subpackages=("classical",),
     group="plench.algorithms",
     aliases_of=lambda cls: cls.card.aliases,
     alias_notice="{alias} is the same method as {name} here, which stands for it",
@@ -80,7 +81,13 @@ def describe(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
     card = own_card(cls)
     if card is None:
         doc = " ".join((vars(cls).get("__doc__") or "").split("\n\n")[0].split())
-        unknown = AlgorithmCard(entry.name, "third party", views=("original", "weak", "strong"))
+        unknown = AlgorithmCard(
+            entry.name,
+            "third party",
+            views=("original", "weak", "strong") if cls.shared else (),
+            hyperparameters=cls.base_hyperparameters,
+            shared=cls.shared,
+        )
         card = replace(getattr(cls, "card", unknown), family="third party", aliases=(), idea=doc)
     if entry.source is not None:
         card = replace(card, name=entry.name)

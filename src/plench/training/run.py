@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plench.algorithms import Algorithm, AlgorithmEntry
+from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
 from plench.errors import PlenchError, ResumeError
@@ -176,6 +176,8 @@ class TrainingRun:
         """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
         candidates = self.data.train_candidates.astype(np.float32)
         algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
+        if isinstance(algorithm, FittedAlgorithm):
+            algorithm.seed = self.config.seed
         set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()
 
@@ -185,7 +187,7 @@ class TrainingRun:
             self.data.inputs,
             self.data.train,
             torch.from_numpy(self.data.train_candidates).to(self.device),
-            batch_size or int(self.config.hparams["batch_size"]),
+            batch_size or int(self.config.hparams.get("batch_size", len(self.data.train))),
             self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
             self.entry.card.second_batch,
             self.streams,
@@ -228,7 +230,7 @@ class TrainingRun:
         config = self.config
         saved_at = told_at = window_begun = time.perf_counter()
         while self.updates < config.steps:
-            self.totals.add(self.algorithm.update(self.training_set.next_batch()))
+            self.totals.add(self.make_update())
             step = self.updates
             self.updates += 1
             self.updates_made += 1
@@ -249,6 +251,12 @@ class TrainingRun:
                 self.listener.advanced(self.updates, self.totals.means()["loss"])
                 told_at = now
         return "done"
+
+    def make_update(self) -> Mapping[str, Any]:
+        """Make the next update: a step on a batch, or a round, which needs none."""
+        if isinstance(self.algorithm, FittedAlgorithm):
+            return self.algorithm.update()
+        return self.algorithm.update(self.training_set.next_batch())
 
     def evaluate(self, step: int, window_begun: float) -> bool:
         """Write the record of a step; say False if the run has diverged."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.utils.validation import has_fit_parameter
 
 from plench.algorithms.classical.expectation_maximisation import FOLDS, REVISION, TargetAlgorithm
 from plench.algorithms.classical.parts.targets import Floats, narrow, take_logs
@@ -67,13 +66,16 @@ class ClassifierAlgorithm(TargetAlgorithm):
 class ClassifierEM(ClassifierAlgorithm):
     """The same by expectation maximisation: classifiers of other folds of examples revise the targets."""
 
-    own_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = (*REVISION, FOLDS)
+    uses_weights = True
+    base_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = (*REVISION, FOLDS)
 
 
 class FittedClassifier:
     """A classifier fitted on weighted copies, predicting all K classes."""
 
     def __init__(self, classifier: Any, features: Floats, targets: Floats) -> None:
+        from sklearn.utils.validation import has_fit_parameter  # takes long, and lists import this file
+
         self.num_classes = targets.shape[1]
         example, label = np.nonzero(targets)
         self.present: NDArray[np.int64] = np.unique(label)

@@ -57,9 +57,18 @@ class AnswerAlgorithm(FittedAlgorithm):
 @register(
     "MV_LR",
     family="classical",
-    venue="folklore",
+    venue="KDD 2008",
     passes="one fit",
     hyperparameters=(WEIGHT,),
+    answers=True,
+    bibtex="""
+@inproceedings{sheng2008get,
+  title     = {Get Another Label? Improving Data Quality and Data Mining Using Multiple, Noisy Labelers},
+  author    = {Sheng, Victor S. and Provost, Foster and Ipeirotis, Panagiotis G.},
+  booktitle = {ACM SIGKDD International Conference on Knowledge Discovery and Data Mining},
+  pages     = {614--622},
+  year      = {2008}
+}""",
 )
 class MV_LR(AnswerAlgorithm):
     """Logistic regression on the label that most annotators gave, tied labels sharing it.
@@ -90,6 +99,7 @@ class MV_LR(AnswerAlgorithm):
         ),
         Hyperparameter("iterations", 100, "most iterations of the estimate of the labels", at_least=1),
     ),
+    answers=True,
     bibtex="""
 @article{dawid1979maximum,
   title   = {Maximum Likelihood Estimation of Observer Error-Rates Using the {EM} Algorithm},

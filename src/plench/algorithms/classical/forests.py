@@ -126,6 +126,7 @@ class ET_EM(ForestAlgorithm):
     Departures: none; EM around forests is folklore, the reference is of the trees.
     """
 
+    uses_weights = True
     bootstrap = False
 
 
@@ -171,4 +172,5 @@ class RF_EM(ForestAlgorithm):
     Departures: none; EM around forests is folklore, the reference is of the forest.
     """
 
+    uses_weights = True
     bootstrap = True

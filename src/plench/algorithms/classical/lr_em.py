@@ -47,6 +47,7 @@ class LR_EM(FittedAlgorithm):
     Departures: the paper has no penalty; ours is that of scikit-learn, biases being free.
     """
 
+    uses_weights = True
     iterations: ClassVar[int] = 200
     tolerance: ClassVar[float] = TOLERANCE
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from plench.algorithms.base import register
 from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, logistic_loss
 from plench.algorithms.classical.parts.targets import Bools, Floats
-from plench.algorithms.fitted import FittedAlgorithm
-from plench.errors import DataError
+from plench.algorithms.fitted import FittedAlgorithm, UnfitError
 from plench.hparams import Hyperparameter, LogRange
 
 # Draws of a column per column that is wanted, and how many are judged at a time.
@@ -53,7 +52,7 @@ def draw_code(candidates: Bools, length: int, min_fraction: float, seed: int) ->
         if len(columns) == length:
             break
     if not columns:
-        raise DataError(
+        raise UnfitError(
             "the candidate sets are too large for PL_ECOC: no division of the classes into two leaves "
             f"{min_fraction:g} of the examples with all their candidates on one side; lower min_fraction "
             "or take another method"

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
-from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from plench.algorithms.classical.parts.targets import Floats
+
+if TYPE_CHECKING:  # takes long to import, and lists of algorithms import this file
+    from sklearn.tree import DecisionTreeRegressor
 
 Array = NDArray[np.generic]
 
@@ -145,6 +148,8 @@ def _grow_tree(
     rows: Array, targets: Floats, shape: ForestShape, seed: int, counts: Array | None
 ) -> DecisionTreeRegressor:
     """Fit one tree; `counts` say how often each example is in its bag."""
+    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
     cls = DecisionTreeRegressor if shape.bootstrap else ExtraTreeRegressor
     tree = cls(
         min_samples_leaf=shape.min_samples_leaf,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
 from plench.algorithms.classical.parts.targets import Bools, Floats
@@ -52,6 +51,8 @@ class LinearObjective:
         self, start: LinearModel, iterations: int = 200, tolerance: float = TOLERANCE
     ) -> tuple[LinearModel, float]:
         """Minimise J/(C·n) by L-BFGS until its largest slope is small; return the model and J/(C·n)."""
+        from scipy.optimize import minimize  # takes long, and lists of algorithms import this file
+
         scale = 1 / (self.C * len(self.features))
         shape = start.weight.shape
         size = start.weight.size
