@@ -186,6 +186,12 @@ class Algorithm(nn.Module):
         `transient`, which checkpoints leave out.
         """
 
+    def attach_answers(self, answers: Any) -> None:
+        """Receive the annotators' answers to the training examples, if the card asks for them.
+
+        They have `item` and `annotator` (M,), `sets` (M, K) of the classes named, and `n_items`.
+        """
+
     def phases(self) -> Mapping[str, int]:
         """Return, by name, the update at which each later phase of the schedule starts (for notices)."""
         return {}

@@ -8,6 +8,15 @@ from typing import Any
 from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
 from plench.registry import Entry, Registry, is_given_by_path
 
+# The algorithms of the paper, which its suites consist of.
+PAPER = frozenset(
+    {
+        *("PRODEN", "CAVL", "POP", "ABS_MAE", "ABS_GCE", "EXP", "MCL_GCE", "MCL_MSE", "CC", "LWS", "IDGP"),
+        *("PC", "Forward", "NN", "GA", "SCL_EXP", "SCL_NL", "L_W", "OP_W"),
+        *("VALEN", "PiCO", "ABLE", "CRDPLL", "DIRK", "FREDIS", "ALIM", "PiCO_plus"),
+    }
+)
+
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
@@ -106,6 +115,7 @@ def describe_algorithms() -> list[dict[str, Any]]:
             "views": list(card.views),
             "passes": card.passes,
             "state": card.state,
+            "answers": card.answers,
         }
         for name, card in found
     ]

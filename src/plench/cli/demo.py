@@ -33,7 +33,10 @@ def demo(arguments: argparse.Namespace) -> int:
     """Run the small sweep, then the ordinary selection and tables on its records."""
     folder = Path(arguments.output_dir)
     outcome = plench.sweep(
-        [row["name"] for row in plench.list_algorithms()] if arguments.all else ALGORITHMS,
+        # Methods that learn from answers cannot be run on data without any.
+        [row["name"] for row in plench.list_algorithms() if not row["answers"]]
+        if arguments.all
+        else ALGORITHMS,
         DATASETS,
         folder,
         n_hparams=2,

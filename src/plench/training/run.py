@@ -19,7 +19,7 @@ import torch
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
-from plench.errors import PlenchError, ResumeError
+from plench.errors import PlenchError, ResumeError, UsageError
 from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
@@ -170,7 +170,18 @@ class TrainingRun:
             self.algorithm = self.build_algorithm()
         self.state = list_state(self.algorithm)
         self.training_set = self.build_training_set()
-        self.algorithm.attach_inputs(self.training_set)
+        self.attach(self.algorithm)
+
+    def attach(self, algorithm: Algorithm) -> None:
+        """Give an algorithm access to the training inputs and, if its card asks for them, to answers."""
+        algorithm.attach_inputs(self.training_set)
+        if self.entry.card.answers:
+            if self.data.train_answers is None:
+                raise UsageError(
+                    f"{self.config.algorithm} learns from the answers of annotators, and "
+                    f"{self.config.dataset} has none; `plench list datasets` tells which have"
+                )
+            algorithm.attach_answers(self.data.train_answers)
 
     def build_algorithm(self) -> Algorithm:
         """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
