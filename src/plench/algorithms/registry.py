@@ -115,7 +115,6 @@ def describe_algorithms() -> list[dict[str, Any]]:
             "views": list(card.views),
             "passes": card.passes,
             "state": card.state,
-            "answers": card.answers,
         }
         for name, card in found
     ]

@@ -75,8 +75,8 @@ def describe_run(
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
     }
-    network = networks.find_network(str(config.hparams["model"]))
-    if network.source is not None:
+    network = None if config.fitted else networks.find_network(str(config.hparams["model"]))
+    if network is not None and network.source is not None:
         described["network"] = network.spec.rpartition(":")[2]
     if data is not None:
         described["dataset"] |= {

@@ -219,8 +219,8 @@ class TrainingRun:
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
             self.store.write_file(ALGORITHM, Path(self.entry.source).read_bytes())
-        network = find_network(str(self.config.hparams["model"]))
-        if network.source is not None:
+        network = None if self.config.fitted else find_network(str(self.config.hparams["model"]))
+        if network is not None and network.source is not None:
             self.store.write_file(NETWORK, Path(network.source).read_bytes())
         self.listener.started(self.config, self.updates)
 

@@ -52,15 +52,7 @@ def total_loss(candidates: Bools, psi: MarginLoss = squared_hinge) -> ScoreLoss:
     hyperparameters=(
         Hyperparameter("C", 0.01, "weight of the loss against ½‖W‖²", LogRange(-4, 0), above=0),
     ),
-    bibtex="""
-@article{cour2011learning,
-  title   = {Learning from Partial Labels},
-  author  = {Cour, Timothee and Sapp, Ben and Taskar, Ben},
-  journal = {Journal of Machine Learning Research},
-  volume  = {12},
-  pages   = {1501--1536},
-  year    = {2011}
-}""",
+    cite="cour2011learning",
 )
 class CLPL(FittedAlgorithm):
     """Linear scores whose mean over the candidates is pushed up, and each other class's score down.

@@ -61,14 +61,7 @@ class AnswerAlgorithm(FittedAlgorithm):
     passes="one fit",
     hyperparameters=(WEIGHT,),
     answers=True,
-    bibtex="""
-@inproceedings{sheng2008get,
-  title     = {Get Another Label? Improving Data Quality and Data Mining Using Multiple, Noisy Labelers},
-  author    = {Sheng, Victor S. and Provost, Foster and Ipeirotis, Panagiotis G.},
-  booktitle = {ACM SIGKDD International Conference on Knowledge Discovery and Data Mining},
-  pages     = {614--622},
-  year      = {2008}
-}""",
+    cite="sheng2008get",
 )
 class MV_LR(AnswerAlgorithm):
     """Logistic regression on the label that most annotators gave, tied labels sharing it.
@@ -100,16 +93,7 @@ class MV_LR(AnswerAlgorithm):
         Hyperparameter("iterations", 100, "most iterations of the estimate of the labels", at_least=1),
     ),
     answers=True,
-    bibtex="""
-@article{dawid1979maximum,
-  title   = {Maximum Likelihood Estimation of Observer Error-Rates Using the {EM} Algorithm},
-  author  = {Dawid, Alexander Philip and Skene, Allan M.},
-  journal = {Journal of the Royal Statistical Society: Series C (Applied Statistics)},
-  volume  = {28},
-  number  = {1},
-  pages   = {20--28},
-  year    = {1979}
-}""",
+    cite="dawid1979maximum",
 )
 class DS_LR(AnswerAlgorithm):
     """Logistic regression on labels estimated together with each annotator's confusions.

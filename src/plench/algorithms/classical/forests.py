@@ -30,28 +30,6 @@ GROWTH = (
     ),
 )
 
-EXTRA_TREES = """
-@article{geurts2006extremely,
-  title   = {Extremely Randomized Trees},
-  author  = {Geurts, Pierre and Ernst, Damien and Wehenkel, Louis},
-  journal = {Machine Learning},
-  volume  = {63},
-  number  = {1},
-  pages   = {3--42},
-  year    = {2006}
-}"""
-
-RANDOM_FORESTS = """
-@article{breiman2001random,
-  title   = {Random Forests},
-  author  = {Breiman, Leo},
-  journal = {Machine Learning},
-  volume  = {45},
-  number  = {1},
-  pages   = {5--32},
-  year    = {2001}
-}"""
-
 
 class ForestAlgorithm(TargetAlgorithm):
     """A forest of regression trees with K outputs on soft targets; its leaves hold mean targets."""
@@ -90,7 +68,7 @@ class ForestAlgorithm(TargetAlgorithm):
     venue="Machine Learning 2006",
     passes="one fit",
     hyperparameters=GROWTH,
-    bibtex=EXTRA_TREES,
+    cite="geurts2006extremely",
 )
 class ET_AVG(ForestAlgorithm):
     """Extremely randomised trees on equal targets over the candidates.
@@ -113,7 +91,7 @@ class ET_AVG(ForestAlgorithm):
     passes="1 + 3 fits a round",
     state="targets N×K",
     hyperparameters=(*GROWTH, SHARPENING, ROUNDS, FOLDS, FLOOR),
-    bibtex=EXTRA_TREES,
+    cite="geurts2006extremely",
 )
 class ET_EM(ForestAlgorithm):
     """Extremely randomised trees whose out-of-fold probabilities revise the targets between rounds.
@@ -136,7 +114,7 @@ class ET_EM(ForestAlgorithm):
     venue="Machine Learning 2001",
     passes="one fit",
     hyperparameters=GROWTH,
-    bibtex=RANDOM_FORESTS,
+    cite="breiman2001random",
 )
 class RF_AVG(ForestAlgorithm):
     """A random forest on equal targets over the candidates.
@@ -159,7 +137,7 @@ class RF_AVG(ForestAlgorithm):
     passes="1 fit a round",
     state="targets N×K",
     hyperparameters=(*GROWTH, SHARPENING, ROUNDS, FLOOR),
-    bibtex=RANDOM_FORESTS,
+    cite="breiman2001random",
 )
 class RF_EM(ForestAlgorithm):
     """A random forest whose out-of-bag probabilities revise the targets between rounds.

@@ -108,14 +108,7 @@ def rate_classes(residuals: Floats) -> Floats:
         ),
         Hyperparameter("iterations", 100, "times that confidences are spread", at_least=0),
     ),
-    bibtex="""
-@inproceedings{zhang2015solving,
-  title     = {Solving the Partial Label Learning Problem: An Instance-Based Approach},
-  author    = {Zhang, Min-Ling and Yu, Fei},
-  booktitle = {International Joint Conference on Artificial Intelligence},
-  pages     = {4048--4054},
-  year      = {2015}
-}""",
+    cite="zhang2015solving",
 )
 class IPAL(FittedAlgorithm):
     """Confidences spread between neighbours; the class whose neighbours reconstruct an input best wins.

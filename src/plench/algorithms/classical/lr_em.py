@@ -27,14 +27,7 @@ from plench.hparams import Hyperparameter, LogRange
         Hyperparameter("C", 0.1, "weight of the loss against ½‖W‖²", LogRange(-3, 1), above=0),
         Hyperparameter("rounds", 40, "rounds of M-step and E-step", at_least=1),
     ),
-    bibtex="""
-@inproceedings{jin2002learning,
-  title     = {Learning with Multiple Labels},
-  author    = {Jin, Rong and Ghahramani, Zoubin},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {15},
-  year      = {2002}
-}""",
+    cite="jin2002learning",
 )
 class LR_EM(FittedAlgorithm):
     """Logistic regression on soft targets that its own probabilities over the candidates replace each round.

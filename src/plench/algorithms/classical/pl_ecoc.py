@@ -91,16 +91,7 @@ def decode(decisions: Floats, codes: Signs, performance: Floats) -> Floats:
             "min_fraction", 0.1, "least share of the examples in a binary problem", at_least=0, at_most=1
         ),
     ),
-    bibtex="""
-@article{zhang2017disambiguation,
-  title   = {Disambiguation-Free Partial Label Learning},
-  author  = {Zhang, Min-Ling and Yu, Fei and Tang, Cai-Zhi},
-  journal = {IEEE Transactions on Knowledge and Data Engineering},
-  volume  = {29},
-  number  = {10},
-  pages   = {2155--2167},
-  year    = {2017}
-}""",
+    cite="zhang2017disambiguation",
 )
 class PL_ECOC(FittedAlgorithm):
     """Binary problems that divide the classes in two and use only examples whose candidates lie on one side.

@@ -35,14 +35,7 @@ def count_votes(distances: Floats, candidates: NDArray[np.generic]) -> Floats:
     hyperparameters=(
         Hyperparameter("k", 10, "neighbours that vote", Choice(3, 5, 8, 10, 15, 20, 30), at_least=1),
     ),
-    bibtex="""
-@inproceedings{hullermeier2005learning,
-  title     = {Learning from Ambiguously Labeled Examples},
-  author    = {H{\\"u}llermeier, Eyke and Beringer, J{\\"u}rgen},
-  booktitle = {Advances in Intelligent Data Analysis VI},
-  pages     = {168--179},
-  year      = {2005}
-}""",
+    cite="hullermeier2005learning",
 )
 class PL_KNN(FittedAlgorithm):
     """Each of the k nearest training examples votes for all its candidates.
