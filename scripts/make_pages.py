@@ -97,7 +97,7 @@ def render_index(entries: list[AlgorithmEntry]) -> str:
 
 def index_row(card: AlgorithmCard) -> str:
     """Return an algorithm's row of the index."""
-    views = ", ".join(card.views)
+    views = ", ".join(card.views) or "none"
     return (
         f"| [{card.name}]({card.name}.md) | {card.venue} | {views} | {card.passes} | {card.state} "
         f"| {escape(card.idea)} |"
@@ -125,7 +125,7 @@ def render_page(entry: AlgorithmEntry) -> str:
         parts.append(notes.read_text(encoding="utf-8").strip())
     elif departures:
         parts += ["## Departures", *departures]
-    parts += ["## Conformance", describe_conformance(card.name)]
+    parts += ["## Conformance", describe_conformance(card)]
     parts += ["## Citation", f"```bibtex\n{card.bibtex}\n```"]
     return "\n\n".join(parts) + "\n"
 
@@ -155,12 +155,16 @@ def paper_title(card: AlgorithmCard) -> str:
 
 
 def describe_card(card: AlgorithmCard) -> str:
-    """Return the table of what a step needs."""
-    rows = {
-        "family": card.family,
+    """Return the table of what a step, or a fit, needs."""
+    steps = {
         "views of a batch": ", ".join(card.views),
         "second batch": "yes" if card.second_batch else "no",
         "passes per step": card.passes,
+    }
+    rounds = {"fitted": card.passes, "uses annotators' answers": "yes" if card.answers else "no"}
+    rows = {
+        "family": card.family,
+        **(steps if card.shared else rounds),
         "state": card.state,
         "other names": ", ".join(card.aliases) or "none",
     }
@@ -170,6 +174,7 @@ def describe_card(card: AlgorithmCard) -> str:
 def describe_hyperparameters(card: AlgorithmCard) -> str:
     """Return the table of an algorithm's own hyperparameters."""
     shared = ", ".join(f"`{parameter.name}`" for parameter in SHARED)
+    also = f"The shared ones ({shared}) apply as well." if card.shared else "Those of networks do not apply."
     if not card.hyperparameters:
         return f"None of its own; the shared ones ({shared}) apply."
     rows = [
@@ -182,7 +187,7 @@ def describe_hyperparameters(card: AlgorithmCard) -> str:
             "|---|---|---|---|",
             *rows,
             "",
-            f"The shared ones ({shared}) apply as well.",
+            also,
         ]
     )
 
@@ -218,12 +223,17 @@ def describe_logs(card: AlgorithmCard) -> list[str]:
     return ["## Logged numbers", "\n".join(["| name | meaning |", "|---|---|", *rows])]
 
 
-def describe_conformance(name: str) -> str:
+def describe_conformance(card: AlgorithmCard) -> str:
     """Return which vectors the algorithm is tested against."""
+    name = "classical" if card.family == "classical" else card.name
     vectors = VECTORS / f"{name}.json"
     if not vectors.exists():
         return "No vectors."
     cases = json.loads(vectors.read_text(encoding="utf-8"))["cases"]
+    if card.family == "classical":
+        method = "CROWD" if card.answers else re.sub("_(AVG|EM)$", "", card.name).replace("RF", "ET")
+        wanted = (card.name, method, "CONTRACT")
+        cases = [case for case in cases if case["method"] in wanted]
     names = ", ".join(f"`{case['name']}`" for case in cases)
     return (
         f"`make test` compares the code that training runs with {len(cases)} cases of "

@@ -181,12 +181,14 @@ def draw_hparams(
     hparams_seed: int,
     trial_seed: int,
     overrides: Mapping[str, Any] | None = None,
+    shared: bool = True,
 ) -> dict[str, Value]:
     """Return the configuration `hparams_seed` (0: defaults) of a split, with the user's values on top.
 
     Each value has its own random state seeded by its name, so adding a hyperparameter changes no other.
+    `shared` says whether the algorithm has the shared ones.
     """
-    declared = {parameter.name: parameter for parameter in (*SHARED, *own)}
+    declared = {parameter.name: parameter for parameter in (*(SHARED if shared else ()), *own)}
     unknown = sorted(set(overrides or {}) - set(declared))
     if unknown:
         raise UsageError(f"unknown hyperparameter {unknown[0]!r}: known are {', '.join(declared)}")

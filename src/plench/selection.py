@@ -126,6 +126,25 @@ def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | 
     return best
 
 
+def place_experiments(experiments: Iterable[Experiment]) -> dict[Experiment, tuple[Experiment, ...]]:
+    """Return the settings, that is tables, in which each experiment has a row: its own, as a rule.
+
+    A method fitted in rounds stands beside the others of its circumstances, whatever their steps and network,
+    so that it may have a row in several tables; in one of its own only where there is no other.
+    """
+    experiments = list(dict.fromkeys(experiments))
+    tables: dict[Experiment, dict[Experiment, None]] = {}
+    for experiment in experiments:
+        if not experiment.fitted:
+            tables.setdefault(experiment.circumstances, {})[experiment.setting] = None
+    return {
+        experiment: tuple(tables.get(experiment.circumstances, (experiment.setting,)))
+        if experiment.fitted
+        else (experiment.setting,)
+        for experiment in experiments
+    }
+
+
 def select(
     runs: Iterable[Run], criterion: Criterion, plans: Mapping[Experiment, Plan] | None = None
 ) -> list[Cell]:
@@ -145,15 +164,19 @@ def select(
 
 def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
     """Take as planned, for each experiment, every split with every configuration that its setting has."""
+    runs = list(runs)
     seeds: dict[Experiment, tuple[set[int], set[int]]] = {}
-    experiments: set[Experiment] = set()
+    places = place_experiments(run.experiment for run in runs)
     for run in runs:
-        experiments.add(run.experiment)
-        trials, configurations = seeds.setdefault(run.experiment.setting, (set(), set()))
-        trials.add(run.trial_seed)
-        configurations.add(run.hparams_seed)
-    plans = {setting: Plan(frozenset(product(*both))) for setting, both in seeds.items()}
-    return {experiment: plans[experiment.setting] for experiment in experiments}
+        for setting in places[run.experiment]:
+            trials, configurations = seeds.setdefault(setting, (set(), set()))
+            trials.add(run.trial_seed)
+            configurations.add(run.hparams_seed)
+    plans = {setting: frozenset(product(*both)) for setting, both in seeds.items()}
+    return {
+        experiment: Plan(frozenset().union(*(plans[setting] for setting in settings)))
+        for experiment, settings in places.items()
+    }
 
 
 def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, plan: Plan) -> Cell:

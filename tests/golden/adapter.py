@@ -138,9 +138,9 @@ def pretend_other_source(checkpoint: Path) -> None:
 
 
 def algorithm_names() -> list[str]:
-    """Return the names of the package's algorithms."""
+    """Return the names of the package's algorithms that are trained on batches."""
     _, out, _ = command("list", "algorithms", "--json")
-    return [row["name"] for row in json.loads(out)]
+    return [row["name"] for row in json.loads(out) if row["family"] != "classical"]
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

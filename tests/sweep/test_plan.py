@@ -113,9 +113,10 @@ def test_unknown_names_are_errors() -> None:
 
 
 def test_suites_follow_the_protocol() -> None:
-    own = {name for name, entry in algorithms().items() if entry.source is None}
+    own = {name: entry.card for name, entry in algorithms().items() if entry.source is None}
     (tabular,) = make_suite("Tabular")
-    assert set(tabular.algorithms) == own
+    assert set(tabular.algorithms) == {name for name, card in own.items() if card.shared}
+    assert len(tabular.algorithms) == 27
     assert {"Lost", "MSRCv2", "Mirflickr", "Birdsong", "Malagasy"} <= set(tabular.datasets)
     assert {"SoccerPlayer", "Italian", "YahooNews", "English"} <= set(tabular.datasets)
     assert len(tabular.datasets) == 9
@@ -124,6 +125,10 @@ def test_suites_follow_the_protocol() -> None:
     assert set(image.datasets) == {"PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"}
     assert (image.n_hparams, image.n_trials, image.steps) == (20, 3, None)
     assert make_suite("full") == (tabular, image)
+    every_tabular, every_image = make_suite("extended")
+    assert set(every_tabular.algorithms) == {name for name, card in own.items() if not card.answers}
+    assert set(every_image.algorithms) == set(tabular.algorithms)
+    assert (every_tabular.datasets, every_image.datasets) == (tabular.datasets, image.datasets)
     (lite,) = make_suite("lite")
     assert all(name.startswith("Digits") for name in lite.datasets)
     assert make_grids(["CC"], ["Lost", "PLCIFAR10_Vaguest"])[1].n_trials == 3

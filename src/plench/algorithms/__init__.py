@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from plench.algorithms.base import LossAlgorithm as LossAlgorithm
     from plench.algorithms.base import register as register
     from plench.algorithms.cards import cite as cite
+    from plench.algorithms.classical.any_classifier import ClassifierAlgorithm as ClassifierAlgorithm
+    from plench.algorithms.classical.any_classifier import ClassifierEM as ClassifierEM
+    from plench.algorithms.fitted import FittedAlgorithm as FittedAlgorithm
     from plench.algorithms.registry import AlgorithmEntry as AlgorithmEntry
     from plench.algorithms.registry import algorithms as algorithms
     from plench.algorithms.registry import describe_algorithms as describe_algorithms

@@ -21,7 +21,7 @@ from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
 
-FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "third party")
+FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class AlgorithmCard:
 
     `public_fault` is a fault of the public benchmark's code that the paper's published figures of the method
     carry, on the datasets `public_fault_on` (none named: on all). It is not part of records.
+
+    `shared` says that it has the hyperparameters of networks (lr, weight_decay, batch_size, model); a method
+    without them is fitted in rounds. `answers` says that it learns from annotators' answers.
     """
 
     name: str
@@ -46,6 +49,8 @@ class AlgorithmCard:
     idea: str = ""
     public_fault: str = ""
     public_fault_on: tuple[str, ...] = ()
+    shared: bool = True
+    answers: bool = False
 
 
 AnyAlgorithm = TypeVar("AnyAlgorithm", bound="type[Algorithm]")
@@ -67,15 +72,16 @@ def register(
     logs: Mapping[str, str] | None = None,
     public_fault: str = "",
     public_fault_on: Sequence[str] = (),
+    answers: bool = False,
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
     """Attach a card to an algorithm class; the registry finds classes with a card by itself.
 
     `cite` is the key of its paper in references.bib; a third party gives the entry itself as `bibtex`.
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
-    `logs` explains the numbers that `update` returns beside the loss. Ours are also read without importing
-    the file (`plench.algorithms.cards`), so `cite`, `aliases` and `public_fault` are written as plain
-    literals.
+    `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
+    Ours are also read without importing the file (`plench.algorithms.cards`), so `cite`, `aliases` and
+    `public_fault` are written as plain literals.
     """
     for view in views:
         if view not in VIEWS:
@@ -90,16 +96,18 @@ def register(
             family=family,
             venue=venue,
             bibtex=find_reference(cite) if cite else bibtex.strip(),
-            views=tuple(views),
+            views=tuple(views) if cls.shared else (),
             second_batch=second_batch,
             passes=passes,
             state=state,
-            hyperparameters=tuple(hyperparameters),
+            hyperparameters=(*cls.base_hyperparameters, *hyperparameters),
             aliases=tuple(aliases),
             logs=logs,
             idea=idea,
             public_fault=public_fault,
             public_fault_on=tuple(public_fault_on),
+            shared=cls.shared,
+            answers=answers,
         )
         return cls
 
@@ -124,6 +132,10 @@ class Algorithm(nn.Module):
 
     card: ClassVar[AlgorithmCard]
     transient: ClassVar[tuple[str, ...]] = ()
+    # Whether the hyperparameters that networks share are declared, and what else a class declares for those
+    # that build on it.
+    shared: ClassVar[bool] = True
+    base_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = ()
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -172,6 +184,12 @@ class Algorithm(nn.Module):
 
         Only for a method that needs a pass over all of them. Keep it under an attribute named in the class's
         `transient`, which checkpoints leave out.
+        """
+
+    def attach_answers(self, answers: Any) -> None:
+        """Receive the annotators' answers to the training examples, if the card asks for them.
+
+        They have `item` and `annotator` (M,), `sets` (M, K) of the classes named, and `n_items`.
         """
 
     def phases(self) -> Mapping[str, int]:

@@ -34,7 +34,8 @@ class Declared:
 def declared_algorithms() -> dict[str, Declared]:
     """Return what every algorithm of the package declares, by name."""
     folder = files("plench") / "algorithms"
-    texts = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".py")]
+    places = [entry for part in (folder, folder / "classical") for entry in part.iterdir()]
+    texts = [entry.read_text(encoding="utf-8") for entry in places if entry.name.endswith(".py")]
     cards = (card for text in texts for card in read_cards(ast.parse(text)))
     return {card.name: card for card in sorted(cards, key=lambda card: card.name.lower())}
 

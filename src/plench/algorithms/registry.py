@@ -8,6 +8,15 @@ from typing import Any
 from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
 from plench.registry import Entry, Registry, is_given_by_path
 
+# The algorithms of the paper, which its suites consist of.
+PAPER = frozenset(
+    {
+        *("PRODEN", "CAVL", "POP", "ABS_MAE", "ABS_GCE", "EXP", "MCL_GCE", "MCL_MSE", "CC", "LWS", "IDGP"),
+        *("PC", "Forward", "NN", "GA", "SCL_EXP", "SCL_NL", "L_W", "OP_W"),
+        *("VALEN", "PiCO", "ABLE", "CRDPLL", "DIRK", "FREDIS", "ALIM", "PiCO_plus"),
+    }
+)
+
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
@@ -48,6 +57,7 @@ ALGORITHMS = Registry[type[Algorithm]](
     "a subclass of plench.algorithms.Algorithm",
     is_algorithm,
     own_name,
+    subpackages=("classical",),
     group="plench.algorithms",
     aliases_of=lambda cls: cls.card.aliases,
     alias_notice="{alias} is the same method as {name} here, which stands for it",
@@ -80,7 +90,13 @@ def describe(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
     card = own_card(cls)
     if card is None:
         doc = " ".join((vars(cls).get("__doc__") or "").split("\n\n")[0].split())
-        unknown = AlgorithmCard(entry.name, "third party", views=("original", "weak", "strong"))
+        unknown = AlgorithmCard(
+            entry.name,
+            "third party",
+            views=("original", "weak", "strong") if cls.shared else (),
+            hyperparameters=cls.base_hyperparameters,
+            shared=cls.shared,
+        )
         card = replace(getattr(cls, "card", unknown), family="third party", aliases=(), idea=doc)
     if entry.source is not None:
         card = replace(card, name=entry.name)

@@ -20,6 +20,12 @@ class NotCheckedError(Exception):
     """A check cannot be made here; the text is the reason."""
 
 
+def needs_batches(subject: Subject) -> None:
+    """End a check that asks something of steps on batches, where the algorithm makes none."""
+    if subject.fitted:
+        raise NotCheckedError("a method fitted in rounds makes no steps on batches")
+
+
 @dataclass(frozen=True)
 class Check:
     """One demand on algorithms. A breach of a required one fails; a breach of an advised one is advice.

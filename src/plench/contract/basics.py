@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from plench.contract.base import BreachError, advised, required
+from plench.contract.base import BreachError, advised, needs_batches, required
 from plench.contract.compare import find_difference, find_not_finite, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session, Subject
@@ -76,7 +76,7 @@ def predicts_each_example_alone(subject: Subject) -> None:
     """In evaluation mode `predict` gives the same logits twice, for an example alone as among others, and
     changes no state."""
     session = subject.start()
-    session.update(BEFORE_PREDICTION)
+    session.update(min(BEFORE_PREDICTION, session.run.config.steps))
     x = test_inputs(session)
     before = snapshot(session.algorithm)
     together = predict(session, x)
@@ -105,11 +105,12 @@ def trains_on_built_in_data(subject: Subject) -> None:
     """It trains and predicts on the built-in datasets, in their default configuration."""
     for name in BUILT_IN:
         session = subject.start(load_built_in(name), hparams={}, batch_size=32)
-        train_and_predict(session, 3)
+        train_and_predict(session, min(3, session.run.config.steps))
 
 
 @advised
 def trains_on_images(subject: Subject) -> None:
     """It trains and predicts on images too; `networks.Featurizer` builds a network that suits the data."""
+    needs_batches(subject)
     session = subject.start(make_examples(32, images=True), batch_size=8)
     train_and_predict(session, subject.count_updates(session))

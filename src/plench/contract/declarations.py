@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from plench.batch import Batch
-from plench.contract.base import BreachError, advised, required
+from plench.contract.base import BreachError, advised, needs_batches, required
 from plench.contract.subject import Subject
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Hyperparameter
@@ -65,7 +65,7 @@ def leaves_arguments_alone(subject: Subject) -> None:
     run = session.run
     with run.streams.ambient("init"):
         algorithm = subject.entry.cls(run.data.input_shape, candidates, hparams).to(run.device).train()
-    algorithm.attach_inputs(session.training_set)
+    run.attach(algorithm)
     run.algorithm = algorithm
     stored, sets = session.training_set.stored[:].clone(), session.training_set.candidates.clone()
     session.update(subject.count_updates(session))
@@ -112,6 +112,7 @@ class NotedViews(dict[str, Tensor]):
 @advised
 def uses_declared_views(subject: Subject) -> None:
     """Every view that is declared is used; making one that is not wastes time on images."""
+    needs_batches(subject)
     session = subject.start()
     read: set[str] = set()
     views = subject.entry.card.views

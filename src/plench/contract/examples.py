@@ -3,6 +3,7 @@ an algorithm learns within a few updates can equal them by merit."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -67,6 +68,22 @@ def draw_sets(random: np.random.Generator, labels: np.ndarray, num_classes: int,
         kind = random.integers(0, 4, n)[:, None]
         return np.where(kind == 0, single, np.where(kind == 1, full, ambiguous))
     return {"single": single, "full": full, "ambiguous": ambiguous}[sets]
+
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """Answers of annotators: to which item, whose, and which classes."""
+
+    item: np.ndarray
+    annotator: np.ndarray
+    sets: np.ndarray
+    n_items: int
+
+
+def answer_by_candidates(candidates: np.ndarray) -> GivenAnswers:
+    """Let an annotator for each class name it where it is a candidate."""
+    item, label = np.nonzero(candidates)
+    return GivenAnswers(item, label, label[:, None] == np.arange(candidates.shape[1]), len(candidates))
 
 
 def total_size(train_size: int) -> int:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from plench.contract.base import BreachError, required
+from plench.algorithms.fitted import UnfitError
+from plench.contract.base import BreachError, NotCheckedError, needs_batches, required
 from plench.contract.basics import predict, train_and_predict
 from plench.contract.examples import make_examples
 from plench.contract.subject import BATCH_SIZE, Session, Subject
@@ -21,7 +22,10 @@ def train_on(subject: Subject, dataset: Dataset, hint: str = "") -> None:
     """Train through every phase on a dataset; add a hint to what goes wrong."""
     session = subject.start(dataset)
     with hinting(hint):
-        train_and_predict(session, subject.count_updates(session))
+        try:
+            train_and_predict(session, subject.count_updates(session))
+        except UnfitError as refused:  # to say why it cannot be fitted is as good as fitting
+            raise NotCheckedError(f"it refuses such data: {refused}") from None
 
 
 @contextmanager
@@ -92,6 +96,7 @@ def trains_on_fewer_examples_than_a_batch(subject: Subject) -> None:
 @required
 def trains_on_short_batches(subject: Subject) -> None:
     """It trains when batches have fewer rows than `hparams["batch_size"]`, down to one."""
+    needs_batches(subject)
     session = subject.start()
     with hinting("Take the number of rows from the batch, not from hparams"):
         for size in (BATCH_SIZE - 3, 2, 1):
@@ -103,6 +108,7 @@ def trains_on_short_batches(subject: Subject) -> None:
 @required
 def survives_huge_logits(subject: Subject) -> None:
     """Loss, weights and state stay finite in float32 when logits reach ±200."""
+    needs_batches(subject)
     session = subject.start()
     updates = subject.count_updates(session)
     for done in (1, updates - 2):

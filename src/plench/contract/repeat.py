@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plench.contract.base import BreachError, advised, required
+from plench.contract.base import BreachError, advised, needs_batches, required
 from plench.contract.compare import find_difference, find_unreadable, snapshot
 from plench.contract.subject import Session, Subject, phase_starts
 from plench.storage.store import RunStore
@@ -43,6 +43,7 @@ def repeats_with_the_same_seed(subject: Subject) -> None:
 @required
 def differs_with_another_seed(subject: Subject) -> None:
     """Two runs with different seeds differ."""
+    needs_batches(subject)
     if find_difference(train(subject, seed=0)[1], train(subject, seed=1)[1]) is None:
         raise BreachError("runs with the seeds 0 and 1 are the same: is a fixed seed set somewhere?")
 
@@ -67,6 +68,8 @@ def resumes_exactly(subject: Subject) -> None:
         updates = subject.count_updates(session)
         starts = [first for first in phase_starts(session.algorithm) if 0 < first < updates]
         cuts = sorted({1, updates // 2, updates - 2, *starts})
+        if subject.fitted:
+            cuts = list(range(1, updates))
         losses = []
         for done in range(updates):
             if done in cuts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from plench.contract.base import BreachError, NotCheckedError, advised, required
+from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches, required
 from plench.contract.basics import train_and_predict
 from plench.contract.reach import walk
 from plench.contract.subject import Session, Subject
@@ -45,6 +45,7 @@ def lists_its_state(subject: Subject) -> None:
 def moves_with_the_module(subject: Subject) -> None:
     """`to(device)` moves all state: tensors are parameters or buffers (`register_buffer`, `per_example`), not
     plain attributes."""
+    needs_batches(subject)
     session = subject.start()
     session.algorithm.to("meta")
     left = [path for path, tensor in reach_tensors(session).items() if tensor.device.type != "meta"]
@@ -58,6 +59,7 @@ def moves_with_the_module(subject: Subject) -> None:
 @advised
 def keeps_single_precision(subject: Subject) -> None:
     """State is float32 or smaller: float64 doubles the memory, slows the step, and MPS devices have none."""
+    needs_batches(subject)
     session = subject.start()
     session.update(1)
     double = [path for path, tensor in reach_tensors(session).items() if tensor.dtype == torch.float64]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.batch import Batch
-from plench.contract.examples import make_examples
+from plench.contract.examples import answer_by_candidates, make_examples
 from plench.data import Dataset
 from plench.errors import UsageError
 from plench.storage.store import RunStore
@@ -28,6 +29,8 @@ BATCH_SIZE = 16
 STEPS = 40
 # What lengths of warm-ups and intervals are lowered to, so that a few updates reach every phase.
 SHORT = 2
+# What is lowered of a method that is fitted in rounds.
+SMALL = {"rounds": 3, "n_estimators": 10}
 # Updates made after the last phase has begun.
 BEYOND = 6
 
@@ -82,6 +85,11 @@ class Subject:
         self.device = device
         self.file = inspect.getsourcefile(entry.cls)
 
+    @property
+    def fitted(self) -> bool:
+        """Whether the algorithm is fitted in rounds, without batches."""
+        return not self.entry.card.shared
+
     def start(
         self,
         dataset: Dataset | None = None,
@@ -94,24 +102,35 @@ class Subject:
     ) -> Session:
         """Start a run on a dataset (ordinary examples if none is given)."""
         dataset = dataset or make_examples()
-        values = {**(self.short_schedule if hparams is None else hparams), "batch_size": batch_size}
-        if dataset.card.kind == "image":
-            values["model"] = "CNN"
+        values = dict(self.short_schedule if hparams is None else hparams)
+        if not self.fitted:
+            values["batch_size"] = batch_size
+            if dataset.card.kind == "image":
+                values["model"] = "CNN"
         config = configure_run(
             self.entry,
             dataset.card,
             hparams=values,
-            steps=STEPS,
+            steps=None if self.fitted else STEPS,
             seed=seed,
             pl_type="real",
             device=device or self.device,
         )
         store = store or RunStore(Path(os.devnull))
-        return Session(TrainingRun(config, dataset, self.entry, store, Silence(), None))
+        run = TrainingRun(config, dataset, self.entry, store, Silence(), None)
+        if self.entry.card.answers:
+            run.data = replace(run.data, train_answers=answer_by_candidates(run.data.train_candidates))
+        return Session(run)
 
     @cached_property
     def short_schedule(self) -> dict[str, Any]:
-        """The whole-number hyperparameters that, lowered, let later phases begin earlier, lowered."""
+        """The whole-number hyperparameters that, lowered, let later phases begin earlier, lowered.
+
+        For a method fitted in rounds, fewer rounds and smaller forests.
+        """
+        if self.fitted:
+            names = [parameter.name for parameter in self.entry.card.hyperparameters]
+            return {name: value for name, value in SMALL.items() if name in names}
         chosen: dict[str, Any] = {}
         begins = phase_starts(self.start(hparams=chosen).algorithm)
         left = list(self.entry.card.hyperparameters) if begins else []
@@ -129,7 +148,9 @@ class Subject:
         return chosen
 
     def count_updates(self, session: Session) -> int:
-        """Return how many updates reach beyond every phase of a session's schedule."""
+        """Return how many updates reach beyond every phase of a session's schedule, or are all rounds."""
+        if self.fitted:
+            return session.run.config.steps
         last = max(phase_starts(session.algorithm), default=0)
         return min(max(last, BEYOND) + BEYOND, STEPS)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.contract.base import BreachError, advised, required
+from plench.contract.base import BreachError, advised, needs_batches, required
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session, Subject, phase_starts
 
@@ -118,6 +118,7 @@ def compare_operators(first: Counters, second: Counters, sizes: tuple[str, str])
 @required
 def does_not_loop_over_examples(subject: Subject) -> None:
     """An update takes the same number of tensor operations with 16 and with 256 examples."""
+    needs_batches(subject)
     few, many = count_operators(subject, 16, 4), count_operators(subject, 256, 4)
     compare_operators(few, many, ("16 examples", "256"))
 
@@ -125,6 +126,7 @@ def does_not_loop_over_examples(subject: Subject) -> None:
 @required
 def does_not_loop_over_classes(subject: Subject) -> None:
     """An update takes the same number of tensor operations with 4 and with 40 classes."""
+    needs_batches(subject)
     few, many = count_operators(subject, 16, 4), count_operators(subject, 16, 40)
     compare_operators(few, many, ("4 classes", "40"))
 
@@ -133,6 +135,7 @@ def does_not_loop_over_classes(subject: Subject) -> None:
 def does_not_wait_for_the_device(subject: Subject) -> None:
     """An update does not wait for results of the device (`loss.item()` instead of `loss.detach()`, indexing
     by a mask), so that a GPU is never idle; work once an epoch may wait."""
+    needs_batches(subject)
     waits = [wait for counter in count_operators(subject, 16, 4).values() for wait in counter.waits]
     if waits:
         found = ", ".join(dict.fromkeys(waits))

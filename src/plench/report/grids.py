@@ -176,9 +176,18 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
             cell = board.cell(setting, algorithm, criterion)
             entries[algorithm].append(_entry(cell, best, marks))
     present = [a for a in board.algorithms if any(e.text != "" or e.n for e in entries[a])]
-    rows = tuple((a, tuple(entries[a])) for a in present)
-    basis = describe_plans(board, list(dict.fromkeys(setting for setting, _ in columns)))
-    return Grid(title, ("Algorithm", *header), rows, marks.listed(), LEGEND, basis)
+    settings = list(dict.fromkeys(setting for setting, _ in columns))
+    kind = ("Family", "Budget") if board.has_fitted else ()
+    rows = tuple((a, (*_describe_row(board, a, settings), *entries[a])) for a in present)
+    basis = describe_plans(board, settings)
+    return Grid(title, ("Algorithm", *kind, *header), rows, marks.listed(), LEGEND, basis)
+
+
+def _describe_row(board: Leaderboard, algorithm: str, settings: Sequence[Experiment]) -> tuple[Entry, ...]:
+    """Show what a row's runs are, where rows differ in it: family and budget."""
+    if not board.has_fitted:
+        return ()
+    return Entry(text=board.family(algorithm)), Entry(text=board.budget(algorithm, settings))
 
 
 def describe_plans(board: Leaderboard, settings: Sequence[Experiment]) -> str:

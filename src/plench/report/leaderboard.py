@@ -6,13 +6,17 @@ from typing import Any
 
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
-from plench.selection import Cell, Plan, infer_plans, select
+from plench.selection import Cell, Plan, infer_plans, place_experiments, select
 from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Cells with the order in which tables show them. Look cells up with `cell`."""
+    """Cells with the order in which tables show them. Look cells up with `cell`.
+
+    `algorithms` name the rows. A method fitted in rounds has a row beside the others of its circumstances;
+    where there are runs of several numbers of rounds, each number has its own row.
+    """
 
     settings: tuple[Experiment, ...]
     algorithms: tuple[str, ...]
@@ -24,6 +28,22 @@ class Leaderboard:
     def cell(self, setting: Experiment, algorithm: str, criterion: Criterion) -> Cell | None:
         """Return the cell, or None where the algorithm has no run in this setting."""
         return self.cells.get((setting, algorithm, criterion.name))
+
+    @property
+    def has_fitted(self) -> bool:
+        """Whether methods fitted in rounds are among the rows, whose family and budget are then shown."""
+        return any(cell.experiment.fitted for cell in self.cells.values())
+
+    def family(self, algorithm: str) -> str:
+        """Return the family of a row's algorithm, and whether it uses answers, which others cannot see."""
+        card = self.cards.get(algorithm, {})
+        answers = ", uses answers" if card.get("answers") is True else ""
+        return f"{card.get('family', 'unknown')}{answers}"
+
+    def budget(self, algorithm: str, settings: Iterable[Experiment]) -> str:
+        """Return how long the runs behind a row of these settings train."""
+        cells = (self.cell(setting, algorithm, self.criteria[0]) for setting in settings)
+        return ", ".join(dict.fromkeys(cell.experiment.budget for cell in cells if cell is not None))
 
     @property
     def extent(self) -> str:
@@ -62,14 +82,17 @@ def build_leaderboard(
     runs = list(runs)
     shown = tuple(chosen_criteria or criteria.values())
     plans = plans or infer_plans(runs)
+    places = place_experiments(run.experiment for run in runs)
+    names = name_rows(places)
     cells = {
-        (cell.experiment.setting, cell.experiment.algorithm, criterion.name): cell
+        (setting, names[cell.experiment], criterion.name): cell
         for criterion in shown
         for cell in select(runs, criterion, plans)
+        for setting in places[cell.experiment]
     }
     settings = sorted({setting for setting, _, _ in cells}, key=lambda s: (s.dataset.lower(), s.identity))
     algorithms = sorted({algorithm for _, algorithm, _ in cells}, key=str.lower)
-    cards = {run.experiment.algorithm: run.info["algorithm_card"] for run in runs if has_card(run)}
+    cards = {names[run.experiment]: run.info["algorithm_card"] for run in runs if has_card(run)}
     return Leaderboard(
         settings=tuple(settings),
         algorithms=tuple(algorithms),
@@ -78,6 +101,21 @@ def build_leaderboard(
         labels=label_settings(settings),
         cards=cards,
     )
+
+
+def name_rows(experiments: Iterable[Experiment]) -> dict[Experiment, str]:
+    """Name the row of each experiment: by its algorithm, and by its rounds where these differ."""
+    rounds: dict[str, set[int | None]] = {}
+    experiments = list(experiments)
+    for experiment in experiments:
+        if experiment.fitted:
+            rounds.setdefault(experiment.algorithm, set()).add(experiment.steps)
+    return {
+        experiment: f"{experiment.algorithm} ({experiment.budget})"
+        if experiment.fitted and len(rounds[experiment.algorithm]) > 1
+        else experiment.algorithm
+        for experiment in experiments
+    }
 
 
 def title_criterion(criterion: Criterion, experiments: Iterable[Experiment]) -> str:

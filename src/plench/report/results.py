@@ -25,6 +25,7 @@ from plench.report.rows import Row, cell_rows, choice_rows, record_rows
 from plench.selection import Plan, infer_plans
 from plench.settings import declared, describe_cell
 from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.storage.records import OF_A_FITTED_ROW
 from plench.sweeps.spec import FILE_PATTERN, Grid, read_sweep
 
 Folder = str | os.PathLike[str]
@@ -275,6 +276,11 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         **describe_cell({**vars(grid), **vars(candidates), "steps": steps}),
         "model": grid.hparams.get("model", model),
     }
+    if experiment.fitted:  # its steps are its rounds, whatever the grid says of steps
+        asked = {name: value for name, value in asked.items() if name not in OF_A_FITTED_ROW}
+        rounds = grid.hparams.get("rounds")
+        if isinstance(rounds, int) and experiment.steps != rounds + 1:
+            return False
     # What records do not name is at its default: settings that are younger than they.
     defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
     found = experiment.details

@@ -13,7 +13,7 @@ from plench.report.grids import describe_gaps
 from plench.report.leaderboard import Leaderboard
 from plench.selection import Cell
 from plench.settings import declared
-from plench.storage import Run
+from plench.storage import Experiment, Run
 from plench.storage.files import write_through
 from plench.storage.lines import FIGURES
 
@@ -27,7 +27,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
     young = [name for name in later if any(name in setting.details for setting in board.settings)]
     return [
         {
-            **_place(board, cell),
+            **_place(board, setting, algorithm, cell),
             "mean_test_accuracy": cell.mean,
             "sample_std": cell.std,
             "standard_error": cell.stderr,
@@ -39,12 +39,12 @@ def cell_rows(board: Leaderboard) -> list[Row]:
             "failed_runs": cell.n_failed,
             "diverged_runs": cell.n_diverged,
             "runs_without_checkpoint": cell.n_absent,
-            "average_rank": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[0],
-            "ranked_settings": ranks[cell.criterion.name].get(cell.experiment.algorithm, (None, 0))[1],
+            "average_rank": ranks[cell.criterion.name].get(algorithm, (None, 0))[0],
+            "ranked_settings": ranks[cell.criterion.name].get(algorithm, (None, 0))[1],
             "note": describe_gaps(cell),
             **_identity(cell, young),
         }
-        for cell in _cells(board)
+        for setting, algorithm, cell in _cells(board)
     ]
 
 
@@ -55,7 +55,7 @@ def choice_rows(board: Leaderboard) -> list[Row]:
     """
     return [
         {
-            **_place(board, cell),
+            **_place(board, setting, algorithm, cell),
             "trial_seed": trial,
             "hparams_seed": None if choice is None else choice.run.hparams_seed,
             "step": None if choice is None else choice.record.step,
@@ -65,7 +65,7 @@ def choice_rows(board: Leaderboard) -> list[Row]:
             "folder": None if choice is None else clean(choice.run.path.name, None),
             "note": describe_gaps(cell),
         }
-        for cell in _cells(board)
+        for setting, algorithm, cell in _cells(board)
         for trial, choice in cell.by_split()
     ]
 
@@ -124,23 +124,25 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     write_through(path, lambda temporary: pq.write_table(table, temporary))
 
 
-def _cells(board: Leaderboard) -> Iterator[Cell]:
+def _cells(board: Leaderboard) -> Iterator[tuple[Experiment, str, Cell]]:
     for setting in board.settings:
         for algorithm in board.algorithms:
             for criterion in board.criteria:
                 cell = board.cell(setting, algorithm, criterion)
                 if cell is not None:
-                    yield cell
+                    yield setting, algorithm, cell
 
 
-def _place(board: Leaderboard, cell: Cell) -> Row:
-    experiment = cell.experiment
-    return {
-        "setting": clean(board.labels[experiment.setting], None),
-        "dataset": clean(experiment.dataset, None),
-        "algorithm": clean(experiment.algorithm, None),
+def _place(board: Leaderboard, setting: Experiment, algorithm: str, cell: Cell) -> Row:
+    place = {
+        "setting": clean(board.labels[setting], None),
+        "dataset": clean(setting.dataset, None),
+        "algorithm": clean(algorithm, None),
         "criterion": cell.criterion.name,
     }
+    if board.has_fitted:
+        place |= {"family": clean(board.family(algorithm), None), "budget": cell.experiment.budget}
+    return place
 
 
 def _identity(cell: Cell, young: Sequence[str]) -> Row:

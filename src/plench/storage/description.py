@@ -75,8 +75,8 @@ def describe_run(
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
     }
-    network = networks.find_network(str(config.hparams["model"]))
-    if network.source is not None:
+    network = None if config.fitted else networks.find_network(str(config.hparams["model"]))
+    if network is not None and network.source is not None:
         described["network"] = network.spec.rpartition(":")[2]
     if data is not None:
         described["dataset"] |= {
@@ -94,7 +94,14 @@ def describe_run(
 def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
     """Return an algorithm's card as plain JSON, its hyperparameters as they are on this kind of data."""
     traits = DataTraits(dataset.kind, dataset.protocol_noise_rate)
-    recorded = {name: value for name, value in vars(card).items() if not name.startswith("public_fault")}
+    # Fields that came later are named only where they say something.
+    later = ("shared", "answers")
+    usual = {name: type(card).__dataclass_fields__[name].default for name in later}
+    recorded = {
+        name: value
+        for name, value in vars(card).items()
+        if not name.startswith("public_fault") and (name not in later or value != usual[name])
+    }
     return {
         **recorded,
         "hyperparameters": [

@@ -26,6 +26,9 @@ from plench.storage.store import DONE, RESULTS, RUN
 
 logger = logging.getLogger("plench")
 
+# What belongs to the row of a method fitted in rounds, where it belongs to the table for others.
+OF_A_FITTED_ROW = ("model", "steps", "fitted")
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -46,9 +49,25 @@ class Experiment:
 
     @cached_property
     def setting(self) -> "Experiment":
-        """The same experiment with no algorithm named: what all rows of one table share."""
+        """The same experiment with no algorithm named: what all rows of one table share.
+
+        Steps and network of a method fitted in rounds belong to its row: its setting has none.
+        """
         details = {**self.details, "algorithm": ""}
+        if self.fitted:
+            details = {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}
         return Experiment(self.dataset, "", canonical(details))
+
+    @cached_property
+    def circumstances(self) -> "Experiment":
+        """The setting without steps and network: what rows share that are compared across them."""
+        details = {name: value for name, value in self.details.items() if name not in OF_A_FITTED_ROW}
+        return Experiment(self.dataset, "", canonical({**details, "algorithm": ""}))
+
+    @property
+    def fitted(self) -> bool:
+        """Whether its runs are fitted in rounds."""
+        return self.details.get("fitted") is True
 
     @property
     def model(self) -> str:
@@ -60,6 +79,14 @@ class Experiment:
         """How many updates a run of this experiment makes."""
         steps = self.details.get("steps")
         return steps if isinstance(steps, int) else None
+
+    @property
+    def budget(self) -> str:
+        """How long its runs train, in words."""
+        if self.steps is None:
+            return "unknown"
+        count, unit = (self.steps - 1, "round") if self.fitted else (self.steps, "step")
+        return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
     @property
     def origin(self) -> str:
@@ -282,6 +309,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
         "dataset_fingerprint": None,
         **cell,
         "model": hparams.get("model"),
+        **({"fitted": True} if is_ours and "model" not in hparams else {}),
         "algorithm": args.get("algorithm"),
     }
     return Run(

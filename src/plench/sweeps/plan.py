@@ -133,7 +133,6 @@ class ConfigurationDrawer:
                 hparams=grid.hparams,
                 **{
                     **grid.values(),
-                    "steps": steps,
                     "hparams_seed": hparams_seed,
                     "trial_seed": trial_seed,
                 },

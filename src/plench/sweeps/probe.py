@@ -93,6 +93,7 @@ def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool)
 
 
 def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int) -> Cost | None:
+    steps = min(steps, run.config.steps)  # a method that is fitted in rounds may have fewer
     config = replace(run.config, steps=steps, checkpoint_freq=steps)
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         store = RunStore(Path(folder) / run.folder)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from plench.algorithms import algorithms
+from plench.algorithms import AlgorithmCard, algorithms
+from plench.algorithms.registry import PAPER
 from plench.data import DatasetCard, dataset_card, dataset_names
 from plench.errors import UsageError
 from plench.names import find_name
@@ -21,9 +23,14 @@ def make_suite(name: str) -> tuple[Grid, ...]:
     return SUITES[find_name(name, SUITES, "suite")]()
 
 
-def own_algorithms() -> tuple[str, ...]:
-    """Return the names of the package's own algorithms."""
-    return tuple(name for name, entry in algorithms().items() if entry.source is None)
+def own_algorithms(wanted: Callable[[AlgorithmCard], bool]) -> tuple[str, ...]:
+    """Return the names of the package's own algorithms whose card is wanted."""
+    return tuple(name for name, entry in algorithms().items() if entry.source is None and wanted(entry.card))
+
+
+def paper_algorithms() -> tuple[str, ...]:
+    """Return the names of the paper's algorithms."""
+    return own_algorithms(lambda card: card.name in PAPER)
 
 
 def find_datasets(wanted: Callable[[DatasetCard], bool]) -> tuple[str, ...]:
@@ -49,17 +56,26 @@ def make_grids(algorithms: Sequence[str], datasets: Sequence[str], **changes: An
 
 
 def _make_lite() -> tuple[Grid, ...]:
-    """Built-in data, two configurations and two splits of every algorithm: minutes on a laptop."""
+    """Built-in data, two configurations and two splits of the paper's algorithms: minutes on a laptop."""
     generated = ("uss", "fps")  # id fits a classifier first, which is no job for minutes
     datasets = find_datasets(lambda card: card.kind == "tabular" and card.candidates.pl_type in generated)
-    return (Grid(own_algorithms(), datasets, n_hparams=2, n_trials=2, steps=1000, checkpoint_freq=100),)
+    return (Grid(paper_algorithms(), datasets, n_hparams=2, n_trials=2, steps=1000, checkpoint_freq=100),)
 
 
 def _make_benchmark(kind: str | None) -> tuple[Grid, ...]:
     datasets = find_datasets(lambda card: card.published is not None and kind in (None, card.kind))
     if not datasets:
         raise UsageError(f"no benchmark dataset of kind {kind} is known")
-    return make_grids(own_algorithms(), datasets)
+    return make_grids(paper_algorithms(), datasets)
+
+
+def _make_extended() -> tuple[Grid, ...]:
+    """The paper's datasets with every algorithm that can be run on them, those after the paper too."""
+    (tabular,), (image,) = _make_benchmark("tabular"), _make_benchmark("image")
+    return (
+        replace(tabular, algorithms=own_algorithms(lambda card: not card.answers)),
+        replace(image, algorithms=own_algorithms(lambda card: card.shared)),
+    )
 
 
 SUITES: dict[str, Callable[[], tuple[Grid, ...]]] = {
@@ -67,4 +83,5 @@ SUITES: dict[str, Callable[[], tuple[Grid, ...]]] = {
     "tabular": lambda: _make_benchmark("tabular"),
     "image": lambda: _make_benchmark("image"),
     "full": lambda: _make_benchmark(None),
+    "extended": _make_extended,
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from plench.algorithms import AlgorithmEntry
@@ -24,6 +26,8 @@ from plench.settings import (
     read_settings,
 )
 from plench.version import PROTOCOL_VERSION
+
+logger = logging.getLogger("plench")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,11 @@ class RunConfig(Settings):
         """How the candidate sets are made."""
         return CandidateSpec(self.pl_type, self.fps_rate, self.id_rate, self.drop_true_rate)
 
+    @property
+    def fitted(self) -> bool:
+        """Whether the run is fitted in rounds: without a network, its steps its own."""
+        return "model" not in self.hparams
+
     def experiment(self, fingerprint: str) -> dict[str, Any]:
         """Return what a cell of a table stands for: runs that differ in any of this are never averaged."""
         return {
@@ -53,7 +62,8 @@ class RunConfig(Settings):
             "dataset": self.dataset,
             "dataset_fingerprint": fingerprint,
             **describe_cell(vars(self)),
-            "model": self.hparams["model"],
+            "model": self.hparams.get("model"),
+            **({"fitted": True} if self.fitted else {}),
             "algorithm": self.algorithm,
         }
 
@@ -110,6 +120,8 @@ def configure_run(
     `settings` are those of `plench.settings.Settings`.
     """
     asked = Settings(**read_settings(settings))
+    if not entry.card.shared:
+        return configure_fitted(entry, card, asked, hparams or {})
     given = dict(hparams or {})
     steps = card.default_steps if asked.steps is None else asked.steps
     if given.pop("max_steps", steps) != steps:
@@ -125,3 +137,37 @@ def configure_run(
         dataset=card.name,
         hparams={**values, "max_steps": steps},
     )
+
+
+def configure_fitted(
+    entry: AlgorithmEntry, card: DatasetCard, asked: Settings, hparams: Mapping[str, Any]
+) -> RunConfig:
+    """Describe a run of a method that is fitted in rounds: a step of preparation, a step a round.
+
+    Every step is evaluated. How many there are is the method's own matter.
+    """
+    if card.kind != "tabular":
+        raise UsageError(
+            f"{entry.name} is fitted on tabular data; {card.name} holds data of kind {card.kind}"
+        )
+    if asked.steps is not None:
+        tell_steps()
+    traits = DataTraits(card.kind, card.protocol_noise_rate)
+    given = {name: value for name, value in hparams.items() if name != "max_steps"}
+    values = draw_hparams(
+        entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given, shared=False
+    )
+    steps = int(values.get("rounds", 1)) + 1
+    candidates = choose_candidates(card.candidates, asked)
+    return RunConfig(
+        **{**asked.values(), **vars(candidates), "steps": steps, "checkpoint_freq": 1},
+        algorithm=entry.name,
+        dataset=card.name,
+        hparams={**values, "max_steps": steps},
+    )
+
+
+@cache
+def tell_steps() -> None:
+    """Say, once, that a number of steps does not apply to fitted methods."""
+    logger.warning("steps does not apply to methods fitted in rounds, which make a step a round")

@@ -43,7 +43,7 @@ class TrainedModel:
     def predict_logits(self, X: ArrayLike) -> np.ndarray:
         """Return logits (n, K)."""
         features = check_features(X, self.inputs.kind, "X")
-        device = next(self.algorithm.parameters()).device
+        device = next((weight.device for weight in self.algorithm.parameters()), torch.device("cpu"))
         return predict_logits(self.algorithm, self.inputs, self.inputs.store(features, device))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ class PreparedData:
     validation: EvaluationSet
     test: EvaluationSet
     train_noise_rate: float | None
+    train_answers: Any = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -78,6 +80,7 @@ def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> Prepa
     else:
         test = evaluation_set(split.test)
     train_candidates = dataset.candidates[split.train]
+    answers = getattr(dataset, "answers", None)
     noise_rate = None
     if dataset.labels is not None:
         labels = dataset.labels[split.train]
@@ -89,4 +92,5 @@ def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> Prepa
         validation=evaluation_set(split.validation),
         test=test,
         train_noise_rate=noise_rate,
+        train_answers=None if answers is None else answers.take_items(split.train),
     )

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from plench.algorithms import Algorithm, AlgorithmEntry
+from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
-from plench.errors import PlenchError, ResumeError
+from plench.errors import PlenchError, ResumeError, UsageError
 from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
@@ -170,12 +170,25 @@ class TrainingRun:
             self.algorithm = self.build_algorithm()
         self.state = list_state(self.algorithm)
         self.training_set = self.build_training_set()
-        self.algorithm.attach_inputs(self.training_set)
+        self.attach(self.algorithm)
+
+    def attach(self, algorithm: Algorithm) -> None:
+        """Give an algorithm access to the training inputs and, if its card asks for them, to answers."""
+        algorithm.attach_inputs(self.training_set)
+        if self.entry.card.answers:
+            if self.data.train_answers is None:
+                raise UsageError(
+                    f"{self.config.algorithm} learns from the answers of annotators, and "
+                    f"{self.config.dataset} has none; `plench list datasets` tells which have"
+                )
+            algorithm.attach_answers(self.data.train_answers)
 
     def build_algorithm(self) -> Algorithm:
         """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
         candidates = self.data.train_candidates.astype(np.float32)
         algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
+        if isinstance(algorithm, FittedAlgorithm):
+            algorithm.seed = self.config.seed
         set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()
 
@@ -185,7 +198,7 @@ class TrainingRun:
             self.data.inputs,
             self.data.train,
             torch.from_numpy(self.data.train_candidates).to(self.device),
-            batch_size or int(self.config.hparams["batch_size"]),
+            batch_size or int(self.config.hparams.get("batch_size", len(self.data.train))),
             self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
             self.entry.card.second_batch,
             self.streams,
@@ -206,8 +219,8 @@ class TrainingRun:
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
             self.store.write_file(ALGORITHM, Path(self.entry.source).read_bytes())
-        network = find_network(str(self.config.hparams["model"]))
-        if network.source is not None:
+        network = None if self.config.fitted else find_network(str(self.config.hparams["model"]))
+        if network is not None and network.source is not None:
             self.store.write_file(NETWORK, Path(network.source).read_bytes())
         self.listener.started(self.config, self.updates)
 
@@ -228,7 +241,7 @@ class TrainingRun:
         config = self.config
         saved_at = told_at = window_begun = time.perf_counter()
         while self.updates < config.steps:
-            self.totals.add(self.algorithm.update(self.training_set.next_batch()))
+            self.totals.add(self.make_update())
             step = self.updates
             self.updates += 1
             self.updates_made += 1
@@ -249,6 +262,12 @@ class TrainingRun:
                 self.listener.advanced(self.updates, self.totals.means()["loss"])
                 told_at = now
         return "done"
+
+    def make_update(self) -> Mapping[str, Any]:
+        """Make the next update: a step on a batch, or a round, which needs none."""
+        if isinstance(self.algorithm, FittedAlgorithm):
+            return self.algorithm.update()
+        return self.algorithm.update(self.training_set.next_batch())
 
     def evaluate(self, step: int, window_begun: float) -> bool:
         """Write the record of a step; say False if the run has diverged."""

@@ -1,0 +1,1 @@
+"""Classical methods, fitted in a few rounds instead of trained in many steps. One family, one file."""

@@ -1,0 +1,1 @@
+"""What two or more classical methods share: targets, solvers, neighbours, forests, answers. numpy only."""

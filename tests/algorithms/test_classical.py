@@ -1,0 +1,373 @@
+"""Properties of the classical methods and of what they are made of."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import nnls
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+from plench.algorithms.base import register
+from plench.algorithms.classical.any_classifier import ClassifierAlgorithm, ClassifierEM
+from plench.algorithms.classical.clpl import CLPL
+from plench.algorithms.classical.crowd import DS_LR, MV_LR
+from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
+from plench.algorithms.classical.ipal import IPAL, propagate
+from plench.algorithms.classical.lr_em import LR_EM
+from plench.algorithms.classical.parts.answers import count_votes, estimate_labels, infer_labels, share_votes
+from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_forest
+from plench.algorithms.classical.parts.neighbours import find_neighbours
+from plench.algorithms.classical.parts.nonnegative import reconstruct
+from plench.algorithms.classical.parts.targets import share_equally
+from plench.algorithms.classical.pl_ecoc import PL_ECOC
+from plench.algorithms.classical.pl_knn import PL_KNN
+from plench.algorithms.fitted import FittedAlgorithm, UnfitError
+from plench.errors import UsageError
+from plench.training.checkpoint import dump, parse
+from plench.training.restore import restore_snapshot
+from plench.training.state import take_snapshot
+from tests.algorithms.fitting import GivenAnswers, build, fit, predict, rounds
+
+SMALL = {"n_estimators": 8}
+
+
+@register("Wrapped")
+class Wrapped(ClassifierAlgorithm):
+    """Logistic regression on averaged candidates."""
+
+    def make_classifier(self, seed: int) -> LogisticRegression:
+        return LogisticRegression(C=0.1, random_state=seed)
+
+
+@register("WrappedEM")
+class WrappedEM(ClassifierEM):
+    """A support vector machine by EM: it has no probabilities, so that its margins stand for them."""
+
+    def make_classifier(self, seed: int) -> SVC:
+        return SVC(C=1.0, random_state=seed)
+
+
+METHODS = [LR_EM, CLPL, PL_KNN, IPAL, PL_ECOC, ET_AVG, ET_EM, RF_AVG, RF_EM, Wrapped, WrappedEM]
+SETTINGS = {ET_AVG: SMALL, ET_EM: SMALL, RF_AVG: SMALL, RF_EM: SMALL, LR_EM: {"rounds": 4}}
+
+
+def draw_data(n: int = 80, D: int = 6, K: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw examples around class means, and candidates: the class, some others, and single ones."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, K, n)
+    X = (random.normal(size=(K, D))[labels] + 0.7 * random.normal(size=(n, D))).astype(np.float32)
+    S = random.random((n, K)) < 0.3
+    S[::4] = False
+    S[np.arange(n), labels] = True
+    return X.astype(np.float64), S
+
+
+def build_small(cls: type[FittedAlgorithm], X: np.ndarray, S: np.ndarray, seed: int = 3) -> FittedAlgorithm:
+    return build(cls, X, S, seed=seed, **SETTINGS.get(cls, {}))
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_same_seed_same_output_and_every_input_has_finite_logits(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    first, second = (fit(build_small(cls, X, S)) for _ in range(2))
+    odd = np.concatenate([X, np.zeros((1, 6)), np.full((1, 6), 1e6), X[:1]])
+    logits = predict(first, odd)
+    assert logits.shape == (83, 5)
+    assert np.isfinite(logits).all()
+    np.testing.assert_array_equal(logits, predict(second, odd))
+    np.testing.assert_array_equal(logits, predict(first, odd))
+    assert np.abs(logits[0] - logits[1]).max() > 0
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_a_run_cut_after_any_round_ends_the_same(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    whole = build_small(cls, X, S)
+    losses = [float(whole.update()["loss"]) for _ in range(whole.rounds + 1)]
+    for cut in range(1, whole.rounds + 1):
+        begun = build_small(cls, X, S)
+        for _ in range(cut):
+            begun.update()
+        snapshot = take_snapshot(begun)
+        assert snapshot.unsaved == []
+        again = build_small(cls, X, S)
+        restore_snapshot(again, parse(dump(snapshot.tree)))
+        np.testing.assert_array_equal(predict(again, X), predict(begun, X))
+        assert [float(again.update()["loss"]) for _ in range(whole.rounds + 1 - cut)] == losses[cut:]
+        np.testing.assert_array_equal(predict(again, X), predict(whole, X))
+        np.testing.assert_array_equal(again.soft_targets, whole.soft_targets)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_a_saved_model_predicts_without_the_training_data(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    algorithm = fit(build_small(cls, X, S))
+    tree = parse(dump(take_snapshot(algorithm, for_prediction=True).tree))
+    loaded = cls(X.shape, np.ones_like(S), algorithm.hparams)
+    restore_snapshot(loaded, tree)
+    np.testing.assert_array_equal(predict(loaded, X), predict(algorithm, X))
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_before_the_first_round_every_input_gets_the_candidate_prior(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    algorithm = build_small(cls, X, S)
+    assert algorithm.update()["loss"] == 0
+    expected = np.log(share_equally(S).mean(0))
+    np.testing.assert_allclose(predict(algorithm, X[:3]), np.tile(expected, (3, 1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_targets_of_single_candidates_never_change(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    algorithm = build_small(cls, X, S)
+    single = S.sum(1) == 1
+    assert single.sum() > 20
+    for _ in rounds(algorithm):
+        np.testing.assert_array_equal(algorithm.soft_targets[single], S[single])
+        assert (algorithm.soft_targets[~S] == 0).all()
+        np.testing.assert_allclose(algorithm.soft_targets.sum(1), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("cls", [LR_EM, CLPL, PL_KNN, IPAL])
+def test_permuted_classes_permute_outputs(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    order = np.array([3, 0, 4, 1, 2])
+    plain, permuted = fit(build_small(cls, X, S)), fit(build_small(cls, X, S[:, order]))
+    np.testing.assert_allclose(predict(permuted, X), predict(plain, X)[:, order], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_a_class_that_is_no_candidate_has_a_column_and_odd_sets_are_taken(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    S[:, 2] = False
+    S[~S.any(1), 0] = True
+    logits = predict(fit(build_small(cls, X, S)), X)
+    assert logits.shape == (80, 5)
+    if cls is not PL_ECOC:  # an unused class is decoded by its random code there
+        assert (logits.argmax(1) != 2).all()
+    one = np.zeros_like(S)
+    one[:, 1] = True
+    if cls is PL_ECOC:
+        with pytest.raises(UnfitError, match="candidate sets are too large for PL_ECOC"):
+            fit(build_small(cls, X, np.ones_like(S)))
+    else:
+        assert (predict(fit(build_small(cls, X, one)), X).argmax(1) == 1).all()
+        assert np.isfinite(predict(fit(build_small(cls, X, np.ones_like(S))), X)).all()
+
+
+@pytest.mark.parametrize("cls", [PL_KNN, IPAL, CLPL, LR_EM, ET_EM, RF_EM, WrappedEM])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_few_examples_are_enough(cls: type[FittedAlgorithm], n: int) -> None:
+    X, S = draw_data()
+    assert np.isfinite(predict(fit(build_small(cls, X[:n], S[:n])), X)).all()
+
+
+@pytest.mark.parametrize("cls", [LR_EM, ET_EM, RF_EM])
+def test_equal_prior_weights_give_the_unweighted_method_back(cls: type[FittedAlgorithm]) -> None:
+    X, S = draw_data()
+    plain, weighted, skewed = (build_small(cls, X, S) for _ in range(3))
+    weighted.weigh_candidates(torch.from_numpy(3.0 * S))
+    skewed.weigh_candidates(torch.from_numpy(S * np.array([4.0, 1, 1, 1, 1])))
+    for algorithm in (plain, weighted, skewed):
+        algorithm.update()
+        algorithm.update()
+    np.testing.assert_allclose(weighted.soft_targets, plain.soft_targets, rtol=1e-9, atol=1e-12)
+    assert skewed.soft_targets[:, 0].sum() > plain.soft_targets[:, 0].sum() + 0.5
+
+
+def test_lr_em_never_raises_the_penalised_loss_of_cc() -> None:
+    losses = np.array(list(rounds(build(LR_EM, *draw_data(), rounds=12))))
+    assert (np.diff(losses) <= 1e-6 * np.abs(losses[:-1])).all()
+    assert losses[-1] < losses[0]
+
+
+def test_lr_em_on_single_candidates_is_logistic_regression() -> None:
+    X, S = draw_data()
+    one = np.eye(5)[S.argmax(1)]
+    ours = predict(fit(build(LR_EM, X, one, rounds=3)), X)
+    theirs = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000).fit(X, S.argmax(1))
+    np.testing.assert_allclose(torch.from_numpy(ours).softmax(1), theirs.predict_proba(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+@pytest.mark.parametrize(("words", "count"), [("sqrt", 2), ("third", 2), ("log2", 2), ("all", 6)])
+def test_forests_are_those_of_scikit_learn(bootstrap: bool, words: str, count: int) -> None:
+    X, S = draw_data(150)
+    q = share_equally(S)
+    forest, outside = grow_forest(X, q, ForestShape(20, 2, words, bootstrap), 11)
+    cls = RandomForestRegressor if bootstrap else ExtraTreesRegressor
+    options = {"oob_score": True} if bootstrap else {}
+    theirs = cls(20, min_samples_leaf=2, max_features=count, random_state=11, **options).fit(X, q)
+    queries = np.random.default_rng(1).normal(size=(400, 6))
+    np.testing.assert_allclose(forest.predict(queries), theirs.predict(queries), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(forest.predict(X).sum(1), 1, rtol=1e-12)
+    if bootstrap:
+        assert outside is not None
+        np.testing.assert_allclose(outside, theirs.oob_prediction_, rtol=1e-12, atol=1e-15)
+    else:
+        assert outside is None
+    kept = {name: np.asarray(values) for name, values in forest.to_arrays().items()}
+    np.testing.assert_array_equal(Forest.from_arrays(kept, 5).predict(X), forest.predict(X))
+
+
+def test_an_example_in_every_bag_gets_equal_targets_again() -> None:
+    X, S = draw_data(6)
+    S[:] = True
+    algorithm = build(RF_EM, X, S, n_estimators=1)
+    algorithm.update()
+    algorithm.update()
+    _, outside = grow_forest(X, share_equally(S), algorithm.shape, algorithm.seed_for("fit", 1))
+    assert outside is not None
+    never = ~outside.any(1)
+    assert never.any()
+    np.testing.assert_allclose(algorithm.soft_targets[never], 0.2)
+
+
+def test_thresholds_in_single_precision_send_every_number_the_same_way() -> None:
+    # Neighbours among the numbers of single precision: halves between them are not such numbers.
+    X = (np.float32(1) + np.arange(40, dtype=np.float32) * np.float32(2**-23))[:, None]
+    q = np.eye(2)[np.arange(40) % 2]
+    forest, _ = grow_forest(X, q, ForestShape(5, 1, "all", False), 0)
+    theirs = ExtraTreesRegressor(5, max_features=1, random_state=0).fit(X, q)
+    np.testing.assert_allclose(forest.predict(X), theirs.predict(X), atol=1e-15)
+
+
+@pytest.mark.parametrize(("k", "D"), [(4, 9), (12, 30), (10, 5), (3, 1)])
+def test_batched_least_squares_agree_with_scipy(k: int, D: int) -> None:
+    random = np.random.default_rng(k)
+    A, x = random.normal(size=(300, k, D)), random.normal(size=(300, D))
+    A[:50, -1] = A[:50, 0]  # equal neighbours
+    A[50:60] = 0.0
+    x[60:70] = 0.0
+    A[70:90] *= 1e6
+    w = reconstruct(A, x)
+    assert (w >= 0).all()
+    expected = [nnls(A[i].T, x[i])[0] for i in range(300)]
+    left, least = (((x - np.einsum("nk,nkd->nd", v, A)) ** 2).sum(1) for v in (w, np.array(expected)))
+    np.testing.assert_allclose(left, least, rtol=1e-7, atol=1e-9)
+    if k <= D:
+        np.testing.assert_allclose(w[90:], expected[90:], rtol=1e-6, atol=1e-9)
+
+
+def test_neighbours_in_blocks_are_those_of_a_full_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 3, (60, 2)).astype(np.float64)  # full of ties
+    queries = random.integers(0, 3, (25, 2)).astype(np.float64)
+    distances = np.sqrt(((queries[:, None] - rows) ** 2).sum(2))
+    expected = np.argsort(distances, axis=1, kind="stable")[:, :7]
+    monkeypatch.setattr("plench.algorithms.classical.parts.neighbours.BLOCK", 400)
+    index, found = find_neighbours(queries, rows, 7)
+    np.testing.assert_array_equal(index, expected)
+    np.testing.assert_array_equal(found, np.take_along_axis(distances, expected, 1))
+    among = np.sqrt(((rows[:, None] - rows) ** 2).sum(2))
+    np.fill_diagonal(among, np.inf)
+    own, _ = find_neighbours(rows, rows, 59, first_excluded=0)
+    np.testing.assert_array_equal(own, np.argsort(among, axis=1, kind="stable")[:, :59])
+
+
+def test_ipal_keeps_confidences_within_the_candidates() -> None:
+    X, S = draw_data()
+    index, _ = find_neighbours(X, X, 5, first_excluded=0)
+    F = propagate(index, np.full(index.shape, 0.2), S, 0.95, 30)
+    assert (F[~S] == 0).all()
+    np.testing.assert_allclose(F.sum(1), 1, rtol=1e-12)
+
+
+def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarray]:
+    """Draw answers of five annotators, of whom one is always wrong by one class."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, K, n)
+    item, annotator = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(5), indexing="ij"))
+    given = np.where(random.random(len(item)) < 0.7, labels[item], random.integers(0, K, len(item)))
+    given = np.where(annotator == 4, (labels[item] + 1) % K, given)
+    return GivenAnswers.of_labels(item, annotator, given, n, K), labels
+
+
+def test_dawid_and_skene_learn_whom_to_trust() -> None:
+    answers, labels = make_answers(300, 4)
+    q = infer_labels(answers, 0.01, 100)
+    majority = count_votes(answers).argmax(1)
+    assert (q.argmax(1) == labels).mean() > max(0.95, (majority == labels).mean())
+    objectives = [e.objective for _, e in zip(range(20), estimate_labels(answers, 0.01), strict=False)]
+    assert (np.diff(objectives) >= -1e-9).all()
+
+
+def test_an_item_without_a_vote_may_be_anything() -> None:
+    sets = np.array([[True, False, False], [False, False, False], [True, True, False]])
+    answers = GivenAnswers(np.array([0, 1, 2]), np.array([0, 0, 1]), sets, 3)
+    np.testing.assert_allclose(share_votes(answers), [[1, 0, 0], [1 / 3] * 3, [0.5, 0.5, 0]])
+    assert np.isfinite(infer_labels(answers, 0.01, 10)).all()
+
+
+@pytest.mark.parametrize("cls", [MV_LR, DS_LR])
+def test_methods_of_answers_learn_from_answers_alone(cls: type[FittedAlgorithm]) -> None:
+    answers, labels = make_answers(300, 4)
+    random = np.random.default_rng(1)
+    X = random.normal(size=(4, 6))[labels] + 0.5 * random.normal(size=(300, 6))
+    everything = np.ones((300, 4), dtype=bool)
+    algorithm = fit(build(cls, X, everything, answers=answers))
+    assert (predict(algorithm, X).argmax(1) == labels).mean() > 0.85
+    without = build(cls, X, everything)
+    without.update()
+    with pytest.raises(UsageError, match="answers of annotators"):
+        without.update()
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_images_are_refused_in_words(cls: type[FittedAlgorithm]) -> None:
+    with pytest.raises(UsageError, match=r"tabular data.*not on images of shape \(3, 8, 8\)"):
+        cls((10, 3, 8, 8), np.ones((10, 4)), {})
+
+
+def test_no_round_after_the_last() -> None:
+    algorithm = fit(build(PL_KNN, *draw_data()))
+    with pytest.raises(ValueError, match="after the last of 1"):
+        algorithm.update()
+
+
+def test_a_fitted_method_stays_on_the_cpu_in_double_precision() -> None:
+    algorithm = fit(build(CLPL, *draw_data())).to("meta").half()
+    assert algorithm.targets.dtype == torch.float64
+    assert algorithm.targets.device.type == "cpu"
+
+
+def test_a_classifier_without_sample_weights_is_refused() -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    class Unweighted(Wrapped):
+        def make_classifier(self, seed: int) -> KNeighborsClassifier:
+            return KNeighborsClassifier()
+
+    with pytest.raises(UsageError, match=r"KNeighborsClassifier cannot be wrapped.*sample_weight"):
+        fit(build(Unweighted, *draw_data()))
+
+
+def test_a_wrapped_classifier_equals_the_soft_form() -> None:
+    X, S = draw_data()
+    wrapped = predict(fit(build(Wrapped, X, S)), X)
+    soft = predict(fit(build(LR_EM, X, S, rounds=1)), X)
+    np.testing.assert_allclose(np.exp(wrapped), torch.from_numpy(soft).softmax(1), atol=5e-3)
+
+
+def test_folds_keep_all_copies_of_an_example_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, S = draw_data()
+    algorithm = build(WrappedEM, X, S)
+    seen = []
+    fit_classifier = WrappedEM.fit_classifier
+
+    def note(self: WrappedEM, features: np.ndarray, targets: np.ndarray, seed: int) -> object:
+        seen.append({row.tobytes() for row in features})
+        return fit_classifier(self, features, targets, seed)
+
+    monkeypatch.setattr(WrappedEM, "fit_classifier", note)
+    algorithm.update()
+    algorithm.update()
+    everything = {row.tobytes() for row in X}
+    whole, *folds = seen
+    assert whole == everything
+    assert len(folds) == 3
+    left_out = [everything - fold for fold in folds]
+    assert set.union(*left_out) == everything
+    assert sum(map(len, left_out)) == len(everything)

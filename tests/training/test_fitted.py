@@ -1,0 +1,255 @@
+"""Runs of methods that are fitted in rounds: records, identity, kills, models, tables, third parties."""
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import plench
+from plench.algorithms import find_algorithm
+from plench.algorithms.classical.parts.targets import share_equally
+from plench.cli import main
+from plench.contract.examples import make_examples
+from plench.criteria import find_criterion
+from plench.data import Dataset, split_dataset
+from plench.errors import UsageError
+from plench.report.grids import build_grids
+from plench.report.leaderboard import build_leaderboard
+from plench.report.rows import cell_rows
+from plench.report.tables import render_latex, render_text
+from plench.storage import read_runs
+from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.probe import estimate_cost
+from plench.sweeps.spec import Grid, SweepSpec
+from plench.training import RunConfig, configure_run, run_training
+from plench.training.config import tell_steps
+from plench.training.listener import Silence
+from plench.training.prepare import prepare_data
+from tests.conftest import ROOT
+from tests.training.harness import (
+    Crash,
+    CrashAt,
+    assert_same_run,
+    read_description,
+    read_records,
+)
+
+DATA = make_examples(120)
+SMALL: dict[str, dict[str, Any]] = {
+    "LR_EM": {"rounds": 4},
+    "ET_EM": {"rounds": 3, "n_estimators": 5},
+    "RF_EM": {"rounds": 3, "n_estimators": 5},
+    "ET_AVG": {"n_estimators": 5},
+}
+# One of each kind of state: linear, forests, training data, code.
+KINDS = ("LR_EM", "ET_EM", "RF_EM", "PL_KNN", "IPAL", "PL_ECOC", "CLPL")
+
+
+def run(
+    folder: Path, name: str, listener: Silence | None = None, dataset: Dataset = DATA, **changes: Any
+) -> Path:
+    entry = find_algorithm(name)
+    settings = {"hparams": SMALL.get(name, {}), "device": "cpu", "save_steps": 1, **changes}
+    outcome = run_training(configure_run(entry, dataset.card, **settings), dataset, entry, folder, listener)
+    assert outcome.status == "done", outcome.message
+    return outcome.folder
+
+
+def describe(name: str, **changes: Any) -> RunConfig:
+    return configure_run(find_algorithm(name), DATA.card, **changes)
+
+
+def test_a_record_of_the_preparation_and_one_of_every_round(tmp_path: Path) -> None:
+    folder = run(tmp_path, "LR_EM", seed=5)
+    records = read_records(folder)
+    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
+    assert [record["epoch"] for record in records] == [0, 1, 2, 3, 4]
+    assert records[0]["hparams"] == {"C": 0.1, "rounds": 4, "max_steps": 5}
+    assert records[0]["loss"] == 0
+    assert (np.diff([record["loss"] for record in records[1:]]) <= 1e-9).all()
+    config = describe("LR_EM", hparams=SMALL["LR_EM"])
+    data = prepare_data(DATA, config, torch.device("cpu"))
+    prior = share_equally(data.train_candidates).mean(0)
+    assert data.validation.candidates is not None
+    assert records[0]["val_covering_rate"] == data.validation.candidates[:, prior.argmax()].mean()
+    described = read_description(folder)
+    assert (described["experiment"]["model"], described["experiment"]["fitted"]) == (None, True)
+    assert described["algorithm_card"]["shared"] is False
+
+
+def test_draws_follow_the_protocol_and_steps_are_the_rounds() -> None:
+    drawn = describe("LR_EM", hparams_seed=7, trial_seed=3)
+    assert drawn.hparams["C"] == pytest.approx(0.046200571491, rel=1e-10)
+    assert (drawn.steps, drawn.checkpoint_freq) == (41, 1)
+    assert describe("PL_KNN").steps == 2
+    assert describe("LR_EM", steps=500).to_json() == describe("LR_EM").to_json()
+    assert describe("LR_EM", checkpoint_freq=500).run_id("x") == describe("LR_EM").run_id("x")
+    assert describe("LR_EM", hparams={"rounds": 3}).run_id("x") != describe("LR_EM").run_id("x")
+    with pytest.raises(UsageError, match="unknown hyperparameter 'lr'"):
+        describe("LR_EM", hparams={"lr": 0.1})
+
+
+def test_steps_of_a_mixed_sweep_are_told_not_to_apply_once(caplog: pytest.LogCaptureFixture) -> None:
+    tell_steps.cache_clear()
+    with caplog.at_level(logging.WARNING, "plench"):
+        describe("LR_EM", steps=500)
+        describe("PL_KNN", steps=500, hparams_seed=2)
+    assert [record.message for record in caplog.records if "steps does not apply" in record.message] != []
+    assert len(caplog.records) == 1
+
+
+def test_images_are_refused_when_a_run_is_described() -> None:
+    card = make_examples(32, images=True).card
+    with pytest.raises(UsageError, match="LR_EM is fitted on tabular data"):
+        configure_run(find_algorithm("LR_EM"), card)
+
+
+def test_a_method_of_answers_is_refused_on_data_without_any(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="MV_LR learns from the answers of annotators, and Contract has none"
+    ):
+        run(tmp_path, "MV_LR")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_crashed_after_any_round_ends_as_an_undisturbed_one(name: str, tmp_path: Path) -> None:
+    expected = run(tmp_path / "whole", name)
+    for step in range(describe(name, hparams=SMALL.get(name, {})).steps):
+        with pytest.raises(Crash):
+            run(tmp_path / f"{step}", name, CrashAt(step))
+        assert_same_run(expected, run(tmp_path / f"{step}", name))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_loaded_model_predicts_what_the_run_recorded(name: str, tmp_path: Path) -> None:
+    folder = run(tmp_path, name)
+    record = read_records(folder)[-1]
+    assert DATA.labels is not None
+    split = split_dataset(DATA, 0)
+    model = plench.load(folder)
+    assert (model.predict(DATA.features[split.test]) == DATA.labels[split.test]).mean() == record["test_acc"]
+    assert np.isfinite(plench.load(folder, criterion="CR").predict_logits(DATA.features)).all()
+
+
+def collect(tmp_path: Path) -> Any:
+    for trial in (0, 1):
+        for name in ("LR_EM", "PL_KNN", "ET_AVG"):
+            run(tmp_path, name, trial_seed=trial)
+        for steps in (6, 9):
+            run(tmp_path, "PRODEN", trial_seed=trial, steps=steps, checkpoint_freq=3)
+    return tmp_path
+
+
+def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_the_others(
+    tmp_path: Path,
+) -> None:
+    criterion = find_criterion("CR")
+    board = build_leaderboard(read_runs(collect(tmp_path)))
+    assert board.algorithms == ("ET_AVG", "LR_EM", "PL_KNN", "PRODEN")
+    assert [board.labels[setting] for setting in board.settings] == [
+        "Contract (steps 6)",
+        "Contract (steps 9)",
+    ]
+    for setting in board.settings:
+        assert set(board.means(setting, criterion)) == set(board.algorithms)
+        cell = board.cell(setting, "LR_EM", criterion)
+        assert cell is not None
+        assert cell.complete
+        assert cell.plan.n_runs == 2
+    assert {n for _, n in board.rank(criterion).values()} == {2}
+    text = render_text(build_grids(board))
+    assert re.search(r"Algorithm +Family +Budget +CR", text)
+    assert re.search(r"LR_EM +classical +4 rounds ", text)
+    assert re.search(r"PL_KNN +classical +1 round ", text)
+    assert re.search(r"PRODEN +vanilla PLL +6 steps ", text)
+    assert "classical" in render_latex(build_grids(board, "criterion"))
+    rows = cell_rows(board)
+    assert {(row["algorithm"], row["family"], row["budget"], row["steps"]) for row in rows} == {
+        ("ET_AVG", "classical", "1 round", 2),
+        ("LR_EM", "classical", "4 rounds", 5),
+        ("PL_KNN", "classical", "1 round", 2),
+        ("PRODEN", "vanilla PLL", "6 steps", 6),
+        ("PRODEN", "vanilla PLL", "9 steps", 9),
+    }
+
+
+def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) -> None:
+    run(tmp_path, "LR_EM")
+    run(tmp_path, "LR_EM", hparams={"rounds": 2})
+    run(tmp_path, "PL_KNN")
+    board = build_leaderboard(read_runs(tmp_path))
+    assert board.algorithms == ("LR_EM (2 rounds)", "LR_EM (4 rounds)", "PL_KNN")
+    assert len(board.settings) == 1
+    assert board.labels[board.settings[0]] == "Contract"
+
+
+def test_a_table_of_networks_alone_is_as_ever(tmp_path: Path) -> None:
+    run(tmp_path, "PRODEN", steps=6, checkpoint_freq=3)
+    board = build_leaderboard(read_runs(tmp_path))
+    (grid, *_) = build_grids(board)
+    assert grid.header[:2] == ("Algorithm", "CR")
+    assert "family" not in cell_rows(board)[0]
+
+
+def test_a_run_that_lost_its_description_keeps_its_place(tmp_path: Path) -> None:
+    folder = run(tmp_path, "PL_KNN")
+    (folder / "run.json").unlink()
+    (found,) = read_runs(tmp_path)
+    assert found.experiment.fitted
+    assert "steps" not in found.experiment.setting.details
+
+
+def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path) -> None:
+    grid = Grid(
+        ("LR_EM", "PL_KNN", "CC"), ("Digits_FPS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10
+    )
+    shelf = DataShelf(None)
+    runs = expand(settle(SweepSpec((grid,)), shelf))
+    assert {run.config.algorithm: run.config.steps for run in runs} == {"LR_EM": 41, "PL_KNN": 2, "CC": 20}
+    estimate = estimate_cost(runs, shelf, budget_seconds=60)
+    assert estimate is not None
+    assert estimate.pairs_measured == 3
+    settings = {"n_hparams": 1, "n_trials": 1, "steps": 20, "checkpoint_freq": 10, "workers": 1}
+    outcome = plench.sweep(["PL_KNN", "CC"], ["Digits_FPS"], tmp_path, **settings)
+    assert not outcome.failed
+    assert not outcome.unfinished
+    table = render_text(build_grids(plench.results(tmp_path).board))
+    assert re.search(r"PL_KNN +classical +1 round", table)
+    assert "not started" not in table
+
+
+SVM = re.search(
+    r"```python\n(.*?)```", (ROOT / "docs" / "classical.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def save_classifier(folder: Path) -> Path:
+    """Save the page's classifier as a file."""
+    assert SVM is not None
+    path = folder / "svm.py"
+    path.write_text(SVM[1], encoding="utf-8")
+    return path
+
+
+@pytest.mark.real
+def test_the_documented_classifier_keeps_the_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"{save_classifier(tmp_path)}:SVM"]) == 0, capsys.readouterr().out
+
+
+def test_the_documented_classifier_is_five_lines_and_an_algorithm(tmp_path: Path) -> None:
+    path = save_classifier(tmp_path)
+    code = path.read_text(encoding="utf-8")
+    assert len([line for line in code.splitlines() if line.strip()]) == 5
+    folder = run(tmp_path / "runs", f"{path}:SVM")
+    records = read_records(folder)
+    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
+    described = read_description(folder)
+    assert json.loads(json.dumps(described["config"]["hparams"]))["folds"] == 3
+    assert np.isfinite(plench.load(folder).predict_logits(DATA.features)).all()
