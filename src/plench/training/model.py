@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
-from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
 from plench.networks import NETWORKS
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
@@ -21,7 +20,7 @@ from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
 from plench.training.execution import set_execution
-from plench.training.inputs import Inputs, inputs_for
+from plench.training.inputs import Inputs, restore_inputs
 from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
 
@@ -42,7 +41,7 @@ class TrainedModel:
 
     def predict_logits(self, X: ArrayLike) -> np.ndarray:
         """Return logits (n, K)."""
-        features = check_features(X, self.inputs.kind, "X")
+        features = self.inputs.accept(X)
         device = next(self.algorithm.parameters()).device
         return predict_logits(self.algorithm, self.inputs, self.inputs.store(features, device))
 
@@ -83,7 +82,7 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
-    inputs = inputs_for(data["kind"]).from_state(payload["inputs"])
+    inputs = restore_inputs(data["kind"], payload["inputs"])
     return TrainedModel(algorithm, inputs, payload["updates"])
 
 

@@ -9,7 +9,7 @@ import torch
 
 from plench.data import Dataset, Split, draw_candidates, split_dataset
 from plench.training.config import RunConfig
-from plench.training.inputs import Inputs, inputs_for
+from plench.training.inputs import Inputs, fit_inputs
 from plench.training.stored import Stored
 
 
@@ -65,7 +65,7 @@ def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> P
 
 def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> PreparedData:
     """Scale on the training part of a split, and put all parts on the device."""
-    inputs = inputs_for(dataset.card.kind).fit(dataset.features, split.train)
+    inputs = fit_inputs(dataset, split.train)
 
     def evaluation_set(index: np.ndarray) -> EvaluationSet:
         labels = None if dataset.labels is None else dataset.labels[index]
