@@ -7,7 +7,7 @@ empty set, which votes for nothing. Shapes: N items, M answers, K classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -42,6 +42,13 @@ class Answers:
     def n_classes(self) -> int:
         """K."""
         return self.sets.shape[1]
+
+    def widen(self, n_classes: int) -> Answers:
+        """The same answers where there are further classes, which nobody has named."""
+        if n_classes <= self.n_classes:
+            return self
+        sets = np.pad(self.sets, ((0, 0), (0, n_classes - self.n_classes)))
+        return replace(self, sets=sets)
 
     def take_items(self, rows: NDArray[np.int64]) -> Answers:
         """The answers to some of the items, which are numbered anew."""

@@ -63,8 +63,7 @@ def split_dataset(
         if is_empty:
             what = "examples" if dataset.groups is None else "groups"
             raise DataError(
-                f"{dataset.card.name} has too few {what} to split: of {n_examples} examples, with test "
-                "fraction "
+                f"{dataset.card.name} has too few {what} to split: of {n_examples}, with test fraction "
                 f"{test_fraction} and holdout fraction {holdout_fraction} the {part} part is empty"
             )
     return split

@@ -32,6 +32,7 @@ class PreparedData:
     validation: EvaluationSet
     test: EvaluationSet
     train_noise_rate: float | None
+    train_weights: np.ndarray | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -89,4 +90,5 @@ def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> Prepa
         validation=evaluation_set(split.validation),
         test=test,
         train_noise_rate=noise_rate,
+        train_weights=None if dataset.weights is None else dataset.weights[split.train],
     )
