@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import plench
+from plench import train
 from plench.cli import main
 from plench.cli.predict import format_predictions
-from plench.training import train
 from plench.training.model import TrainedModel
 
 

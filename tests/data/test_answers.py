@@ -15,7 +15,7 @@ from plench.data.answers import (
     read_answer_matrix,
     weigh_by_votes,
 )
-from plench.data.sources.tables import make_dataset
+from plench.data.sources.tables import make_table_dataset
 from plench.data.table_files import parse_delimited
 from plench.data.taxonomy import Taxonomy, parse_taxonomy
 from plench.errors import DataError
@@ -32,7 +32,7 @@ i4,bob,bird,4
 
 
 def read(text: str, name: str = "t.csv", **options):
-    return make_dataset(parse_delimited(text.encode(), name), **options)
+    return make_table_dataset(parse_delimited(text.encode(), name), **options)
 
 
 def test_one_answer_a_row():
@@ -48,7 +48,7 @@ def test_all_forms_of_answers_give_the_same():
     long = read(LONG)
     wide = read("x,annotator_ann,annotator_bob\n1,cat,dog\n2,cat|dog,cat\n3,not bird,\n4,unsure,bird\n")
     lists = read("x,answers\n1,cat;dog\n2,cat|dog;cat\n3,not bird\n4,unsure;bird\n")
-    python = make_dataset(
+    python = make_table_dataset(
         {
             "x": [1, 2, 3, 4],
             "answers": [["cat", "dog"], [["cat", "dog"], "cat"], ["not bird"], ["unsure", "bird"]],
@@ -60,7 +60,7 @@ def test_all_forms_of_answers_give_the_same():
         b"i4,ann,unsure\ni4,bob,bird\n",
         "a.csv",
     )
-    apart = make_dataset(items, answers=answers)
+    apart = make_table_dataset(items, answers=answers)
     for other in (wide, lists, python, apart):
         assert np.array_equal(other.candidates, long.candidates)
         assert np.array_equal(count_votes(other.answers), count_votes(long.answers))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plench.data import Dataset, load_dataset
 from plench.data.answers import Answers, read_answer_matrix
-from plench.data.sources.tables import make_dataset
+from plench.data.sources.tables import make_table_dataset
 from plench.data.table_files import parse_delimited, parse_table
 from plench.data.taxonomy import parse_taxonomy
 from plench.errors import DataError, PlenchError
@@ -91,9 +91,9 @@ def survive(read) -> None:
 @example(b"\xff\xfea,b\n1,2\n")
 @example(b"a\n\x00\n")
 def test_arbitrary_bytes(content):
-    survive(lambda: make_dataset(parse_delimited(content, "x.csv")))
-    survive(lambda: make_dataset(parse_table(content, ".tsv", "x.tsv")))
-    survive(lambda: make_dataset(parse_table(content, ".parquet", "x.parquet")))
+    survive(lambda: make_table_dataset(parse_delimited(content, "x.csv")))
+    survive(lambda: make_table_dataset(parse_table(content, ".tsv", "x.tsv")))
+    survive(lambda: make_table_dataset(parse_table(content, ".parquet", "x.parquet")))
     survive(lambda: parse_taxonomy(parse_delimited(content, "tree.csv")))
 
 
@@ -104,7 +104,7 @@ def test_truncated_and_bit_flipped_files(content, position, bit, cut):
     damaged = content[:position] if cut else bytearray(content)
     if not cut:
         damaged[position] ^= 1 << bit
-    survive(lambda: make_dataset(parse_delimited(bytes(damaged), "x.csv")))
+    survive(lambda: make_table_dataset(parse_delimited(bytes(damaged), "x.csv")))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_truncated_and_bit_flipped_parquet(parquet, position, bit, cut):
     damaged = bytearray(parquet[:position] if cut else parquet)
     if not cut:
         damaged[position] ^= 1 << bit
-    survive(lambda: make_dataset(parse_table(bytes(damaged), ".parquet", "x.parquet")))
+    survive(lambda: make_table_dataset(parse_table(bytes(damaged), ".parquet", "x.parquet")))
 
 
 @GENTLE
@@ -134,7 +134,7 @@ def test_tables_of_any_cells_under_any_names(header, data):
     rows = data.draw(st.lists(st.lists(cells, min_size=len(header), max_size=len(header)), max_size=5))
     sink = io.StringIO()
     csv.writer(sink).writerows([header, *rows])
-    survive(lambda: make_dataset(parse_delimited(sink.getvalue().encode("utf-8", "replace"), "x.csv")))
+    survive(lambda: make_table_dataset(parse_delimited(sink.getvalue().encode("utf-8", "replace"), "x.csv")))
 
 
 objects = st.one_of(
@@ -147,7 +147,7 @@ objects = st.one_of(
 @GENTLE
 @given(st.dictionaries(names, st.lists(objects, max_size=4), max_size=4))
 def test_frames_of_wrong_types(columns):
-    survive(lambda: make_dataset(columns))
+    survive(lambda: make_table_dataset(columns))
 
 
 @GENTLE
@@ -157,7 +157,7 @@ def test_frames_of_wrong_types(columns):
     )
 )
 def test_roles_of_wrong_types(columns):
-    survive(lambda: make_dataset(columns))
+    survive(lambda: make_table_dataset(columns))
 
 
 @GENTLE
@@ -208,11 +208,11 @@ def test_images_folders_of_any_table(tmp_path):
 )
 def test_odd_tables(text, place):
     if place is None:
-        dataset = make_dataset(parse_delimited(text.encode(), "x.csv"))
+        dataset = make_table_dataset(parse_delimited(text.encode(), "x.csv"))
         assert dataset.n_examples == 2
     else:
         with pytest.raises(DataError, match=place):
-            make_dataset(parse_delimited(text.encode(), "x.csv"))
+            make_table_dataset(parse_delimited(text.encode(), "x.csv"))
 
 
 @GENTLE

@@ -9,7 +9,7 @@ from plench.data import split_dataset
 from plench.data.encoding import TableEncoder
 from plench.data.raw_table import RawTable, read_frame
 from plench.data.sources import load_dataset
-from plench.data.sources.tables import make_dataset
+from plench.data.sources.tables import make_table_dataset
 from plench.data.table import Table, make_column, make_table
 from plench.data.table_files import parse_delimited, parse_table
 from plench.data.table_roles import TableOptions, find_roles, split_reference
@@ -24,7 +24,7 @@ ANIMALS = """age,colour,tame,candidates,truth
 
 
 def read(text: str, **options):
-    return make_dataset(parse_delimited(text.encode(), "animals.csv"), **options)
+    return make_table_dataset(parse_delimited(text.encode(), "animals.csv"), **options)
 
 
 def test_columns_become_typed_features_candidates_and_truth():
@@ -201,14 +201,14 @@ def test_frames_of_pandas_and_polars_read_as_the_file_does(tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     path = tmp_path / "animals.csv"
     path.write_text(ANIMALS)
-    dataset = make_dataset(path)
+    dataset = make_table_dataset(path)
     for frame in (pandas.read_csv(path), polars.read_csv(path)):
-        other = make_dataset(frame)
+        other = make_table_dataset(frame)
         assert other.fingerprint == dataset.fingerprint
         assert other.class_names == dataset.class_names
     frame = pandas.DataFrame({"when": pandas.to_datetime(["2024-01-01"]), "candidates": ["a|b"]})
     with pytest.raises(DataError, match="date or time"):
-        make_dataset(frame)
+        make_table_dataset(frame)
 
 
 def test_parquet_reads_as_the_file_does(tmp_path):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import plench
+from plench import train
 from plench.data import load_dataset
 from plench.data.raw_table import read_frame
 from plench.errors import DataError, PlenchError
 from plench.storage.store import RunStore
-from plench.training import train
 
 
 def write_pets(path: Path, n: int = 240, gaps: bool = True) -> Path:

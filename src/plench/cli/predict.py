@@ -1,4 +1,4 @@
-"""`plench predict`: labels for new data, by the model of a run."""
+"""`plench predict`: predict labels for new data with the model of a run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `plench predict`."""
-    parser = subparsers.add_parser(
-        "predict", help="labels for new data, by a run's model", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plench predict`."""
     parser.add_argument("folder", metavar="FOLDER", help="folder of a run")
     parser.add_argument(
         "data", metavar="DATA", help="table (.csv, .tsv, .parquet), .npy, folder of images, or - for CSV"

@@ -88,8 +88,7 @@ class Dataset:
     `noise_rate` counts them. `verified` says that the files had the public release's checksums.
 
     Own data may have more: `class_names`; `groups` (N), whose examples stay in one part of the split;
-    `validation` (N), the rows of the validation part where the data says so; `answers` of annotators; and
-    `weights` (N×K) of the candidates, which sum to 1 and are 0 outside the set.
+    `validation` (N), the rows of the validation part where the data says so; and `answers` of annotators.
     """
 
     features: NDArray[Any] | Table
@@ -103,7 +102,6 @@ class Dataset:
     groups: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
     answers: Answers | None = None
-    weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         name = self.card.name
@@ -129,8 +127,6 @@ class Dataset:
                 f"{name}: answers are for {self.answers.n_items} items and {self.answers.n_classes} classes, "
                 f"candidates for {candidates.shape[0]} and {candidates.shape[1]}"
             )
-        if self.weights is not None:
-            object.__setattr__(self, "weights", check_weights(self.weights, candidates, name))
 
     @classmethod
     def load(cls, name: str, data_dir: str | Path | None = None) -> "Dataset":
@@ -176,17 +172,20 @@ class Dataset:
     def fingerprint(self) -> str:
         """SHA-256 over shapes, types and bytes of features, candidates, labels and test set.
 
-        Groups, given validation rows and weights of candidates are in it where there are any.
+        Groups, given validation rows and annotators' answers are in it where there are any.
         """
         arrays: list[NDArray[Any] | Table | None] = [self.features, self.candidates, self.labels]
         if self.test is not None:
             arrays += [self.test.features, self.test.labels]
         digest = hashlib.sha256()
-        for name in ("groups", "validation", "weights"):
+        for name in ("groups", "validation"):
             value = getattr(self, name)
             if value is not None:
                 digest.update(f"{name};".encode())
                 arrays.append(value)
+        if self.answers is not None:
+            digest.update(b"answers;")
+            arrays += [self.answers.item, self.answers.annotator, self.answers.sets]
         for array in arrays:
             if array is None:
                 digest.update(b"absent;")
@@ -199,8 +198,8 @@ class Dataset:
         return digest.hexdigest()
 
     def with_candidates(self, candidates: ArrayLike) -> "Dataset":
-        """The same examples with other candidate sets, to which neither answers nor weights belong."""
-        return replace(self, candidates=np.asarray(candidates), answers=None, weights=None)
+        """The same examples with other candidate sets."""
+        return replace(self, candidates=np.asarray(candidates))
 
     def with_notices(self, notices: Iterable[str]) -> "Dataset":
         """The same data with further notices."""
@@ -306,30 +305,6 @@ def check_rows(values: ArrayLike, n_examples: int, dtype: Any, name: str) -> NDA
             f"{name} must be one value for each of {n_examples} examples, not {array.dtype} of {array.shape}"
         )
     return _freeze(array.astype(dtype))
-
-
-def check_weights(weights: ArrayLike, candidates: NDArray[np.bool_], name: str) -> NDArray[np.float32]:
-    """Return the weights of candidates; raise DataError unless they are positive on the sets and sum to 1."""
-    array = np.asarray(weights)
-    if array.shape != candidates.shape or array.dtype.kind not in "fiu":
-        raise DataError(
-            f"{name}: weights must be numbers of shape {candidates.shape}, not {array.dtype} of {array.shape}"
-        )
-    wrong = ~np.isfinite(array) | ((array > 0) != candidates)
-    if wrong.any():
-        row, label = np.argwhere(wrong)[0]
-        raise DataError(
-            f"{name}: the weight of class {label} of example {row} is {array[row, label]}; allowed are "
-            "positive "
-            "numbers for candidates and 0 for others"
-        )
-    totals = array.sum(1, dtype=np.float64)
-    uneven = np.flatnonzero(np.abs(totals - 1) > 1e-4)
-    if len(uneven):
-        raise DataError(
-            f"{name}: the weights of example {uneven[0]} sum to {totals[uneven[0]]:.6g}; allowed is 1"
-        )
-    return _freeze(array.astype(np.float32))
 
 
 def _check_test(

@@ -5,36 +5,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import numpy as np
+from numpy.typing import NDArray
 
 from plench.data.answers import weigh_by_votes
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset
 from plench.errors import DataError, UsageError
-
-CANDIDATE_WEIGHTS = ("uniform", "votes")
-UNIFORM = CANDIDATE_WEIGHTS[0]
+from plench.settings import CandidateWeights
 
 
-def weigh_candidates(dataset: Dataset, weights: str, candidates: CandidateSpec = REAL_CANDIDATES) -> Dataset:
-    """Return the dataset with weights of its candidates: shares of the annotators' votes, or none.
+def weigh_candidates(
+    dataset: Dataset, weights: CandidateWeights, candidates: CandidateSpec = REAL_CANDIDATES
+) -> NDArray[np.float32] | None:
+    """Return the weights (N, K) of the candidates, shares of the annotators' votes; None where uniform.
 
-    Generated candidate sets have no votes.
+    They are positive on the candidates, 0 elsewhere, and sum to 1. Generated candidate sets have no votes.
     """
-    if weights not in CANDIDATE_WEIGHTS:
-        raise UsageError(f"candidate_weights is {weights!r}; allowed are {', '.join(CANDIDATE_WEIGHTS)}")
-    if weights == UNIFORM:
-        return dataset if dataset.weights is None else replace(dataset, weights=None)
+    if weights == "uniform":
+        return None
     if dataset.answers is None:
         raise DataError(
             f"{dataset.card.name} has no annotators' answers, which candidate_weights {weights} needs; "
             "allowed "
-            f"is {UNIFORM}"
+            "is uniform"
         )
     if candidates != REAL_CANDIDATES:
         raise UsageError(
-            f"candidate_weights {weights} needs the data's own candidate sets (pl_type real, no "
-            "drop_true_rate), "
-            f"not {candidates}"
+            f"candidate_weights {weights} needs the data's own candidate sets: pl_type real, not "
+            f"{candidates.pl_type}, and no drop_true_rate"
         )
-    return replace(dataset, weights=weigh_by_votes(dataset.candidates, dataset.answers))
+    return weigh_by_votes(dataset.candidates, dataset.answers)

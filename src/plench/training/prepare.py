@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from plench.data import Dataset, Split, draw_candidates, split_dataset
+from plench.data.weights import weigh_candidates
 from plench.training.config import RunConfig
 from plench.training.inputs import Inputs, fit_inputs
 from plench.training.stored import Stored
@@ -45,6 +46,7 @@ def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
     return (
         dataset.fingerprint,
         config.candidates,
+        config.candidate_weights,
         config.trial_seed,
         config.holdout_fraction,
         config.tabular_test_fraction,
@@ -55,17 +57,20 @@ def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
 def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> PreparedData:
     """Draw the trial's candidates, split by the trial seed, and scale on the training split."""
     dataset = draw_candidates(dataset, config.candidates, config.trial_seed)
+    weights = weigh_candidates(dataset, config.candidate_weights, config.candidates)
     split = split_dataset(
         dataset,
         config.trial_seed,
         test_fraction=config.tabular_test_fraction,
         holdout_fraction=config.holdout_fraction,
     )
-    return prepare_split(dataset, split, device)
+    return prepare_split(dataset, split, device, weights)
 
 
-def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> PreparedData:
-    """Scale on the training part of a split, and put all parts on the device."""
+def prepare_split(
+    dataset: Dataset, split: Split, device: torch.device, weights: np.ndarray | None = None
+) -> PreparedData:
+    """Scale on the training part of a split, and put all parts on the device; `weights` are candidates'."""
     inputs = fit_inputs(dataset, split.train)
 
     def evaluation_set(index: np.ndarray) -> EvaluationSet:
@@ -90,5 +95,5 @@ def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> Prepa
         validation=evaluation_set(split.validation),
         test=test,
         train_noise_rate=noise_rate,
-        train_weights=None if dataset.weights is None else dataset.weights[split.train],
+        train_weights=None if weights is None else weights[split.train],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -180,17 +181,30 @@ def read_class_names(names: np.ndarray | None, name: str) -> tuple[str, ...] | N
     return tuple(str(text) for text in names.astype(np.str_))
 
 
-def make_dataset(features: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None = None) -> Dataset:
+def make_dataset(
+    features: ArrayLike,
+    candidates: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    *,
+    answers: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    groups: ArrayLike | None = None,
+) -> Dataset:
     """Make a dataset of arrays at hand: features N×D or images, candidates N×K, perhaps labels.
 
-    Its name in records carries a hash of its content.
+    Instead of candidates there may be annotators' `answers`, N×M classes with −1 in gaps, or N×M×K with 0 and
+    1. Its name in records carries a hash of its content.
     """
     array = np.asarray(features)
     kind: Literal["tabular", "image"] = "image" if array.ndim > 2 else "tabular"
     nameless = make_card(Path("arrays"), "", kind, has_candidates=True)
-    given = {"images" if kind == "image" else "features": array, "candidates": np.asarray(candidates)}
-    if labels is not None:
-        given["labels"] = np.asarray(labels)
+    given = {"images" if kind == "image" else "features": array}
+    named = {"candidates": candidates, "labels": labels, "answers": answers, "groups": groups}
+    given |= {key: np.asarray(value) for key, value in named.items() if value is not None}
+    if class_names is not None:
+        given["class_names"] = np.array([str(name) for name in class_names])
+    if (candidates is None) == (answers is None):
+        raise DataError("a dataset of arrays has either candidates or annotators' answers")
     dataset = build_dataset(nameless, given, None)
     return replace(dataset, card=make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True))
 

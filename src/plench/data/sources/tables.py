@@ -103,7 +103,7 @@ class TableFiles:
         return digest.hexdigest()
 
 
-def make_dataset(data: Any, name: str = "table", answers: Any = None, **options: Any) -> Dataset:
+def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **options: Any) -> Dataset:
     """Make a dataset of a table: a file, a pandas or polars frame, or a mapping of names to columns.
 
     `answers` may be a second table with one answer a row (item, annotator, label), or the name of a column of
