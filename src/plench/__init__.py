@@ -24,7 +24,7 @@ from plench.lazy import lazy_attributes
 from plench.version import __version__
 
 if TYPE_CHECKING:
-    from plench.api import collect, list_algorithms, list_datasets, results, sweep, train
+    from plench.api import collect, list_algorithms, list_datasets, refit, results, sweep, train
     from plench.data.dataset import Dataset
     from plench.training.model import load
 

@@ -12,7 +12,10 @@ from plench.storage.records import Experiment, Run
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Cells with the order in which tables show them. Look cells up with `cell`."""
+    """Cells with the order in which tables show them. Look cells up with `cell`.
+
+    `scored`: there are no true labels, and figures are the criteria themselves (`plench.report.unlabelled`).
+    """
 
     settings: tuple[Experiment, ...]
     algorithms: tuple[str, ...]
@@ -20,6 +23,7 @@ class Leaderboard:
     cells: Mapping[tuple[Experiment, str, str], Cell]
     labels: Mapping[Experiment, str]
     cards: Mapping[str, Mapping[str, Any]]
+    scored: bool = False
 
     def cell(self, setting: Experiment, algorithm: str, criterion: Criterion) -> Cell | None:
         """Return the cell, or None where the algorithm has no run in this setting."""
