@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from plench.api import collect as collect
     from plench.api import list_algorithms as list_algorithms
     from plench.api import list_datasets as list_datasets
+    from plench.api import refit as refit
     from plench.api import results as results
     from plench.api import sweep as sweep
     from plench.api import train as train

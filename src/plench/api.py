@@ -14,6 +14,7 @@ from plench.settings import Settings, declared, read_settings
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
+    from plench.selection import Choice
     from plench.sweeps.engines.base import SweepListener
     from plench.sweeps.launch import SweepOutcome
     from plench.training import RunOutcome
@@ -78,6 +79,54 @@ def train(
     shown = nullcontext(listener) if listener is not None or not progress else watch_run()
     with shown as told:
         return run_training(config, data, entry, output_dir, told)
+
+
+def refit(
+    folder: str | Path,
+    dataset: str | Path | Dataset | Arrays | None = None,
+    output_dir: str | Path = "refit",
+    *,
+    criterion: str = "CR",
+    data_dir: str | Path | None = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+) -> RunOutcome:
+    """Train what a criterion chose once more, on everything: nothing is held out.
+
+    `folder` is that of a run, or of the runs of a sweep, among which the criterion chooses. The configuration
+    is trained for the chosen number of steps. `dataset` is needed where the data came by path or as arrays;
+    it must be the data of the run.
+
+    >>> outcome = plench.refit("runs", "pets.csv", criterion="CR")
+    >>> plench.load(outcome.folder).predict("new.csv")
+    """
+    from plench.data import as_dataset
+    from plench.errors import DataError
+    from plench.progress import watch_run
+    from plench.storage.store import RunStore
+    from plench.training.model import find_entry
+    from plench.training.refit import configure_refit
+    from plench.training.run import run_training
+
+    choice = _choose(folder, criterion)
+    store = RunStore(choice.run.path)
+    described = store.read_run()
+    if described is None or "dataset" not in described:
+        raise DataError(f"{store.folder} has no run.json that says what was computed")
+    name, wanted = described["config"]["dataset"], described["dataset"].get("fingerprint")
+    if dataset is None and "@" in name:
+        raise DataError(f"{name} came by path or as arrays: say where the data are (dataset)")
+    data = as_dataset(name if dataset is None else dataset, data_dir)
+    if data.fingerprint != wanted:
+        raise DataError(
+            f"{data.card.name} has the fingerprint {data.fingerprint[:16]}…, the run was made on "
+            f"{wanted[:16]}… "
+            f"({name}): these are other data"
+        )
+    config, everything = configure_refit(described, choice.record.step, data)
+    shown = nullcontext(listener) if listener is not None or not progress else watch_run()
+    with shown as told:
+        return run_training(config, everything, find_entry(store, described), output_dir, told)
 
 
 @takes_settings(per_run=False)
@@ -176,6 +225,19 @@ def list_datasets() -> list[dict[str, Any]]:
     from plench.data import describe_datasets
 
     return describe_datasets()
+
+
+def _choose(folder: str | Path, criterion: str) -> Choice:
+    """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
+    from plench.criteria import find_criterion
+    from plench.report.best import choose_in_run, choose_run
+    from plench.storage.store import RESULTS
+
+    chooser, path = find_criterion(criterion), Path(folder).resolve()
+    if not (path / RESULTS).is_file():
+        return choose_run(read_results(path).runs, folder, chooser)
+    runs = read_results(path.parent).runs
+    return choose_in_run(next(run for run in runs if run.path.name == path.name), chooser)
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

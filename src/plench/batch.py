@@ -12,20 +12,28 @@ VIEWS = ("original", "weak", "strong", "distill")
 class Batch:
     """The examples of one step: `index` (B,) into the training split, `candidates` (B, K) bool, and views.
 
+    `weights` (B, K) are those of the candidates, None where all of a set count the same.
+
     The views an algorithm declares are attributes (`batch.weak`, …). A batch unpacks into the paper's six:
     original, weak and strong view (None where not declared), candidates as floats, None in the place where
     the public benchmark hands out true labels, and index. `second` is the second, independent batch of an
     algorithm that declares one.
     """
 
-    __slots__ = ("_views", "candidates", "index", "second")
+    __slots__ = ("_views", "candidates", "index", "second", "weights")
 
     def __init__(
-        self, index: Tensor, candidates: Tensor, views: Mapping[str, Tensor], second: Batch | None = None
+        self,
+        index: Tensor,
+        candidates: Tensor,
+        views: Mapping[str, Tensor],
+        second: Batch | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.index = index
         self.candidates = candidates
         self.second = second
+        self.weights = weights
         self._views = views
 
     def view(self, name: str) -> Tensor:

@@ -20,6 +20,7 @@ from plench.names import find_name
 
 PartialLabelType = Literal["real", "uss", "fps", "id"]
 Precision = Literal["float32", "bf16"]
+CandidateWeights = Literal["uniform", "votes"]
 
 DEFAULT_FPS_RATE = 0.3  # the middle of the 0.1, 0.3, 0.5 that papers usually report
 DEFAULT_ID_RATE = 0.4
@@ -116,7 +117,7 @@ def declare(
 
 
 _candidates: dict[str, Any] = {"founding": True, "block": "candidates", "group": "candidate sets"}
-_split: dict[str, Any] = {"founding": True, "group": "split", "metavar": "F", "above": 0, "below": 1}
+_split: dict[str, Any] = {"founding": True, "group": "split", "metavar": "F", "at_least": 0, "below": 1}
 _carried_out: dict[str, Any] = {"decides": False, "group": "computing"}
 
 
@@ -206,6 +207,12 @@ class Settings:
         at_least=0,
         at_most=1,
         **_candidates,
+    )
+    candidate_weights: CandidateWeights = declare(
+        "uniform",
+        "votes: candidates count by annotators' votes, for methods that use weights",
+        cell="candidate_weights",
+        group="candidate sets",
     )
     more_criteria: str = declare(
         "",

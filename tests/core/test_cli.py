@@ -71,7 +71,7 @@ def test_unknown_option_is_bad_usage(capsys):
             "save_steps must be a whole number of at least 1",
         ),
         (["-a", "CC", "-d", "Digits_FPS", "--save_seconds", "nan"], "save_seconds must be a number above 0"),
-        (["-a", "CC", "-d", "Digits_FPS", "--holdout_fraction", "0"], "holdout_fraction"),
+        (["-a", "CC", "-d", "Digits_FPS", "--holdout_fraction", "1"], "holdout_fraction"),
         (["-a", "no/such.py:X", "-d", "Digits_FPS"], "cannot read the algorithm's file"),
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
         (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),

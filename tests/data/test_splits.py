@@ -76,8 +76,33 @@ def test_too_few_examples_are_refused(n):
         split_dataset(make(n), 0)
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), "0.1", None, True])
+@pytest.mark.parametrize("value", [1, -0.1, 1.5, float("nan"), "0.1", None, True])
 @pytest.mark.parametrize("which", ["test_fraction", "holdout_fraction"])
 def test_fractions_are_checked(value, which):
-    with pytest.raises(UsageError, match="must be a number above 0 and below 1"):
+    with pytest.raises(UsageError, match="must be a number of at least 0 and below 1"):
         split_dataset(make(100), 0, **{which: value})
+
+
+def test_a_fraction_of_zero_leaves_the_part_out():
+    split = split_dataset(make(100), 0, test_fraction=0, holdout_fraction=0)
+    assert (len(split.train), len(split.validation), len(split.test)) == (100, 0, 0)
+    split = split_dataset(make(100), 0, test_fraction=0)
+    assert (len(split.train), len(split.validation), len(split.test)) == (90, 10, 0)
+    with pytest.raises(UsageError, match="has a test set of its own"):
+        split_dataset(make(100, TestSet(np.zeros((5, 1)), np.zeros(5, int))), 0, test_fraction=0)
+
+
+def test_given_validation_rows_and_groups():
+    given = np.arange(100) % 10 == 0
+    dataset = Dataset(np.zeros((100, 1)), np.ones((100, 2)), None, CARD, validation=given)
+    split = split_dataset(dataset, 3)
+    assert split.validation.tolist() == list(range(0, 100, 10))
+    assert len(split.test) == 9
+    assert not given[split.train].any()
+    with pytest.raises(UsageError, match="says which rows are validation"):
+        split_dataset(dataset, 0, holdout_fraction=0.2)
+    dataset = Dataset(
+        np.zeros((100, 1)), np.ones((100, 2)), None, CARD, validation=given, groups=np.zeros(100, int)
+    )
+    with pytest.raises(DataError, match="a group stays in one"):
+        split_dataset(dataset, 0)

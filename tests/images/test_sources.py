@@ -379,6 +379,8 @@ def test_folder_of_images(tmp_path: Path) -> None:
     assert dataset.labels is not None
     assert dataset.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 6
     assert dataset.card.name.startswith("pets@")
+    assert dataset.class_names == ("cat", "dog", "emu")
+    assert "no candidate sets of its own: they are generated" in dataset.notices[0]
     with Image.open(tmp_path / "pets" / "dog" / "0.png") as image:
         assert np.array_equal(dataset.features[4].transpose(1, 2, 0), np.asarray(image))
     write_images(tmp_path / "gray", mode="L")
@@ -419,14 +421,39 @@ def test_broken_folders(tmp_path: Path) -> None:
     write_images(tmp_path / "pets")
     odd = tmp_path / "pets" / "dog" / "9.png"
     Image.new("RGB", (8, 7)).save(odd)
-    with pytest.raises(DataError, match=r"9\.png has 8×7 pixels, the first image 9×7"):
-        load_dataset(str(tmp_path / "pets"))
+    dataset = load_dataset(str(tmp_path / "pets"))
+    assert dataset.features.shape == (16, 3, 7, 9)
+    assert "1 of 16 images have another size than most and are resized to 9×7" in dataset.notices[1]
     Image.fromarray(np.full((7, 9), 1000, np.uint16)).save(odd)
     with pytest.raises(DataError, match=r"9\.png has pixels of type I;16; bring all to 8 bits"):
         load_dataset(str(tmp_path / "pets"))
     odd.write_bytes(b"no image")
     with pytest.raises(DataError, match=r"9\.png cannot be read as an image"):
         load_dataset(str(tmp_path / "pets"))
+
+
+def test_folder_with_a_table_of_candidates(tmp_path: Path) -> None:
+    folder = tmp_path / "pets"
+    write_images(folder)
+    table = folder / "candidates.csv"
+    table.write_text("file,candidates,truth\ndog/0.png,dog|cat,dog\ncat/1.png,cat|emu,cat\n")
+    dataset = load_dataset(str(folder))
+    assert dataset.features.shape == (2, 3, 7, 9)
+    assert dataset.class_names == ("cat", "dog", "emu")
+    assert dataset.candidates.astype(int).tolist() == [[1, 1, 0], [1, 0, 1]]
+    assert dataset.card.candidates.pl_type == "real"
+    with Image.open(folder / "dog" / "0.png") as image:
+        assert np.array_equal(dataset.features[0].transpose(1, 2, 0), np.asarray(image))
+    table.write_text("file,annotator,label\ndog/0.png,a,dog\ndog/0.png,b,cat\ncat/1.png,a,cat\n")
+    assert load_dataset(str(folder)).candidates.astype(int).tolist() == [[1, 1], [1, 0]]
+    for file, message in (
+        ("../x.png", "is no image file of this folder"),
+        ("dog/99.png", "there is no file"),
+        ("notes.txt", "is no image file of this folder"),
+    ):
+        table.write_text(f"file,candidates\ndog/0.png,dog|cat\n{file},cat\n")
+        with pytest.raises(DataError, match=rf"item 2.*{message}"):
+            load_dataset(str(folder))
 
 
 def test_a_folder_named_like_a_dataset_does_not_hide_it(

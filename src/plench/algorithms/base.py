@@ -136,6 +136,7 @@ class Algorithm(nn.Module):
     # that build on it.
     shared: ClassVar[bool] = True
     base_hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = ()
+    uses_weights: ClassVar[bool] = False
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -178,6 +179,13 @@ class Algorithm(nn.Module):
     def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the declared views that a run with these hyperparameters needs: all, unless overridden."""
         return declared
+
+    def weigh_candidates(self, weights: Tensor) -> None:
+        """Receive the weights (N, K) of the candidates, right after `__init__`, where the data has any.
+
+        They are positive on the candidates, 0 elsewhere, and sum to 1; batches carry them as well
+        (`batch.weights`). A class that uses them says so with `uses_weights = True`.
+        """
 
     def attach_inputs(self, inputs: TrainingInputs) -> None:
         """Receive access to the training inputs, before the first update of a new or resumed run.

@@ -12,6 +12,11 @@ def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
     return -mask_out(logits.log_softmax(-1), candidates).logsumexp(-1)
 
 
+def weighted_nll(logits: Tensor, weights: Tensor) -> Tensor:
+    """Return −log Σ_j w_j p_j for each row; with equal weights on S, `candidate_nll` + log|S|."""
+    return -(logits.log_softmax(-1) + weights.log()).logsumexp(-1)
+
+
 @register(
     "CC",
     family="vanilla PLL",
@@ -25,9 +30,13 @@ class CC(LossAlgorithm):
     If every label of a set is as likely to have brought it about, minimising the negative log of the set's
     probability leads to the same classifier as learning from true labels.
 
-    Objective: (1/b) Σ_i −log Σ_{j∈S_i} p_ij.
+    Objective: (1/b) Σ_i −log Σ_{j∈S_i} p_ij; with weights of candidates, (1/b) Σ_i −log Σ_j w_ij p_ij.
     """
 
+    uses_weights = True
+
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the mean negative log-probability of the candidate sets."""
+        """Return the mean negative log-probability of the candidate sets, each candidate with its weight."""
+        if batch.weights is not None:
+            return weighted_nll(logits, batch.weights).mean(-1)
         return candidate_nll(logits, batch.candidates).mean(-1)

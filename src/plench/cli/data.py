@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from plench.cli.shared.data_answers import format_answers, summarise_answers
 from plench.cli.shared.data_stats import add_stats_command, format_histogram
 from plench.cli.shared.data_views import add_views_command
 from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
+from plench.report.escape import clean
 
 EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1
@@ -70,6 +72,11 @@ def run_download(arguments: argparse.Namespace) -> int:
 def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint: str) -> dict[str, Any]:
     """Everything `data info` shows, as data. The fingerprint is that of the data as loaded."""
     sizes, counts = np.unique(dataset.candidates.sum(axis=1), return_counts=True)
+    more: dict[str, Any] = {}
+    if dataset.class_names is not None:
+        more["class_names"] = list(dataset.class_names)
+    if dataset.answers is not None:
+        more["answers"] = summarise_answers(dataset.answers, dataset.labels)
     return {
         "card": asdict(dataset.card),
         "examples": dataset.n_examples,
@@ -84,6 +91,7 @@ def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint
         "set_sizes": {int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "fingerprint": fingerprint,
         "notices": list(dataset.notices),
+        **more,
     }
 
 
@@ -137,6 +145,13 @@ def format_info(info: dict[str, Any]) -> str:
         "noise rate": noise,
         "fingerprint": info["fingerprint"][:16],
     }
+    if info.get("class_names"):
+        shown = ", ".join(clean(name) for name in info["class_names"][:10]) + (
+            " …" if len(info["class_names"]) > 10 else ""
+        )
+        rows["classes"] += f": {shown}"
     lines = [format_rows(card, rows), "  set sizes", *format_histogram(info["set_sizes"])]
+    if info.get("answers"):
+        lines += format_answers(info["answers"])
     lines += [f"  notice: {notice}" for notice in info["notices"]]
     return "\n".join(lines)

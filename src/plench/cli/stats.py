@@ -11,6 +11,8 @@ from plench.report.criterion_quality import judge_criteria
 from plench.report.grids import describe_incomplete
 from plench.report.leaderboard import warn_of_defects
 from plench.report.tables import render_text
+from plench.report.unlabelled import LEGEND as WITHOUT_LABELS
+from plench.report.unlabelled import split_by_truth
 
 DESCRIPTION = """Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, and
 regret and rank correlation of every criterion."""
@@ -37,16 +39,24 @@ def show_statistics(args: argparse.Namespace) -> int:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
     found = read_input(args)
     board = found.board
-    comparisons = {c.name: compare_algorithms(board, c, args.alpha) for c in found.criteria}
+    labelled, scored = split_by_truth(board)
+    comparisons = {}
+    if labelled is not None:
+        comparisons = {c.name: compare_algorithms(labelled, c, args.alpha) for c in found.criteria}
+    without = {}
+    if scored is not None:
+        without = {c.name: compare_algorithms(scored, c, args.alpha) for c in scored.criteria}
     judged = judge_criteria(found.runs, found.criteria)
     if args.json:
         content = {"alpha": args.alpha, "by_criterion": comparisons, "criteria": quality_rows(judged)}
-        print(json.dumps(content, indent=2))
+        print(json.dumps({**content, **({"without_labels": without} if without else {})}, indent=2))
     else:
-        for criterion in found.criteria:
-            grids = comparison_grids(comparisons[criterion.name], args.alpha, args.pairs)
-            print(render_text(grids) + "\n")
-        print(render_text(quality_grids(judged, found.criteria)))
+        for comparison in (*comparisons.values(), *without.values()):
+            print(render_text(comparison_grids(comparison, args.alpha, args.pairs)) + "\n")
+        if without:
+            print(f"{WITHOUT_LABELS}\n")
+        if comparisons:
+            print(render_text(quality_grids(judged, found.criteria)))
     for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
         if notice:
             print(f"notice: {notice}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`plench sweep`: many runs: plan, launch, status, retry, delete-incomplete."""
+"""`plench sweep`: many runs: plan, launch, status, best, retry, delete-incomplete."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   plench sweep launch --suite lite --output_dir O       the same command continues it
   plench sweep status --output_dir O                    how far it is, and what failed
   plench sweep retry --output_dir O                     run the failed ones again
+  plench sweep best O --criterion CR                    the chosen run, without a look at true labels
   plench sweep launch --file O/sweep-….toml --output_dir P    repeat a published sweep
 """
 
@@ -55,6 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
     add_launch_options(add("launch", launch, "carry out what is not finished; failed runs are left alone"))
     add_launch_options(add("retry", retry, "carry out what failed, and whatever else is not finished"))
+    best = "name the run that a criterion chooses, of all algorithms, and its folder"
+    command = commands.add_parser("best", help=best, description=best)
+    command.set_defaults(handler=show_best)
+    command.add_argument("folder", metavar="DIR", help="folder of runs")
+    command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command = add("status", status, "say how far the runs are, read from their folders")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = add(
@@ -95,6 +102,45 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
     if engine.writes:
         report_outcome(outcome, arguments.output_dir)
     return outcome.exit_code if engine.writes else 0
+
+
+def show_best(arguments: argparse.Namespace) -> int:
+    """Name what a criterion chooses in each setting."""
+    from plench.criteria import find_criterion
+    from plench.report.best import describe_choice, find_best
+    from plench.report.escape import clean
+    from plench.report.results import read_results
+
+    criterion = find_criterion(arguments.criterion)
+    board = read_results(arguments.folder, criteria=[criterion.name]).board
+    rows = []
+    for setting in board.settings:
+        chosen = find_best(board, setting, criterion)
+        if chosen is None:
+            raise UsageError(
+                f"{clean(board.labels[setting], None)}: no finished run has a checkpoint that "
+                f"{criterion.name} "
+                "could choose"
+            )
+        rows.append(
+            {
+                "setting": clean(board.labels[setting], None),
+                "algorithm": chosen.run.experiment.algorithm,
+                "criterion": criterion.name,
+                "criterion_value": chosen.score,
+                "trial_seed": chosen.trial_seed,
+                "hparams_seed": chosen.run.hparams_seed,
+                "step": chosen.record.step,
+                "folder": str(chosen.run.path),
+            }
+        )
+        if not arguments.json:
+            print(f"{rows[-1]['setting']}: {criterion.name} {100 * chosen.score:.2f} %")
+            print(f"  {clean(describe_choice(chosen, criterion), None)}")
+            print(f"  {clean(str(chosen.run.path), None)}")
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    return 0
 
 
 def retry(arguments: argparse.Namespace) -> int:

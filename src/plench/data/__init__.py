@@ -4,6 +4,8 @@ from plench.data.candidates import CandidateSpec, choose_candidates, draw_candid
 from plench.data.dataset import Dataset, DatasetCard, Published, Sizes, TestSet
 from plench.data.download import download_dataset
 from plench.data.sources import as_dataset, dataset_card, dataset_names, describe_datasets, load_dataset
+from plench.data.sources.arrays import make_dataset
+from plench.data.sources.tables import make_table_dataset
 from plench.data.splits import Split, split_dataset
 
 __all__ = [
@@ -22,5 +24,7 @@ __all__ = [
     "download_dataset",
     "draw_candidates",
     "load_dataset",
+    "make_dataset",
+    "make_table_dataset",
     "split_dataset",
 ]

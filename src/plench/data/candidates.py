@@ -19,6 +19,7 @@ from plench.settings import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PartialLabelType,
 
 if TYPE_CHECKING:  # a card holds a CandidateSpec, so dataset.py imports this module
     from plench.data.dataset import Dataset
+    from plench.data.table import Table
 
 PARTIAL_LABEL_TYPES: tuple[str, ...] = get_args(PartialLabelType)
 
@@ -100,7 +101,7 @@ def draw_candidates(dataset: "Dataset", spec: CandidateSpec, trial_seed: int) ->
         candidates = draw_fps(labels, n_classes, spec.fps_rate, stream)
     elif spec.pl_type == "id":
         assert spec.id_rate is not None
-        log_probs = fit_log_probs(dataset.features, labels, n_classes)
+        log_probs = fit_log_probs(as_numbers(dataset.features), labels, n_classes)
         candidates = draw_flips(compute_id_flips(log_probs, labels, spec.id_rate), labels, stream)
     else:
         candidates = dataset.candidates
@@ -184,7 +185,7 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     """
     from sklearn.exceptions import ConvergenceWarning  # imported late: it is slow, and few runs need it
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     present = np.unique(labels)
     if len(present) < 2:
@@ -200,6 +201,15 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     log_probs = np.full((len(labels), n_classes), -np.inf)
     log_probs[:, present] = model.predict_log_proba(flat)
     return log_probs
+
+
+def as_numbers(features: "NDArray[Any] | Table") -> NDArray[Any]:
+    """Return features as an array; the columns of a table are encoded by what all rows show."""
+    if isinstance(features, np.ndarray):
+        return features
+    from plench.data.encoding import TableEncoder
+
+    return TableEncoder.fit(features).encode(features)[0]
 
 
 def shrink_images(images: NDArray[Any]) -> NDArray[np.float32]:

@@ -1,6 +1,7 @@
 """The dataset type: features, candidate sets and (for evaluation only) true labels, checked once.
 
-Shapes: N examples, D features, K classes. Tabular features are float32 N×D; images are uint8 N×C×H×W.
+Shapes: N examples, D features, K classes. Tabular features are float32 N×D or a `Table` of typed columns;
+images are uint8 N×C×H×W.
 """
 
 import hashlib
@@ -13,8 +14,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plench.data.answers import Answers
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
+from plench.data.table import Table
 from plench.errors import DataError
+
+CHECKED_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class TestSet:
 
     __test__: ClassVar[bool] = False  # the name begins with "Test", but it is no test class for pytest
 
-    features: NDArray[Any]
+    features: NDArray[Any] | Table
     labels: NDArray[np.int64]
 
 
@@ -81,15 +86,22 @@ class Dataset:
     first offending row, otherwise. Its arrays are read-only views where no conversion is needed, so that a
     large array is held once: do not change the arrays given. A label outside its candidate set is allowed;
     `noise_rate` counts them. `verified` says that the files had the public release's checksums.
+
+    Own data may have more: `class_names`; `groups` (N), whose examples stay in one part of the split;
+    `validation` (N), the rows of the validation part where the data says so; and `answers` of annotators.
     """
 
-    features: NDArray[Any]
+    features: NDArray[Any] | Table
     candidates: NDArray[np.bool_]
     labels: NDArray[np.int64] | None
     card: DatasetCard
     test: TestSet | None = None
     notices: tuple[str, ...] = ()
     verified: bool = False
+    class_names: tuple[str, ...] | None = None
+    groups: NDArray[np.int64] | None = None
+    validation: NDArray[np.bool_] | None = None
+    answers: Answers | None = None
 
     def __post_init__(self) -> None:
         name = self.card.name
@@ -104,6 +116,17 @@ class Dataset:
             object.__setattr__(self, field, value)
         object.__setattr__(self, "test", test)
         object.__setattr__(self, "notices", tuple(self.notices))
+        if self.class_names is not None:
+            object.__setattr__(self, "class_names", check_class_names(self.class_names, n_classes, name))
+        for field, dtype in (("groups", np.int64), ("validation", np.bool_)):
+            value = getattr(self, field)
+            if value is not None:
+                object.__setattr__(self, field, check_rows(value, len(features), dtype, f"{name}: {field}"))
+        if self.answers is not None and (self.answers.n_items, self.answers.n_classes) != candidates.shape:
+            raise DataError(
+                f"{name}: answers are for {self.answers.n_items} items and {self.answers.n_classes} classes, "
+                f"candidates for {candidates.shape[0]} and {candidates.shape[1]}"
+            )
 
     @classmethod
     def load(cls, name: str, data_dir: str | Path | None = None) -> "Dataset":
@@ -130,7 +153,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """(N, D) or (N, C, H, W)."""
+        """(N, D) or (N, C, H, W); of a table, D is the number of columns."""
         return self.features.shape
 
     @cached_property
@@ -147,14 +170,28 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over shapes, types and bytes of features, candidates, labels and test set."""
-        arrays: list[NDArray[Any] | None] = [self.features, self.candidates, self.labels]
+        """SHA-256 over shapes, types and bytes of features, candidates, labels and test set.
+
+        Groups, given validation rows and annotators' answers are in it where there are any.
+        """
+        arrays: list[NDArray[Any] | Table | None] = [self.features, self.candidates, self.labels]
         if self.test is not None:
             arrays += [self.test.features, self.test.labels]
         digest = hashlib.sha256()
+        for name in ("groups", "validation"):
+            value = getattr(self, name)
+            if value is not None:
+                digest.update(f"{name};".encode())
+                arrays.append(value)
+        if self.answers is not None:
+            digest.update(b"answers;")
+            arrays += [self.answers.item, self.answers.annotator, self.answers.sets]
         for array in arrays:
             if array is None:
                 digest.update(b"absent;")
+                continue
+            if isinstance(array, Table):
+                array.update_digest(digest)
                 continue
             digest.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
@@ -169,8 +206,15 @@ class Dataset:
         return replace(self, notices=(*self.notices, *notices))
 
 
-def check_features(features: ArrayLike, kind: str, name: str) -> NDArray[Any]:
-    """Return features as read-only float32 N×D or uint8 N×C×H×W; raise DataError where they are neither."""
+def check_features(features: ArrayLike | Table, kind: str, name: str) -> Any:
+    """Return features as read-only float32 N×D or uint8 N×C×H×W; raise DataError where they are neither.
+
+    A table was checked when it was made.
+    """
+    if isinstance(features, Table):
+        if kind != "tabular":
+            raise DataError(f"{name}: the features are a table, but their kind is {kind}")
+        return features
     array = np.asarray(features)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name}: features must be real numbers, not {array.dtype}")
@@ -186,13 +230,15 @@ def check_features(features: ArrayLike, kind: str, name: str) -> NDArray[Any]:
         return _freeze(array)
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite: reported below
         array = array.astype(np.float32, copy=False)
-    finite = np.isfinite(array)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        value = array[row, column]
-        raise DataError(
-            f"{name}: feature {column} of example {row} is {value}; features must be finite float32"
-        )
+    for start in range(0, len(array), CHECKED_ROWS):  # in parts: what is mapped from a file stays there
+        finite = np.isfinite(array[start : start + CHECKED_ROWS])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            value = array[start + row, column]
+            raise DataError(
+                f"{name}: feature {column} of example {start + row} is {value}; features must be finite "
+                "float32"
+            )
     return _freeze(array)
 
 
@@ -240,9 +286,36 @@ def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) 
     return _freeze(array.astype(np.int64, copy=False))
 
 
-def _check_test(test: TestSet, features: NDArray[Any], kind: str, n_classes: int, name: str) -> TestSet:
+def check_class_names(names: Iterable[str], n_classes: int, name: str) -> tuple[str, ...]:
+    """Return the names of K classes; raise DataError where they are not K different texts."""
+    texts = tuple(str(text) for text in names)
+    if len(texts) != n_classes or len(set(texts)) != n_classes:
+        raise DataError(
+            f"{name}: {n_classes} classes need {n_classes} different names, not {len(set(texts))} different "
+            f"among {len(texts)}"
+        )
+    return texts
+
+
+def check_rows(values: ArrayLike, n_examples: int, dtype: Any, name: str) -> NDArray[Any]:
+    """Return one value an example, read-only."""
+    array = np.asarray(values)
+    if array.shape != (n_examples,) or array.dtype.kind not in "iub":
+        raise DataError(
+            f"{name} must be one value for each of {n_examples} examples, not {array.dtype} of {array.shape}"
+        )
+    return _freeze(array.astype(dtype))
+
+
+def _check_test(
+    test: TestSet, features: NDArray[Any] | Table, kind: str, n_classes: int, name: str
+) -> TestSet:
     name = f"{name} (test set)"
     test_features = check_features(test.features, kind, name)
+    if isinstance(test_features, Table) != isinstance(features, Table):
+        raise DataError(f"{name}: features must be a table where those of the training examples are one")
+    if isinstance(features, Table) and test_features.names != features.names:
+        raise DataError(f"{name}: its columns must be those of the training examples")
     if test_features.shape[1:] != features.shape[1:]:
         raise DataError(
             f"{name}: features have shape {test_features.shape[1:]} an example, "

@@ -1,5 +1,6 @@
 """Training, validation and test split of a dataset, decided by the trial seed alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,10 @@ def split_dataset(
 ) -> Split:
     """Split by the protocol: shuffle, cut off the test part, shuffle the rest again, cut off validation.
 
-    Both shuffles start from the same seed. A dataset with its own test set skips the first cut. Sizes are
-    the protocol's floating-point expressions int(n·(1 − F)) and int(m·H), to the letter.
+    Both shuffles start from the same seed. A dataset with its own test set skips the first cut, one that says
+    which rows are validation the second. Sizes are the protocol's floating-point expressions int(n·(1 − F))
+    and int(m·H), to the letter. With groups, n and m count groups, which stay whole. A fraction of 0 leaves
+    the part empty.
     """
     declared()["tabular_test_fraction"].check(test_fraction)
     declared()["holdout_fraction"].check(holdout_fraction)
@@ -39,22 +42,64 @@ def split_dataset(
         raise UsageError(
             f"tabular_test_fraction is {test_fraction}, but {dataset.card.name} has a test set of its own"
         )
+    if dataset.validation is not None and holdout_fraction != Settings.holdout_fraction:
+        raise UsageError(
+            f"holdout_fraction is {holdout_fraction}, but {dataset.card.name} says which rows are validation"
+        )
+    given = np.zeros(n_examples, np.bool_) if dataset.validation is None else dataset.validation
+    check_groups(dataset, given)
+    kept, test = np.flatnonzero(~given), None
     if dataset.test is None:
-        order = _shuffle(n_examples, trial_seed)
-        n_kept = int(n_examples * (1 - test_fraction))
-        kept, test = order[:n_kept], order[n_kept:]
+        kept, test = cut(kept, dataset.groups, trial_seed, lambda n: int(n * (1 - test_fraction)))
+    if dataset.validation is None:
+        validation, train = cut(kept, dataset.groups, trial_seed, lambda n: int(n * holdout_fraction))
     else:
-        kept, test = np.arange(n_examples), None
-    inner = _shuffle(len(kept), trial_seed)
-    n_validation = int(len(kept) * holdout_fraction)
-    split = Split(train=kept[inner[n_validation:]], validation=kept[inner[:n_validation]], test=test)
-    for part, index in (("training", split.train), ("validation", split.validation), ("test", split.test)):
-        if index is not None and len(index) == 0:
+        validation, train = np.flatnonzero(given), kept
+    split = Split(train=train, validation=validation, test=test)
+    empty = {"training": len(train) == 0}
+    empty["validation"] = len(validation) == 0 and holdout_fraction > 0
+    empty["test"] = test is not None and len(test) == 0 and test_fraction > 0
+    for part, is_empty in empty.items():
+        if is_empty:
+            what = "examples" if dataset.groups is None else "groups"
             raise DataError(
-                f"{dataset.card.name} has too few examples to split: of {n_examples}, with test fraction "
+                f"{dataset.card.name} has too few {what} to split: of {n_examples}, with test fraction "
                 f"{test_fraction} and holdout fraction {holdout_fraction} the {part} part is empty"
             )
     return split
+
+
+def cut(
+    rows: NDArray[np.int64],
+    groups: NDArray[np.int64] | None,
+    trial_seed: int,
+    count: Callable[[int], int],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Shuffle rows and take the first `count(n)` of n, and the rest; with groups, whole groups."""
+    if groups is None:
+        order = _shuffle(len(rows), trial_seed)
+        n_first = count(len(rows))
+        return rows[order[:n_first]], rows[order[n_first:]]
+    names, member = np.unique(groups[rows], return_inverse=True)
+    order = _shuffle(len(names), trial_seed)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    sequence = np.argsort(place[member], kind="stable")
+    is_first = place[member[sequence]] < count(len(names))
+    return rows[sequence[is_first]], rows[sequence[~is_first]]
+
+
+def check_groups(dataset: Dataset, given: NDArray[np.bool_]) -> None:
+    """Raise DataError where a group has both validation rows and others."""
+    if dataset.groups is None:
+        return
+    both = np.intersect1d(dataset.groups[given], dataset.groups[~given])
+    if len(both):
+        row = int(np.flatnonzero(dataset.groups == both[0])[0])
+        raise DataError(
+            f"{dataset.card.name}: the group of example {row} has rows in validation and outside; a group "
+            "stays in one part"
+        )
 
 
 def _shuffle(n: int, trial_seed: int) -> NDArray[np.int64]:

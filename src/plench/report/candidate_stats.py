@@ -65,6 +65,23 @@ def measure_flipping(candidates: NDArray[np.bool_], labels: NDArray[np.int64]) -
     return np.divide(sums, counts, out=np.full((k, k), np.nan), where=counts > 0)
 
 
+def measure_noise_by_answers(
+    item: NDArray[np.int64], contains: NDArray[np.bool_]
+) -> list[tuple[int, int, float]]:
+    """Return, for n = 1, 2, …, how many items have n answers or more, and the noise rate of n joined.
+
+    Like `measure_annotator_noise`, where items have different numbers of answers.
+    """
+    total = np.bincount(item)
+    misses = np.bincount(item, weights=~contains)
+    rows = []
+    for n in range(1, int(total.max()) + 1):
+        enough = total >= n
+        rate = float(np.mean(comb(misses[enough], n) / comb(total[enough], n)))
+        rows.append((n, int(enough.sum()), rate))
+    return rows
+
+
 def measure_annotator_noise(image: NDArray[np.int64], contains: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the expected noise rate of 1, 2, … annotators' sets joined, up to as many as every example has.
 

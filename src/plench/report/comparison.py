@@ -34,7 +34,10 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     ranking = friedman(scores.values) if testable else None
     ranks = np.empty(0) if ranking is None else ranking.average_ranks
     return {
-        "title": f"selected by {title_criterion(criterion, board.settings)}",
+        "title": f"{criterion.title} itself, no true labels"
+        if board.scored
+        else f"selected by {title_criterion(criterion, board.settings)}",
+        **({"scored": True} if board.scored else {}),
         "settings": list(scores.settings),
         "left_out": list(scores.left_out),
         "extent": board.extent,
@@ -102,7 +105,8 @@ def comparison_grids(comparison: Comparison, alpha: float, all_pairs: bool) -> l
         interval = _show_interval(comparison["intervals"][name])
         covered = f"{comparison['n_settings'][name]} of {len(comparison['settings'])}"
         rows.append((name, tuple(Entry(text=text) for text in (rank, shown, interval, covered))))
-    header = ("Algorithm", "average rank", "mean accuracy (%)", "95 % bootstrap interval", "over datasets")
+    what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
+    header = ("Algorithm", "average rank", what, "95 % bootstrap interval", "over datasets")
     first = Grid(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
     pairs = comparison["pairs"]
     if not all_pairs and ranks:

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from plench.criteria import Criterion
+from plench.report.best import describe_choice, find_best
 from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.unlabelled import LEGEND as SCORED_LEGEND
+from plench.report.unlabelled import split_by_truth
 from plench.selection import Cell, Choice, Plan
 from plench.storage.records import Experiment
 
@@ -73,8 +76,14 @@ def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
     """Return the tables of a leaderboard, then the average ranks where there are several settings.
 
     `by="dataset"` gives one table per setting with criteria as columns; `by="criterion"` one table per
-    criterion with settings as columns.
+    criterion with settings as columns. Settings without true labels have tables of their own.
     """
+    labelled, scored = split_by_truth(board)
+    grids = [] if labelled is None else _arrange(labelled, by)
+    return grids if scored is None else [*grids, *_arrange(scored, by)]
+
+
+def _arrange(board: Leaderboard, by: str) -> list[Grid]:
     if by == "dataset":
         grids = [_grid(board, board.labels[s], [(s, c) for c in board.criteria]) for s in board.settings]
     else:
@@ -151,10 +160,12 @@ def describe_gaps(cell: Cell) -> str:
 def describe_incomplete(board: Leaderboard) -> str:
     """Say how many cells do not rest on all that was planned, for output that cannot say it cell by cell."""
     cells = [
-        board.cell(setting, algorithm, criterion)
-        for setting in board.settings
-        for algorithm in board.algorithms
-        for criterion in board.criteria
+        part.cell(setting, algorithm, criterion)
+        for part in split_by_truth(board)
+        if part is not None
+        for setting in part.settings
+        for algorithm in part.algorithms
+        for criterion in part.criteria
     ]
     lacking = sum(cell is None or not cell.complete for cell in cells)
     if not lacking:
@@ -174,13 +185,20 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
         best = board.cell(setting, top, criterion) if top is not None else None
         for algorithm in board.algorithms:
             cell = board.cell(setting, algorithm, criterion)
-            entries[algorithm].append(_entry(cell, best, marks))
+            entry = _entry(cell, best, marks)
+            if board.scored and algorithm == top:
+                chosen = find_best(board, setting, criterion)
+                assert chosen is not None
+                entry = replace(entry, marks=(*entry.marks, marks.mark(describe_choice(chosen, criterion))))
+            entries[algorithm].append(entry)
     present = [a for a in board.algorithms if any(e.text != "" or e.n for e in entries[a])]
     settings = list(dict.fromkeys(setting for setting, _ in columns))
     kind = ("Family", "Budget") if board.has_fitted else ()
     rows = tuple((a, (*_describe_row(board, a, settings), *entries[a])) for a in present)
     basis = describe_plans(board, settings)
-    return Grid(title, ("Algorithm", *kind, *header), rows, marks.listed(), LEGEND, basis)
+    legend = SCORED_LEGEND if board.scored else LEGEND
+    title = f"{title}, no true labels" if board.scored else title
+    return Grid(title, ("Algorithm", *kind, *header), rows, marks.listed(), legend, basis)
 
 
 def _describe_row(board: Leaderboard, algorithm: str, settings: Sequence[Experiment]) -> tuple[Entry, ...]:
@@ -255,10 +273,11 @@ def _rank_grid(board: Leaderboard) -> Grid:
                 )
         rows.append((algorithm, tuple(entries)))
     return Grid(
-        f"Average rank over {len(board.settings)} settings",
+        f"Average rank over {len(board.settings)} settings{' without true labels' if board.scored else ''}",
         ("Algorithm", *(c.title for c in board.criteria)),
         tuple(rows),
-        legend="Rank 1 is the highest mean test accuracy of a setting; n = number of settings ranked in. "
+        legend=f"Rank 1 is the highest mean {'criterion' if board.scored else 'test accuracy'} of a setting; "
+        "n = number of settings ranked in. "
         "Ranks over different settings do not compare: the best is one of those with the largest n.",
     )
 

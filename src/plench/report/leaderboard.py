@@ -16,6 +16,7 @@ class Leaderboard:
 
     `algorithms` name the rows. A method fitted in rounds has a row beside the others of its circumstances;
     where there are runs of several numbers of rounds, each number has its own row.
+    `scored`: there are no true labels, and figures are the criteria themselves (`plench.report.unlabelled`).
     """
 
     settings: tuple[Experiment, ...]
@@ -24,6 +25,7 @@ class Leaderboard:
     cells: Mapping[tuple[Experiment, str, str], Cell]
     labels: Mapping[Experiment, str]
     cards: Mapping[str, Mapping[str, Any]]
+    scored: bool = False
 
     def cell(self, setting: Experiment, algorithm: str, criterion: Criterion) -> Cell | None:
         """Return the cell, or None where the algorithm has no run in this setting."""

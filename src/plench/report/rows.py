@@ -11,6 +11,7 @@ from plench.errors import UsageError
 from plench.report.escape import clean, guard_formula
 from plench.report.grids import describe_gaps
 from plench.report.leaderboard import Leaderboard
+from plench.report.unlabelled import split_by_truth
 from plench.selection import Cell
 from plench.settings import declared
 from plench.storage import Experiment, Run
@@ -25,6 +26,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
     ranks = {criterion.name: board.rank(criterion) for criterion in board.criteria}
     later = (setting.cell for setting in declared().values() if setting.cell and not setting.founding)
     young = [name for name in later if any(name in setting.details for setting in board.settings)]
+    scored = split_by_truth(board)[1]
     return [
         {
             **_place(board, setting, algorithm, cell),
@@ -43,9 +45,20 @@ def cell_rows(board: Leaderboard) -> list[Row]:
             "ranked_settings": ranks[cell.criterion.name].get(algorithm, (None, 0))[1],
             "note": describe_gaps(cell),
             **_identity(cell, young),
+            **({} if scored is None else _criterion_figures(scored, cell)),
         }
         for setting, algorithm, cell in _cells(board)
     ]
+
+
+def _criterion_figures(scored: Leaderboard, cell: Cell) -> Row:
+    """Return the figures of a cell without true labels: the criterion itself, which is no accuracy."""
+    found = scored.cell(cell.experiment.setting, cell.experiment.algorithm, cell.criterion)
+    return {
+        "mean_criterion": None if found is None else found.mean,
+        "criterion_std": None if found is None else found.std,
+        "criterion_standard_error": None if found is None else found.stderr,
+    }
 
 
 def choice_rows(board: Leaderboard) -> list[Row]:

@@ -60,11 +60,13 @@ class TrainingSet:
         views: Sequence[str],
         second_batch: bool,
         streams: Streams,
+        weights: Tensor | None = None,
     ) -> None:
         device = stored.device
         self.inputs = inputs
         self.stored = stored
         self.candidates = candidates
+        self.weights = weights
         self.views = tuple(views)
         self.view_generator = streams.generator("views", device)
         self.order = BatchStream(len(stored), batch_size, streams.generator("batches"), device)
@@ -85,7 +87,8 @@ class TrainingSet:
 
     def _gather(self, index: Tensor, views: Sequence[str], second: Batch | None = None) -> Batch:
         made = self.inputs.views(self.stored, index, views, self.view_generator)
-        return Batch(index, self.candidates.index_select(0, index), made, second)
+        weights = None if self.weights is None else self.weights.index_select(0, index)
+        return Batch(index, self.candidates.index_select(0, index), made, second, weights)
 
     def original(self, start: int, stop: int) -> Tensor:
         """Return the original view of the training rows start … stop−1."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from plench.algorithms import Algorithm
-from plench.criteria import Criterion, accuracy, measure_all
+from plench.criteria import Criterion, accuracy, criteria, measure_all
 from plench.training.inputs import Inputs
 from plench.training.prepare import PreparedData
 from plench.training.stored import Stored
@@ -29,6 +29,8 @@ def choose_chunk(stored: Stored) -> int:
 
 def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.ndarray:
     """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
+    if len(stored) == 0:  # the run was told to leave this part out
+        return np.empty((0, algorithm.num_classes))
     chunk = choose_chunk(stored)
     modes = {module: module.training for module in algorithm.modules()}
     algorithm.eval()
@@ -54,6 +56,10 @@ def evaluate(
         return None
     held_out = data.validation
     assert held_out.candidates is not None
-    figures = measure_all(validation, held_out.candidates, held_out.labels, more_criteria)
-    figures["test_acc"] = None if data.test.labels is None else accuracy(test, data.test.labels)
+    if len(validation):
+        figures = measure_all(validation, held_out.candidates, held_out.labels, more_criteria)
+    else:  # the run was told to hold nothing out
+        figures = {c.record_key: None for c in (*criteria.values(), *more_criteria)}
+    labels = data.test.labels
+    figures["test_acc"] = None if labels is None or not len(labels) else accuracy(test, labels)
     return figures

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plench.data.dataset import check_features
 from plench.data.views import VIEW_MAKERS
 from plench.data.views.constants import constant
 from plench.data.views.holes import SQUARE
@@ -52,6 +53,10 @@ class ImageInputs:
             means.append(mean)
             stds.append(float(count @ (levels - mean) ** 2 / count.sum()) ** 0.5 + 1e-6)
         return cls(means, stds)
+
+    def accept(self, features: Any) -> Any:
+        """Return images (n, C, H, W) of uint8."""
+        return check_features(features, self.kind, "X")
 
     def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the images as uint8 (n, C, H, W). On the CPU they stay where they are, without a copy."""

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 
 from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
-from plench.data.dataset import check_features
 from plench.errors import DataError, UsageError
 from plench.networks import NETWORKS
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
@@ -21,7 +19,7 @@ from plench.training.checkpoint import parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
 from plench.training.execution import set_execution
-from plench.training.inputs import Inputs, inputs_for
+from plench.training.inputs import Inputs, restore_inputs
 from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
 
@@ -32,29 +30,39 @@ NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
 class TrainedModel:
     """A classifier from a run, as it was after `updates` updates.
 
-    It takes features (n, D) or images (n, C, H, W) as the data has them, not scaled.
+    It takes features (n, D) or images (n, C, H, W) as the data has them, not scaled; a model of a table takes
+    a frame, a mapping of names to columns or a file, with columns in any order. `class_names` are those of
+    the data, if it has any.
     """
 
-    def __init__(self, algorithm: Algorithm, inputs: Inputs, updates: int) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        inputs: Inputs,
+        updates: int,
+        class_names: tuple[str, ...] | None = None,
+    ) -> None:
         self.algorithm = algorithm
         self.inputs = inputs
         self.updates = updates
+        self.class_names = class_names
 
-    def predict_logits(self, X: ArrayLike) -> np.ndarray:
+    def predict_logits(self, X: Any) -> np.ndarray:
         """Return logits (n, K)."""
-        features = check_features(X, self.inputs.kind, "X")
+        features = self.inputs.accept(X)
         device = next((weight.device for weight in self.algorithm.parameters()), torch.device("cpu"))
         return predict_logits(self.algorithm, self.inputs, self.inputs.store(features, device))
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (n, K)."""
         logits = self.predict_logits(X)
         weights = np.exp(logits - logits.max(1, keepdims=True))
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the most probable class of each example (n,)."""
-        return self.predict_logits(X).argmax(1)
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class of each example (n,): its name where classes have names."""
+        labels = self.predict_logits(X).argmax(1)
+        return labels if self.class_names is None else np.array(self.class_names)[labels]
 
 
 def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> TrainedModel:
@@ -83,8 +91,9 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
-    inputs = inputs_for(data["kind"]).from_state(payload["inputs"])
-    return TrainedModel(algorithm, inputs, payload["updates"])
+    inputs = restore_inputs(data["kind"], payload["inputs"])
+    names = data.get("class_names")
+    return TrainedModel(algorithm, inputs, payload["updates"], None if names is None else tuple(names))
 
 
 def load_network(store: RunStore, run: dict[str, Any]) -> None:

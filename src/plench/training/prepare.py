@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from plench.data import Dataset, Split, draw_candidates, split_dataset
+from plench.data.weights import weigh_candidates
 from plench.training.config import RunConfig
-from plench.training.inputs import Inputs, inputs_for
+from plench.training.inputs import Inputs, fit_inputs
 from plench.training.stored import Stored
 
 
@@ -34,6 +35,7 @@ class PreparedData:
     test: EvaluationSet
     train_noise_rate: float | None
     train_answers: Any = None
+    train_weights: np.ndarray | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -46,6 +48,7 @@ def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
     return (
         dataset.fingerprint,
         config.candidates,
+        config.candidate_weights,
         config.trial_seed,
         config.holdout_fraction,
         config.tabular_test_fraction,
@@ -56,18 +59,21 @@ def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
 def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> PreparedData:
     """Draw the trial's candidates, split by the trial seed, and scale on the training split."""
     dataset = draw_candidates(dataset, config.candidates, config.trial_seed)
+    weights = weigh_candidates(dataset, config.candidate_weights, config.candidates)
     split = split_dataset(
         dataset,
         config.trial_seed,
         test_fraction=config.tabular_test_fraction,
         holdout_fraction=config.holdout_fraction,
     )
-    return prepare_split(dataset, split, device)
+    return prepare_split(dataset, split, device, weights)
 
 
-def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> PreparedData:
-    """Scale on the training part of a split, and put all parts on the device."""
-    inputs = inputs_for(dataset.card.kind).fit(dataset.features, split.train)
+def prepare_split(
+    dataset: Dataset, split: Split, device: torch.device, weights: np.ndarray | None = None
+) -> PreparedData:
+    """Scale on the training part of a split, and put all parts on the device; `weights` are candidates'."""
+    inputs = fit_inputs(dataset, split.train)
 
     def evaluation_set(index: np.ndarray) -> EvaluationSet:
         labels = None if dataset.labels is None else dataset.labels[index]
@@ -93,4 +99,5 @@ def prepare_split(dataset: Dataset, split: Split, device: torch.device) -> Prepa
         test=test,
         train_noise_rate=noise_rate,
         train_answers=None if answers is None else answers.take_items(split.train),
+        train_weights=None if weights is None else weights[split.train],
     )

@@ -161,8 +161,11 @@ class TrainingRun:
             check_environment(checkpoint["environment"], self.environment)
 
     def candidates_digest(self) -> str:
-        """Return a hash of the training split's candidates."""
-        return hashlib.sha256(np.packbits(self.data.train_candidates).tobytes()).hexdigest()
+        """Return a hash of the training split's candidates, and of their weights where they have any."""
+        digest = hashlib.sha256(np.packbits(self.data.train_candidates).tobytes())
+        if self.data.train_weights is not None:
+            digest.update(np.ascontiguousarray(self.data.train_weights, "<f4").data)
+        return digest.hexdigest()
 
     def build(self) -> None:
         """Build the algorithm and its batches, as they are before the first update."""
@@ -189,6 +192,10 @@ class TrainingRun:
         algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
         if isinstance(algorithm, FittedAlgorithm):
             algorithm.seed = self.config.seed
+        if self.data.train_weights is not None:
+            if not algorithm.uses_weights:
+                self.notice(f"{self.config.algorithm} ignores the weights of candidates")
+            algorithm.weigh_candidates(torch.from_numpy(self.data.train_weights.copy()))
         set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()
 
@@ -202,6 +209,9 @@ class TrainingRun:
             self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
             self.entry.card.second_batch,
             self.streams,
+            None
+            if self.data.train_weights is None
+            else torch.from_numpy(self.data.train_weights.copy()).to(self.device),
         )
 
     def begin(self, checkpoint: Mapping[str, Any] | None) -> None:

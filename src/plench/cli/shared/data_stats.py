@@ -39,8 +39,8 @@ def show_stats(args: argparse.Namespace) -> int:
     if source.annotations is not None and dataset.labels is not None:
         folder = None if args.data_dir is None else Path(args.data_dir)
         single = source.annotations(folder, dataset.n_examples)
-        contains = single.sets[range(len(single.sets)), dataset.labels[single.image]]
-        noise = measure_annotator_noise(single.image, contains)
+        contains = single.sets[range(len(single.sets)), dataset.labels[single.item]]
+        noise = measure_annotator_noise(single.item, contains)
     if args.output is not None:
         _draw(args.output, dataset.card.name, stats, noise)
     content = as_json(dataset.card.name, stats, noise)

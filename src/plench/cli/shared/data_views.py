@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plench.data import load_dataset
+from plench.data.table import Table
 from plench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def draw_views(arguments: argparse.Namespace) -> int:
     dataset = load_dataset(arguments.name, arguments.data_dir)
     if dataset.card.kind != "image":
         raise UsageError(f"{dataset.card.name} is {dataset.card.kind} data: all its views are the same")
+    assert not isinstance(dataset.features, Table)  # a table is tabular data
     images = torch.from_numpy(dataset.features[: arguments.count].copy())
     rows = make_rows(images, torch.Generator().manual_seed(arguments.seed))
     write_sheet(rows, Path(arguments.output))

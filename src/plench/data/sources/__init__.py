@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.data.dataset import Dataset, DatasetCard
+from plench.data.raw_table import is_frame
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
+from plench.data.sources.tables import make_table_dataset
 from plench.errors import DataError, UsageError
 from plench.registry import Entry, Registry, is_third_party
 
@@ -140,16 +142,18 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
 
 
 def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
-    """Return the dataset that is meant: a name, a path, a `Dataset`, or (features, candidates[, labels])."""
+    """Return the dataset meant: a name, a path, a `Dataset`, (features, candidates[, labels]), or a frame."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, str | os.PathLike):
         return load_dataset(os.fspath(given), data_dir)
     if isinstance(given, tuple | list) and len(given) in (2, 3):
         return make_dataset(*given)
+    if isinstance(given, Mapping) or is_frame(given):
+        return make_table_dataset(given)
     raise UsageError(
-        "a dataset is a name, a path, a plench.Dataset, or a tuple (features, candidates) or "
-        f"(features, candidates, labels), not {type(given).__name__}"
+        "a dataset is a name, a path, a plench.Dataset, a tuple (features, candidates) or (features, "
+        f"candidates, labels), or a pandas or polars frame, not {type(given).__name__}"
     )
 
 

@@ -1,10 +1,14 @@
-"""Anybody's arrays: an `.npz` file given by path, with features or images, labels and candidates."""
+"""Anybody's arrays: an `.npz` file, or `.npy` files in one folder, with features or images and candidates.
+
+Features in an `.npy` file stay there: they are mapped, not read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import IO, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from plench.data.answers import combine_answers, read_answer_matrix
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.sources.base import Source, SourceFinder
@@ -20,9 +25,11 @@ from plench.errors import DataError
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 LAYOUT = (
-    "`features` (N×D) or `images` (uint8, N×H×W, N×H×W×C or N×C×H×W), with `candidates` (N×K), `labels` (N) "
-    "or both, and perhaps `test_features` or `test_images` with `test_labels`"
+    "`features` (N×D) or `images` (uint8, N×H×W, N×H×W×C or N×C×H×W), with `candidates` (N×K) or `answers` "
+    "(N×M classes, -1 in gaps, or N×M×K), `labels` (N) or both, and perhaps `class_names` (K), `groups` (N), "
+    "and `test_features` or `test_images` with `test_labels`"
 )
+OPTIONAL = ("candidates", "answers", "labels", "class_names", "groups")
 MAX_MEMBER_BYTES = 2**34
 
 
@@ -30,11 +37,44 @@ def find_arrays(name: str) -> Source | None:
     """Answer the path of an `.npz` file; the name in records carries a hash of its content."""
     if not name.lower().endswith(".npz"):
         return None
+    return open_arrays(Path(name), *read_npz(Path(name), name))
+
+
+def find_mapped(name: str) -> Source | None:
+    """Answer the path of an `.npy` file of features, or of a folder with `features.npy`."""
     path = Path(name)
-    digest, arrays = read_npz(path, name)
+    if path.is_dir() and ((path / "features.npy").is_file() or (path / "images.npy").is_file()):
+        path = path / ("features.npy" if (path / "features.npy").is_file() else "images.npy")
+    elif not name.lower().endswith(".npy"):
+        return None
+    return open_arrays(path.resolve().parent, *read_folder(path, name))
+
+
+def open_arrays(path: Path, digest: str, arrays: dict[str, np.ndarray]) -> Source:
+    """Describe a dataset of arrays."""
     kind: Literal["tabular", "image"] = "image" if "images" in arrays else "tabular"
-    card = make_card(path, digest, kind, has_candidates="candidates" in arrays)
+    card = make_card(path, digest, kind, has_candidates="candidates" in arrays or "answers" in arrays)
     return Source(card, partial(build_dataset, card, arrays))
+
+
+def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the hash and the arrays of the `.npy` files beside a file of features, which are mapped."""
+    key = "images" if path.stem == "images" else "features"
+    files = {key: path}
+    for other in (*OPTIONAL, f"test_{key}", "test_labels"):
+        if (path.parent / f"{other}.npy").is_file():
+            files[other] = path.parent / f"{other}.npy"
+    check_names(set(files), name)
+    digest = hashlib.sha256()
+    arrays: dict[str, np.ndarray] = {}
+    for part, file in sorted(files.items()):
+        try:
+            with file.open("rb") as stream:
+                digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
+            arrays[part] = np.load(file, mmap_mode="r" if key in part else None, allow_pickle=False)
+        except (ValueError, OSError, EOFError, MemoryError) as error:
+            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({error})") from None
+    return digest.hexdigest(), arrays
 
 
 def make_card(
@@ -85,11 +125,13 @@ def check_names(names: set[str], name: str) -> None:
     """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
     if ("features" in names) == ("images" in names):
         raise DataError(f"{name} must have either `features` or `images`; expected are {LAYOUT}")
-    if "candidates" not in names and "labels" not in names:
+    if not names & {"candidates", "answers", "labels"}:
         raise DataError(f"{name} has neither `candidates` nor `labels`; expected are {LAYOUT}")
+    if {"candidates", "answers"} <= names:
+        raise DataError(f"{name} has `candidates` and `answers`; the candidate sets come from one of them")
     key = "images" if "images" in names else "features"
     test = {f"test_{key}", "test_labels"}
-    unknown = sorted(names - {key, "candidates", "labels", *test})
+    unknown = sorted(names - {key, *OPTIONAL, *test})
     if unknown:
         raise DataError(f"{name} has an array {unknown[0]!r} beside `{key}`; expected are {LAYOUT}")
     if len(names & test) == 1:
@@ -102,6 +144,14 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
     features = arrange(arrays[key], card)
     labels = arrays.get("labels")
     candidates = arrays.get("candidates")
+    class_names = read_class_names(arrays.get("class_names"), card.name)
+    answers = None
+    if "answers" in arrays:
+        n_classes = None if class_names is None else len(class_names)
+        answers = read_answer_matrix(arrays["answers"], n_classes, f"{card.name}: answers")
+        if labels is not None and labels.dtype.kind in "iu" and labels.size:
+            answers = answers.widen(int(labels.max()) + 1)  # a class that no annotator has named
+        candidates = combine_answers(answers)
     if candidates is None:
         assert labels is not None
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
@@ -110,20 +160,51 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
     test = None
     if "test_labels" in arrays:
         test = TestSet(arrange(arrays[f"test_{key}"], card), arrays["test_labels"])
-    return Dataset(features, candidates, labels, card, test)
+    return Dataset(
+        features,
+        candidates,
+        labels,
+        card,
+        test,
+        class_names=class_names,
+        groups=arrays.get("groups"),
+        answers=answers,
+    )
 
 
-def make_dataset(features: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None = None) -> Dataset:
+def read_class_names(names: np.ndarray | None, name: str) -> tuple[str, ...] | None:
+    """Return the names of classes, which are an array of texts."""
+    if names is None:
+        return None
+    if names.ndim != 1 or names.dtype.kind not in "UiuS":
+        raise DataError(f"{name}: class_names must be a list of texts, not {names.dtype} of {names.shape}")
+    return tuple(str(text) for text in names.astype(np.str_))
+
+
+def make_dataset(
+    features: ArrayLike,
+    candidates: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    *,
+    answers: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    groups: ArrayLike | None = None,
+) -> Dataset:
     """Make a dataset of arrays at hand: features N×D or images, candidates N×K, perhaps labels.
 
-    Its name in records carries a hash of its content.
+    Instead of candidates there may be annotators' `answers`, N×M classes with −1 in gaps, or N×M×K with 0 and
+    1. Its name in records carries a hash of its content.
     """
     array = np.asarray(features)
     kind: Literal["tabular", "image"] = "image" if array.ndim > 2 else "tabular"
     nameless = make_card(Path("arrays"), "", kind, has_candidates=True)
-    given = {"images" if kind == "image" else "features": array, "candidates": np.asarray(candidates)}
-    if labels is not None:
-        given["labels"] = np.asarray(labels)
+    given = {"images" if kind == "image" else "features": array}
+    named = {"candidates": candidates, "labels": labels, "answers": answers, "groups": groups}
+    given |= {key: np.asarray(value) for key, value in named.items() if value is not None}
+    if class_names is not None:
+        given["class_names"] = np.array([str(name) for name in class_names])
+    if (candidates is None) == (answers is None):
+        raise DataError("a dataset of arrays has either candidates or annotators' answers")
     dataset = build_dataset(nameless, given, None)
     return replace(dataset, card=make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True))
 
@@ -143,3 +224,8 @@ def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:
 
 
 ARRAYS = SourceFinder("path/to/file.npz", LAYOUT, find_arrays)
+MAPPED = SourceFinder(
+    "path/to/features.npy",
+    "the arrays of an .npz file, each an .npy file in one folder; features stay on disk",
+    find_mapped,
+)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.integrity import hash_git_blob, hash_md5
 
@@ -29,20 +28,6 @@ class RemoteFile:
         return None if found == known else f"its {what} is {found} instead of {known}"
 
 
-@dataclass(frozen=True, eq=False)
-class Annotations:
-    """All M candidate sets, image by image: `image` and `annotator` (M,) say whose, `sets` (M, K) which.
-
-    `lengths` (M,) is how many labels were listed; more than a set has, if a list repeats one.
-    """
-
-    image: np.ndarray
-    annotator: np.ndarray
-    sets: np.ndarray
-    lengths: np.ndarray
-    n_images: int
-
-
 @dataclass(frozen=True)
 class Source:
     """A dataset that can be loaded by name.
@@ -57,7 +42,7 @@ class Source:
     load: Callable[[Path | None], Dataset]
     files: tuple[RemoteFile, ...] = ()
     obtain: str | None = None
-    annotations: Callable[[Path | None, int], Annotations] | None = None
+    annotations: Callable[[Path | None, int], Answers] | None = None
 
     @property
     def how(self) -> str:

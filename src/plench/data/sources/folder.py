@@ -1,9 +1,15 @@
-"""A folder of images given by path: one sub-folder per class, or `train` and `test` with those inside."""
+"""A folder of images given by path: with a table of candidates, or with one sub-folder per class.
+
+The table is `candidates.csv` (file, candidates; also answers, truth, split, group). Sub-folders of classes
+may be in `train` and `test`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +18,12 @@ import numpy as np
 
 from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.files import read_file
+from plench.data.own_table import assemble, describe_generated
+from plench.data.raw_table import shorten
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
+from plench.data.sources.tables import TableFiles, make_table_card
+from plench.data.table_roles import TableOptions, split_reference
 from plench.errors import DataError, UsageError
 
 FORMATS = {
@@ -26,14 +36,23 @@ FORMATS = {
     ".webp": "WEBP",
 }
 MODES = {"1": "L", "L": "L"}  # black and white, and gray; anything else becomes colour
+BILINEAR = 2  # Pillow's number; it averages where an image becomes smaller
+CANDIDATES = "candidates.csv"
 WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
 
 
 def find_folder(name: str) -> Source | None:
     """Answer the path of a folder; the name in records carries a hash of its images."""
-    path = Path(name)
+    text, _, query = name.partition("?")
+    path = Path(text)
     if not path.is_dir():
         return None
+    if (path / CANDIDATES).is_file():
+        return open_described(path, split_reference(name)[1])
+    if query:
+        raise UsageError(
+            f"dataset {name!r}: options belong to a folder with {CANDIDATES}, and {path} has none"
+        )
     parts = {part: path / part for part in ("train", "test")}
     if all(part.is_dir() for part in parts.values()):
         classes = list_classes(parts["train"])
@@ -41,8 +60,43 @@ def find_folder(name: str) -> Source | None:
     else:
         classes = list_classes(path)
         files = {"train": list_files(path, classes)}
-    card = make_card(path.resolve(), hash_files(path, files), "image", has_candidates=False)
+    digest = hash_files(path, [file for part in files.values() for file, _ in part])
+    card = make_card(path.resolve(), digest, "image", has_candidates=False)
     return Source(card, partial(load_folder, card, classes, files))
+
+
+def open_described(path: Path, options: TableOptions) -> Source:
+    """Read `candidates.csv`, which says for each file what its candidates, answers, truth or split are."""
+    described = TableFiles(path / CANDIDATES, options)
+    content = described.read(has_features=False)
+    name = f"{path.name}/{CANDIDATES}"
+    if content.items is None:
+        raise DataError(f"{name} needs a column file, with the names of image files in {path}")
+    files = [find_image(path, file, row, name) for row, file in enumerate(content.items, 1)]
+    if len(set(files)) != len(files):
+        twice = next(file for file in files if files.count(file) > 1)
+        raise DataError(f"{name}: the image {twice.relative_to(path)} has two rows; an image has one")
+    digest = hashlib.sha256(f"{described.digest()}{hash_files(path, files)}".encode()).hexdigest()
+    card = make_table_card(path.resolve().name, digest, content, "image")
+
+    def load(data_dir: Path | None) -> Dataset:
+        images, notices = read_images({"all": files}, card.name)
+        return assemble(content, card, images["all"]).with_notices(notices)
+
+    return Source(card, load)
+
+
+def find_image(folder: Path, file: str, row: int, name: str) -> Path:
+    """Return the path of an image that a table names; it must be in the folder."""
+    path = folder / file
+    if ".." in Path(file).parts or Path(file).is_absolute() or path.suffix.lower() not in FORMATS:
+        raise DataError(
+            f"{name}: item {row}: {shorten(file)} is no image file of this folder; known are files ending in "
+            f"{', '.join(FORMATS)}"
+        )
+    if not path.is_file():
+        raise DataError(f"{name}: item {row}: there is no file {shorten(file)} in {folder}")
+    return path
 
 
 def list_classes(folder: Path) -> list[str]:
@@ -73,10 +127,10 @@ def list_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     return files
 
 
-def hash_files(folder: Path, files: dict[str, list[tuple[Path, int]]]) -> str:
+def hash_files(folder: Path, files: Sequence[Path]) -> str:
     """Hash the names and the content of all images."""
     digest = hashlib.sha256()
-    for path, _ in (entry for part in files.values() for entry in part):
+    for path in files:
         content = read_file(path, str(folder))
         digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
@@ -86,25 +140,46 @@ def hash_files(folder: Path, files: dict[str, list[tuple[Path, int]]]) -> str:
 def load_folder(
     card: DatasetCard, classes: list[str], files: dict[str, list[tuple[Path, int]]], data_dir: Path | None
 ) -> Dataset:
-    """Read all images, which must be of one size; each candidate set holds the label until sets are drawn."""
-    images = {part: [open_image(path, card.name) for path, _ in entries] for part, entries in files.items()}
-    gray = all(MODES.get(image.mode) == "L" for part in images.values() for image in part)
-    size = images["train"][0].size
+    """Read all images; each candidate set holds the label alone until sets are drawn."""
+    images, notices = read_images(
+        {part: [path for path, _ in entries] for part, entries in files.items()}, card.name
+    )
+    labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
+    test = TestSet(images["test"], labels["test"]) if "test" in files else None
+    return Dataset(
+        images["train"],
+        labels["train"][:, None] == np.arange(len(classes)),
+        labels["train"],
+        card,
+        test,
+        (describe_generated(card), *notices),
+        class_names=tuple(classes),
+    )
+
+
+def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Read images, gray ones if all are; those of another size than most are resized, with a notice."""
+    images = {part: [open_image(path, name) for path in paths] for part, paths in files.items()}
+    every = [image for part in images.values() for image in part]
+    gray = all(MODES.get(image.mode) == "L" for image in every)
+    sizes = Counter(image.size for image in every)
+    size = sizes.most_common(1)[0][0]  # the first that came up, of those that are as frequent
     arrays = {}
-    for part, entries in files.items():
-        stacked = np.empty((len(entries), 1 if gray else 3, size[1], size[0]), np.uint8)
-        for row, ((path, _), image) in enumerate(zip(entries, images[part], strict=True)):
-            if image.size != size:
-                raise DataError(
-                    f"{card.name}: {path} has {image.size[0]}×{image.size[1]} pixels, the first image "
-                    f"{size[0]}×{size[1]}; bring all to one size"
-                )
-            pixels = np.asarray(image.convert("L" if gray else "RGB"))
+    for part, decoded in images.items():
+        stacked = np.empty((len(decoded), 1 if gray else 3, size[1], size[0]), np.uint8)
+        for row, image in enumerate(decoded):
+            shown = image.convert("L" if gray else "RGB")
+            pixels = np.asarray(shown if image.size == size else shown.resize(size, BILINEAR))
             stacked[row] = pixels if gray else pixels.transpose(2, 0, 1)
-        arrays[part] = (stacked, np.array([label for _, label in entries]))
-    features, labels = arrays["train"]
-    test = TestSet(*arrays["test"]) if "test" in arrays else None
-    return Dataset(features, labels[:, None] == np.arange(len(classes)), labels, card, test)
+        arrays[part] = stacked
+    notices = []
+    if len(sizes) > 1:
+        others = len(every) - sizes[size]
+        notices.append(
+            f"{name}: {others:,} of {len(every):,} images have another size than most and are resized to "
+            f"{size[0]}×{size[1]} pixels, whatever their shape"
+        )
+    return arrays, notices
 
 
 def open_image(path: Path, name: str) -> Any:
@@ -127,4 +202,8 @@ def open_image(path: Path, name: str) -> Any:
     return decoded
 
 
-FOLDER = SourceFinder("path/to/folder", "a folder of images with one sub-folder per class", find_folder)
+FOLDER = SourceFinder(
+    "path/to/folder",
+    "a folder of images with candidates.csv (file, candidates), or with one sub-folder per class",
+    find_folder,
+)

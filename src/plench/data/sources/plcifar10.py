@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from plench.data.answers import Answers, pick_vaguest, unite
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.files import find_entry, read_file
 from plench.data.integrity import hash_git_blob
-from plench.data.sources.base import Annotations, RemoteFile, Source, SourceFinder, compare_published
+from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError, UsageError
@@ -33,7 +34,7 @@ N_CLASSES = 10
 OBTAIN = f"get plcifar10.pkl from {RELEASE.url}"
 
 
-def parse_annotations(content: Any, n_images: int, name: str) -> Annotations:
+def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
     """Check a release's dict, index → list of label lists, and lay it out as arrays."""
     if not isinstance(content, dict):
         raise DataError(
@@ -62,30 +63,12 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Annotations:
     sets = np.zeros((len(flat_sets), N_CLASSES), np.bool_)
     sets[set_of_label, np.asarray(labels, np.int64)] = True
     annotator = np.arange(len(flat_sets)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return Annotations(image, annotator, sets, sizes, n_images)
-
-
-def unite(annotations: Annotations, first: int | None = None) -> np.ndarray:
-    """Return the union (N, K) of the sets of all annotators, or of the first few."""
-    candidates = np.zeros((annotations.n_images, N_CLASSES), np.bool_)
-    used = slice(None) if first is None else annotations.annotator < first
-    rows, labels = np.nonzero(annotations.sets[used])
-    candidates[annotations.image[used][rows], labels] = True
-    return candidates
-
-
-def pick_vaguest(annotations: Annotations) -> np.ndarray:
-    """Return the largest set (N, K) of each image, the first of equals; as published, the longest list."""
-    candidates = np.zeros((annotations.n_images, N_CLASSES), np.bool_)
-    order = np.lexsort((annotations.annotator, -annotations.lengths, annotations.image))
-    images, first = np.unique(annotations.image[order], return_index=True)
-    candidates[images] = annotations.sets[order[first]]
-    return candidates
+    return Answers(image, annotator, sets, n_images, sizes)
 
 
 def make_source(
     name: str,
-    combine: Callable[[Annotations], np.ndarray],
+    combine: Callable[[Answers], np.ndarray],
     published: Published | None = None,
     protocol_noise_rate: float | None = None,
 ) -> Source:
@@ -115,7 +98,7 @@ def make_source(
 
 
 def load_plcifar10(
-    card: DatasetCard, combine: Callable[[Annotations], np.ndarray], data_dir: Path | None
+    card: DatasetCard, combine: Callable[[Answers], np.ndarray], data_dir: Path | None
 ) -> Dataset:
     """Load images and annotations; the real release must have its published numbers, others give a notice."""
     # Looked for before the images are read, which takes longer.
@@ -132,7 +115,7 @@ def load_plcifar10(
     return dataset.with_notices(notices + compare_published(dataset))
 
 
-def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[Annotations, bool]:
+def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[Answers, bool]:
     """Read every annotator's sets, and whether the file is the release, which must have its numbers."""
     path = find_entry(name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
     content = read_file(path, name)

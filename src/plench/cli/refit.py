@@ -1,0 +1,44 @@
+"""`plench refit`: train what a criterion chose once more, on all data."""
+
+from __future__ import annotations
+
+import argparse
+
+import plench
+from plench.cli.shared.options import add_folder_options
+from plench.cli.train import report
+
+DESCRIPTION = """Train the configuration that a criterion chose for the number of steps that it chose, on all
+data: nothing is held out for validation or test, so nothing is measured. FOLDER is a run's folder, or one of
+many runs of one dataset, among which the criterion chooses."""
+
+EXAMPLES = """examples:
+  plench refit runs -d pets.csv                      the best of a sweep by CR, on every row
+  plench refit runs/Lost-PRODEN-h3-t0-0123456789ab --data_dir data --criterion AA
+  plench predict refit/FOLDER new.csv -o predictions.csv
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.set_defaults(handler=refit)
+    parser.add_argument("folder", metavar="FOLDER", help="folder of a run, or of runs")
+    parser.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
+    parser.add_argument(
+        "-d", "--dataset", metavar="DATA", help="the data of the run, where they came by path: the same path"
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    add_folder_options(parser)
+    parser.set_defaults(output_dir="refit")
+
+
+def refit(arguments: argparse.Namespace) -> int:
+    """Carry out the run."""
+    outcome = plench.refit(
+        arguments.folder,
+        arguments.dataset,
+        arguments.output_dir,
+        criterion=arguments.criterion,
+        data_dir=arguments.data_dir,
+    )
+    return report(outcome, arguments.json)

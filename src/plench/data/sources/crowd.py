@@ -1,0 +1,250 @@
+"""Two datasets with the answers of crowd workers: LabelMe (images as features) and music genres.
+
+Candidate sets are the unions of the answers, or the classes with at least m votes (`LabelMe_Crowd_Votes_2`).
+Both have test sets of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.data.answers import Answers, combine_answers, number_annotators, read_answer_matrix
+from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
+from plench.data.files import find_entry, read_file
+from plench.data.raw_table import RawTable
+from plench.data.sources.base import RemoteFile, Source, SourceFinder
+from plench.data.table import make_column
+from plench.data.table_files import parse_delimited
+from plench.errors import DataError, UsageError
+from plench.names import normalise
+
+LABELME_CLASSES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class CrowdArrays:
+    """What a dataset's files hold."""
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    answers: Answers
+    test: TestSet
+    class_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """A public dataset of crowd answers: its files, by git's SHA-1, and how to read them."""
+
+    name: str
+    folder: str
+    repository: str
+    remote_folder: str
+    files: Mapping[str, str]
+    task: str
+    citation: str
+    sizes: Sizes
+    read: Callable[[Mapping[str, bytes], str], CrowdArrays]
+
+    @property
+    def remote_files(self) -> tuple[RemoteFile, ...]:
+        """The public files."""
+        base = f"https://raw.githubusercontent.com/{self.repository}/{self.remote_folder}"
+        return tuple(
+            RemoteFile(f"{base}/{file}", f"{self.folder}/{file}", sha1) for file, sha1 in self.files.items()
+        )
+
+
+def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
+    """Read features, true labels and the matrix of answers, in which −1 is a gap."""
+    matrix = read_numbers(files["answers.txt"], f"{name}: answers.txt")
+    return CrowdArrays(
+        read_npy(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
+        read_numbers(files["LabelMe_Z_train.txt"], f"{name}: LabelMe_Z_train.txt").ravel(),
+        read_answer_matrix(matrix, LABELME_CLASSES, f"{name}: answers.txt"),
+        TestSet(
+            read_npy(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
+            read_numbers(files["LabelMe_Z_test.txt"], f"{name}: LabelMe_Z_test.txt").ravel(),
+        ),
+    )
+
+
+def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
+    """Read songs with their true genres, and the workers' answers, one a row."""
+    tables = {
+        part: parse_delimited(files[f"music_genre_{part}.csv"], f"{name}: music_genre_{part}.csv")
+        for part in ("gold", "mturk", "test")
+    }
+    for table in tables.values():
+        for column in ("id", "class"):
+            if column not in table.columns:
+                raise DataError(f"{table.name} has no column {column!r}")
+    gold, mturk, test = tables.values()
+    if "annotator" not in mturk.columns:
+        raise DataError(f"{mturk.name} has no column 'annotator'")
+    genres = sorted({text for text in gold.texts("class") if text is not None})
+    number = {genre: position for position, genre in enumerate(genres)}
+    songs = {song: row for row, song in enumerate(gold.texts("id")) if song is not None}
+    item = look_up(mturk, "id", songs)
+    labels = look_up(mturk, "class", number)
+    annotator, annotators = number_annotators([text or "" for text in mturk.texts("annotator")])
+    sets = labels[:, None] == np.arange(len(genres))
+    features = [column for column in gold.columns if column.startswith("feature")]
+    return CrowdArrays(
+        stack(gold, features),
+        look_up(gold, "class", number),
+        Answers(item, annotator, sets, len(gold), annotator_names=annotators),
+        TestSet(stack(test, features), look_up(test, "class", number)),
+        tuple(genres),
+    )
+
+
+def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[np.int64]:
+    """Return the numbers that a column's texts stand for."""
+    found = []
+    for row, text in enumerate(table.texts(column), 1):
+        if text is None or text not in known:
+            raise DataError(f"{table.place(row, column)}: {text!r} is unknown in this dataset")
+        found.append(known[text])
+    return np.array(found)
+
+
+def stack(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
+    """Return columns of numbers as a matrix."""
+    for column in columns:
+        if column not in table.columns:
+            raise DataError(f"{table.name} has no column {column!r}")
+    return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
+
+
+def read_npy(content: bytes, name: str) -> NDArray[np.float32]:
+    """Read an array; pickled objects are never read."""
+    try:
+        return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
+    except (ValueError, EOFError, OSError, MemoryError) as error:
+        raise DataError(f"{name} cannot be read as an array ({error})") from None
+
+
+def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
+    """Read whole numbers, a row a line."""
+    try:
+        return np.loadtxt(io.BytesIO(content), dtype=np.int64, ndmin=2, encoding="ascii")
+    except ValueError as error:
+        raise DataError(f"{name} cannot be read as whole numbers ({error})") from None
+
+
+def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Path | None) -> Dataset:
+    """Load a dataset from its files in `data_dir` or a folder directly below; differences become notices."""
+    obtain = describe_obtain(release)
+    contents, notices = {}, []
+    for file, sha1 in release.files.items():
+        path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
+        contents[file] = read_file(path, card.name)
+        if RemoteFile("", file, sha1).explain_mismatch(contents[file]) is not None:
+            notices.append(f"{card.name}: {file} is not the public file (its git SHA-1 differs)")
+    arrays = release.read(contents, card.name)
+    if min_votes == 1:
+        candidates = combine_answers(arrays.answers)
+    else:
+        candidates = combine_answers(arrays.answers, "votes", min_votes)
+    return Dataset(
+        arrays.features,
+        candidates,
+        arrays.labels,
+        card,
+        arrays.test,
+        tuple(notices),
+        verified=not notices,
+        class_names=arrays.class_names,
+        answers=arrays.answers,
+    )
+
+
+def describe_obtain(release: Release) -> str:
+    """Say how the user comes by the files."""
+    return f"get it with `plench data download {release.name} --data_dir DIR`"
+
+
+def make_source(release: Release, min_votes: int = 1) -> Source:
+    """Describe a dataset whose candidates are the classes with at least so many votes."""
+    card = DatasetCard(
+        name=release.name if min_votes == 1 else f"{release.name}_Votes_{min_votes}",
+        kind="tabular",
+        task=release.task,
+        source=f"GitHub repository {release.repository} at commit {release.remote_folder.split('/')[0]}",
+        terms="academic use only, at the user's own risk",
+        citation=release.citation,
+        default_steps=10_000,
+        sizes=release.sizes,
+    )
+    load = partial(load_crowd, card, release, min_votes)
+
+    def annotations(data_dir: Path | None, n_examples: int) -> Answers:
+        answers = load(data_dir).answers
+        assert answers is not None
+        return answers
+
+    return Source(card, load, release.remote_files, describe_obtain(release), annotations)
+
+
+LABELME_RELEASE = Release(
+    "LabelMe_Crowd",
+    "labelme",
+    "fmenat/PyLearningCrowds",
+    "0edf617d0357a43b48dc53f10f4181ec0163d4db/data/LabelMe",
+    {
+        "LabelMe_VGG_avg_train.npy": "cd78b4f59fd772c70b3e7f2afcdfdde8b8792492",
+        "LabelMe_VGG_avg_test.npy": "2c7251913fb9848b815a8c126b63f5e1e5273224",
+        "LabelMe_Z_train.txt": "9bed2b9b4e5f4f048dd46a89d90d459f224c0b9f",
+        "LabelMe_Z_test.txt": "d586a7e26df58ceb0f36b7eeb96b0b205fe8750a",
+        "answers.txt": "22596a764ac8c8c09a586b17f559ef21d25feec4",
+    },
+    "scene classification with crowd workers",
+    "F. Rodrigues, F. Pereira. Deep learning from crowds. AAAI 2018.",
+    Sizes(1_000, 512, LABELME_CLASSES),
+    read_labelme,
+)
+MUSIC_RELEASE = Release(
+    "Music_Crowd",
+    "music",
+    "shahanaibrahimosu/end-to-end-crowdsourcing",
+    "7653680c475ba8faa5d4a7b104b42a2a5204cef9/data/Music",
+    {
+        "music_genre_gold.csv": "30f10e4f28b2de9523fde9dade363cf99aa5b9bb",
+        "music_genre_mturk.csv": "0d86a774abccd6f64a0d4ec5ddfcc2b803a56b31",
+        "music_genre_test.csv": "153e1aa2448d1d6fb2c3b195a403579d75b4e1f2",
+    },
+    "music genre classification with crowd workers",
+    "F. Rodrigues, F. Pereira, B. Ribeiro. Learning from multiple annotators: distinguishing good from "
+    "random labelers. Pattern Recognition Letters 34(12), 2013.",
+    Sizes(700, 124, 10),
+    read_music,
+)
+RELEASES = (LABELME_RELEASE, MUSIC_RELEASE)
+
+LABELME = make_source(LABELME_RELEASE)
+MUSIC = make_source(MUSIC_RELEASE)
+
+
+def find_votes(name: str) -> Source | None:
+    """Answer `LabelMe_Crowd_Votes_2`: the classes with at least two votes."""
+    for release in RELEASES:
+        match = re.fullmatch(rf"{normalise(release.name)}votes(\d{{1,4}})", normalise(name))
+        if match is not None:
+            if int(match[1]) < 1:
+                raise UsageError(f"dataset {name!r}: the number of votes must be at least 1")
+            return make_source(release, int(match[1]))
+    return None
+
+
+VOTES = SourceFinder(
+    "LabelMe_Crowd_Votes_m", "LabelMe_Crowd or Music_Crowd with the classes of at least m votes", find_votes
+)

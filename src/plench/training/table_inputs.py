@@ -1,0 +1,79 @@
+"""Network inputs of tables: columns encoded and standardised by what the training split showed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from plench.data.encoding import TableEncoder
+from plench.data.raw_table import RawTable, read_frame
+from plench.data.table import Table
+from plench.data.table_files import read_table_file
+from plench.errors import UsageError
+from plench.training.mapped import standardise
+from plench.training.stored import EVERY_ROW, Rows, Stored
+from plench.training.tabular_inputs import TabularInputs
+
+logger = logging.getLogger("plench")
+
+
+class TableInputs:
+    """A table's columns as one matrix (`plench.data.encoding`), standardised like other tabular data."""
+
+    kind: ClassVar[str] = "table"
+
+    def __init__(self, encoder: TableEncoder, scaling: TabularInputs) -> None:
+        self.encoder = encoder
+        self.scaling = scaling
+
+    @classmethod
+    def fit(cls, features: Table, rows: Rows = EVERY_ROW) -> Self:
+        """Learn categories, fill values, mean and standard deviation of the training split."""
+        train = features[rows]
+        encoder = TableEncoder.fit(train)
+        return cls(encoder, TabularInputs.fit(encoder.encode(train)[0]))
+
+    def accept(self, features: Any) -> Table:
+        """Return what a user gives to predict on as the model's columns: a table, a frame or a file."""
+        if isinstance(features, Table):
+            return features
+        if isinstance(features, str | Path):
+            features = read_table_file(features)
+        if not isinstance(features, RawTable | Mapping) and not hasattr(features, "columns"):
+            names = ", ".join(code.name for code in self.encoder.codes[:10])
+            raise UsageError(
+                f"the model was trained on a table with the columns {names} …: give it a frame, a mapping of "
+                f"names to columns or a file, not {type(features).__name__}"
+            )
+        return self.encoder.read(read_frame(features, "X"))
+
+    def store(self, features: Table, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
+        """Return the standardised inputs."""
+        inputs, unknown = self.encoder.encode(features[rows])
+        for name, count in unknown.items():
+            logger.info("column %r: %d cells have a category that the training split lacks", name, count)
+        return torch.from_numpy(standardise(inputs, self.scaling.mean, self.scaling.std)).to(device)
+
+    def original(self, stored: Tensor) -> Tensor:
+        """Return the rows as they are."""
+        return stored
+
+    def views(
+        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Return one tensor under every name: tables have no augmentation."""
+        return self.scaling.views(stored, index, names, generator)
+
+    def state(self) -> dict[str, Any]:
+        """Return the encoding, mean and standard deviation."""
+        return {"columns": self.encoder.state(), **self.scaling.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild from `state()`."""
+        return cls(TableEncoder.from_state(state["columns"]), TabularInputs.from_state(state))
