@@ -86,7 +86,7 @@ def prepare_split(
     else:
         test = evaluation_set(split.test)
     train_candidates = dataset.candidates[split.train]
-    answers = getattr(dataset, "answers", None)
+    answers = dataset.answers
     noise_rate = None
     if dataset.labels is not None:
         labels = dataset.labels[split.train]
