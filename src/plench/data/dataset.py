@@ -47,6 +47,7 @@ class DatasetCard:
     data. `published` is its row in the paper's table; `sizes` are those of a dataset that is not in it.
     `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
     `superclasses`, one number a class, keeps generated wrong labels within the true label's superclass.
+    `class_names` are for readers only.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DatasetCard:
     protocol_noise_rate: float | None = None
     candidates: CandidateSpec = REAL_CANDIDATES
     superclasses: tuple[int, ...] | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def known_sizes(self) -> Sizes | None:
@@ -87,7 +89,7 @@ class Dataset:
     large array is held once: do not change the arrays given. A label outside its candidate set is allowed;
     `noise_rate` counts them. `verified` says that the files had the public release's checksums.
 
-    Own data may have more: `class_names`; `groups` (N), whose examples stay in one part of the split;
+    Own data may have more: `groups` (N), whose examples stay in one part of the split;
     `validation` (N), the rows of the validation part where the data says so; and `answers` of annotators.
     """
 
@@ -98,7 +100,6 @@ class Dataset:
     test: TestSet | None = None
     notices: tuple[str, ...] = ()
     verified: bool = False
-    class_names: tuple[str, ...] | None = None
     groups: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
     answers: Answers | None = None
@@ -117,7 +118,7 @@ class Dataset:
         object.__setattr__(self, "test", test)
         object.__setattr__(self, "notices", tuple(self.notices))
         if self.class_names is not None:
-            object.__setattr__(self, "class_names", check_class_names(self.class_names, n_classes, name))
+            check_class_names(self.class_names, n_classes, name)
         for field, dtype in (("groups", np.int64), ("validation", np.bool_)):
             value = getattr(self, field)
             if value is not None:
@@ -150,6 +151,11 @@ class Dataset:
     def n_classes(self) -> int:
         """K."""
         return self.candidates.shape[1]
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the K classes, if they have any."""
+        return self.card.class_names
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -286,15 +292,13 @@ def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) 
     return _freeze(array.astype(np.int64, copy=False))
 
 
-def check_class_names(names: Iterable[str], n_classes: int, name: str) -> tuple[str, ...]:
-    """Return the names of K classes; raise DataError where they are not K different texts."""
-    texts = tuple(str(text) for text in names)
-    if len(texts) != n_classes or len(set(texts)) != n_classes:
+def check_class_names(names: tuple[str, ...], n_classes: int, name: str) -> None:
+    """Raise DataError unless the names of K classes are K different texts."""
+    if len(names) != n_classes or len(set(names)) != n_classes:
         raise DataError(
-            f"{name}: {n_classes} classes need {n_classes} different names, not {len(set(texts))} different "
-            f"among {len(texts)}"
+            f"{name}: {n_classes} classes need {n_classes} different names, not {len(set(names))} different "
+            f"among {len(names)}"
         )
-    return texts
 
 
 def check_rows(values: ArrayLike, n_examples: int, dtype: Any, name: str) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -342,10 +342,9 @@ def assemble(
         features[kept],
         content.candidates[kept],
         labels,
-        card,
+        replace(card, class_names=content.class_names),
         test,
         tuple(notices),
-        class_names=content.class_names,
         groups=None if content.groups is None else content.groups[kept],
         validation=validation,
         answers=None if content.answers is None else content.answers.take_items(kept),

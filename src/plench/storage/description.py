@@ -78,8 +78,8 @@ def describe_run(
     network = None if config.fitted else networks.find_network(str(config.hparams["model"]))
     if network is not None and network.source is not None:
         described["network"] = network.spec.rpartition(":")[2]
-    if dataset.class_names is not None:
-        described["dataset"]["class_names"] = list(dataset.class_names)
+    if dataset.class_names is None:
+        del described["dataset"]["class_names"]
     if data is not None:
         described["dataset"] |= {
             "n_train": len(data.train),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plench.data.encoding import TableEncoder
-from plench.data.raw_table import RawTable, read_frame
+from plench.data.raw_table import RawTable, read_frame, shorten
 from plench.data.table import Table
 from plench.data.table_files import read_table_file
 from plench.errors import UsageError
@@ -50,13 +50,19 @@ class TableInputs:
                 f"the model was trained on a table with the columns {names} …: give it a frame, a mapping of "
                 f"names to columns or a file, not {type(features).__name__}"
             )
-        return self.encoder.read(read_frame(features, "X"))
+        table = self.encoder.read(read_frame(features, "X"))
+        for name, count in self.encoder.encode(table)[1].items():
+            logger.warning(
+                "column %s: %d of %d rows have a category that the training split lacks; it counts as none",
+                shorten(name),
+                count,
+                len(table),
+            )
+        return table
 
     def store(self, features: Table, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the standardised inputs."""
-        inputs, unknown = self.encoder.encode(features[rows])
-        for name, count in unknown.items():
-            logger.info("column %r: %d cells have a category that the training split lacks", name, count)
+        inputs, _ = self.encoder.encode(features[rows])
         return torch.from_numpy(standardise(inputs, self.scaling.mean, self.scaling.std)).to(device)
 
     def original(self, stored: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_can
 from plench.data import draw_candidates
 from plench.data.sources import find_source, load_dataset
 from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
+from plench.report.escape import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,14 +37,18 @@ def show_stats(args: argparse.Namespace) -> int:
     dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
     stats = describe_candidates(dataset.candidates, dataset.labels)
     noise = None
-    if source.annotations is not None and dataset.labels is not None:
+    single = dataset.answers
+    if single is None and source.annotations is not None:
         folder = None if args.data_dir is None else Path(args.data_dir)
         single = source.annotations(folder, dataset.n_examples)
+    if single is not None and dataset.labels is not None:
         contains = single.sets[range(len(single.sets)), dataset.labels[single.item]]
         noise = measure_annotator_noise(single.item, contains)
     if args.output is not None:
         _draw(args.output, dataset.card.name, stats, noise)
     content = as_json(dataset.card.name, stats, noise)
+    if dataset.class_names is not None:
+        content["class_names"] = list(dataset.class_names)
     print(json.dumps(content, indent=2) if args.json else format_stats(content))
     return 0
 
@@ -95,16 +100,18 @@ def format_stats(content: dict[str, Any]) -> str:
             f"  ambiguity degree  {content['ambiguity_degree']:.4f}: the largest p(j ∈ S | y = i) off the "
             f"diagonal, at i = {first} ({number:,} examples), j = {second}"
         )
-    if content["noise_by_annotators"] is not None:
+    if content["noise_by_annotators"]:
         shown = ", ".join(f"{rate:.2%}" for rate in content["noise_by_annotators"])
         lines.append(f"  noise rate of 1, 2, … annotators' sets joined: {shown}")
     lines += ["  set sizes", *format_histogram(content["set_sizes"])]
     labels = content["labels_by_class"]
     header = "  class   candidates" + ("" if labels is None else "   true labels")
     lines.append(header)
+    names = content.get("class_names")
     for number, count in enumerate(content["candidates_by_class"]):
         truth = "" if labels is None else f" {labels[number]:>13,}"
-        lines.append(f"  {number:>5} {count:>12,}{truth}")
+        named = "" if names is None else f"   {clean(names[number])}"
+        lines.append(f"  {number:>5} {count:>12,}{truth}{named}")
     return "\n".join(lines)
 
 

@@ -50,7 +50,7 @@ def load_as(card: DatasetCard, source: Source, data_dir: Path | None) -> Dataset
     dataset = source.load(data_dir)
     if not isinstance(dataset, Dataset):
         raise DataError(f"{card.name}: load gave {type(dataset).__name__}; needed is a plench.data.Dataset")
-    return replace(dataset, card=card)
+    return replace(dataset, card=replace(card, class_names=card.class_names or dataset.class_names))
 
 
 DATASETS = Registry[AnySource](

@@ -164,9 +164,8 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
         features,
         candidates,
         labels,
-        card,
+        replace(card, class_names=class_names),
         test,
-        class_names=class_names,
         groups=arrays.get("groups"),
         answers=answers,
     )
@@ -206,7 +205,8 @@ def make_dataset(
     if (candidates is None) == (answers is None):
         raise DataError("a dataset of arrays has either candidates or annotators' answers")
     dataset = build_dataset(nameless, given, None)
-    return replace(dataset, card=make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True))
+    card = make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True)
+    return replace(dataset, card=replace(dataset.card, name=card.name))
 
 
 def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -159,11 +159,10 @@ def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Pa
         arrays.features,
         candidates,
         arrays.labels,
-        card,
+        replace(card, class_names=arrays.class_names),
         arrays.test,
         tuple(notices),
         verified=not notices,
-        class_names=arrays.class_names,
         answers=arrays.answers,
     )
 
@@ -186,13 +185,7 @@ def make_source(release: Release, min_votes: int = 1) -> Source:
         sizes=release.sizes,
     )
     load = partial(load_crowd, card, release, min_votes)
-
-    def annotations(data_dir: Path | None, n_examples: int) -> Answers:
-        answers = load(data_dir).answers
-        assert answers is not None
-        return answers
-
-    return Source(card, load, release.remote_files, describe_obtain(release), annotations)
+    return Source(card, load, release.remote_files, describe_obtain(release))
 
 
 LABELME_RELEASE = Release(

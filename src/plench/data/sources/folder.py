@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ def find_folder(name: str) -> Source | None:
         files = {"train": list_files(path, classes)}
     digest = hash_files(path, [file for part in files.values() for file, _ in part])
     card = make_card(path.resolve(), digest, "image", has_candidates=False)
+    card = replace(card, class_names=tuple(classes))
     return Source(card, partial(load_folder, card, classes, files))
 
 
@@ -153,7 +155,6 @@ def load_folder(
         card,
         test,
         (describe_generated(card), *notices),
-        class_names=tuple(classes),
     )
 
 

@@ -127,8 +127,8 @@ def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **op
         answers = read_frame(answers, f"{name}'s answers")
     content = read_content(table, read_table_options(options), answers, taxonomy)
     draft = assemble(content, make_table_card(name, "0" * 8, content))
-    card = make_table_card(name, draft.fingerprint, content)
-    return replace(draft, card=card)
+    named = make_table_card(name, draft.fingerprint, content).name
+    return replace(draft, card=replace(draft.card, name=named))
 
 
 TABLES = SourceFinder("path/to/table.csv", MEANING, find_table)
