@@ -33,7 +33,8 @@ def main() -> None:
     parser.add_argument("-d", "--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--steps", type=int, default=2000, help="updates a run (default 2000)")
     options = parser.parse_args()
-    entries = sorted(algorithms().values(), key=lambda entry: FAMILIES.index(entry.card.family))
+    trained = [entry for entry in algorithms().values() if entry.card.shared]
+    entries = sorted(trained, key=lambda entry: FAMILIES.index(entry.card.family))
     settings = [
         Setting(entry.name, entry.name, name, options.steps) for name in options.datasets for entry in entries
     ]

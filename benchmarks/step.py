@@ -204,7 +204,7 @@ def main() -> None:
     if not options.algorithms:
         from plench.algorithms import algorithms
 
-        options.algorithms = list(algorithms())
+        options.algorithms = [name for name, entry in algorithms().items() if entry.card.shared]
     datasets = options.datasets or (["Lost", "Italian"] if options.data_dir else ["Digits_FPS"])
     if options.sizes:
         datasets = [f"{SYNTHETIC}{size}" for size in options.sizes]

@@ -136,7 +136,7 @@ def measure_public(folder: Path, data_dir: str) -> tuple[list[str], str]:
 
 def make_finished(output_dir: Path) -> int:
     """Make up the folders of many finished runs, as training would leave them; return how many."""
-    names = tuple(name for name, entry in algorithms().items() if entry.source is None)
+    names = tuple(name for name, entry in algorithms().items() if entry.source is None and entry.card.shared)
     datasets = ("Digits_USS", "Digits_FPS", "Digits_ID")
     n_trials = -(-N_FINISHED // (len(names) * len(datasets) * 20))
     spec = settle(SweepSpec((Grid(names, datasets, n_trials=n_trials),)), DataShelf(None))
