@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-real test-lowest lint format clean
+.PHONY: demo test test-fast test-real test-lowest lint format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "plench needs Python 3.11 or newer (set PYTHON=...)")'
@@ -18,6 +18,11 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# The inner loop: what an edit of an algorithm breaks first.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 -q tests/conformance --ignore tests/conformance/test_folder.py \
+		tests/algorithms/test_stacking.py tests/algorithms/test_parts_*.py tests/algorithms/test_pages.py
 
 test-real: $(READY)
 	$(BIN)/python -m pytest -m real

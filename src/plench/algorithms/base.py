@@ -160,11 +160,12 @@ class Algorithm(nn.Module):
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Return the rows `index` (B,) of the per-example state `name`."""
-        return self.get_buffer(name).index_select(0, index)
+        state: Tensor = getattr(self, name)
+        return state.index_select(0, index)
 
     def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
         """Replace the rows `index` (B,), all different, of the per-example state `name`, in place."""
-        state = self.get_buffer(name)
+        state: Tensor = getattr(self, name)
         state.index_copy_(0, index, rows.to(state.dtype))
 
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:

@@ -13,7 +13,7 @@ from plench.hparams import Choice, Hyperparameter, LogRange
 # The threshold grows while it is below the first and a purification removes a smaller share than the second
 # of the N·K entries; authors' constants.
 THETA_CAP, FEW_REMOVED = 0.4, 1e-4
-WINDOWS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
+EPOCHS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
 
 
 @register(
@@ -30,7 +30,7 @@ WINDOWS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
             "rollWindow",
             5,
             "epochs in a window of confidences and between purifications",
-            WINDOWS,
+            EPOCHS,
             at_least=1,
         ),
         Hyperparameter("warm_up", 20, "first epoch, from 0, that may purify", Choice(10, 15, 20), at_least=0),

@@ -1,0 +1,11 @@
+"""Departures as switches: our method turned into the other side's, a class for each row that changes numbers.
+
+`@departure(PAGE, WHAT)` names the row of the page: WHAT stands in it. `tests/algorithms/test_departures.py`
+shows for each where the numbers change; `benchmarks/defects.py` measures what some of them cost. Rows that
+are not about numbers are in `table.OTHER`. Nothing here is part of the package.
+"""
+
+from tests.departures import hard, vanilla
+from tests.departures.table import DEPARTURES, OTHER, Departure
+
+__all__ = ["DEPARTURES", "OTHER", "Departure", "hard", "vanilla"]

@@ -1,0 +1,75 @@
+"""The table that the switches enter, and the rows of the pages that have none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+from plench.algorithms import Algorithm
+
+
+class Departure(NamedTuple):
+    """A switch: the page, words of the row, our class and the other side's."""
+
+    page: str
+    what: str
+    ours: type[Algorithm]
+    theirs: type[Algorithm]
+
+
+DEPARTURES: list[Departure] = []
+
+
+def departure(page: str, what: str) -> Callable[[type[Algorithm]], type[Algorithm]]:
+    """Enter a class as what the row does; it gets the card of the sound algorithm, under its own name."""
+
+    def enter(cls: type[Algorithm]) -> type[Algorithm]:
+        sound = next(base for base in cls.__mro__ if base.__module__.startswith("plench."))
+        assert issubclass(sound, Algorithm)
+        cls.card = dataclasses.replace(sound.card, name=cls.__name__, aliases=())
+        DEPARTURES.append(Departure(page, what, sound, cls))
+        return cls
+
+    return enter
+
+
+# Rows of the pages that change no numbers, by words of theirs, and why.
+OTHER: dict[str, dict[str, str]] = {
+    "ABLE": {"takes b from the hyperparameters": "short batches"},
+    "ABS_MAE": {"builds the B×K×K tensor": "cost"},
+    "ALIM": {"the second batch is the next one": "data", "schedules in epochs": "protocol"},
+    "CAVL": {"keeps the targets in float64": "rounding"},
+    "DIRK": {
+        "student sees distill before strong": "batch norm's averages",
+        "`prot_start` in epochs": "protocol",
+    },
+    "FREDIS": {
+        "start from a pre-trained network": "protocol",
+        "search for δ without end": "it does not end",
+        "mix an average of parameters in": "the identity in their code",
+    },
+    "Forward": {"a biased transition matrix": "needs labelled data"},
+    "IDGP": {"f warms up first, then g": "order of batches"},
+    "MCL_GCE": {"evaluates the loss K times": "cost"},
+    "MCL_MSE": {"evaluates the loss K times": "cost"},
+    "NN": {
+        "the prior is too short": "a crash",
+        "loops over classes": "cost",
+        "splits the same total by complementary class": "another algorithm",
+    },
+    "POP": {
+        "changes the stored candidates in place": "devices",
+        "an epoch has n // B = 0 updates": "a crash",
+        "three views (one plain, two strong)": "protocol",
+    },
+    "PRODEN": {"renormalises all N rows": "rounding"},
+    "PiCO": {"demands a queue that the batch size divides": "a crash", "moves to the GPU by hand": "devices"},
+    "PiCO_plus": {"schedules in epochs": "protocol"},
+    "VALEN": {
+        "collects features during an epoch": "order of batches",
+        "starts the graph only if": "a crash",
+        "dense N×N matrix": "memory",
+        "two passes of the featurizer in the warm-up": "batch norm's averages",
+    },
+}
