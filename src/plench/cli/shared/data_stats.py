@@ -5,8 +5,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
-from plench.data import draw_candidates
+from plench.cli.shared.options import (
+    CANDIDATE_SETTINGS,
+    add_settings,
+    add_width_option,
+    read_candidates,
+    settings_of,
+)
+from plench.data import Dataset, draw_candidates
 from plench.data.sources import find_source, load_dataset
 from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
 
@@ -24,6 +30,7 @@ def add_stats_command(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
     )
+    add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, ("trial_seed", *CANDIDATE_SETTINGS))
     parser.set_defaults(handler=show_stats)
@@ -42,19 +49,22 @@ def show_stats(args: argparse.Namespace) -> int:
         contains = single.sets[range(len(single.sets)), dataset.labels[single.item]]
         noise = measure_annotator_noise(single.item, contains)
     if args.output is not None:
-        _draw(args.output, dataset.card.name, stats, noise)
+        _draw(args, dataset, stats, noise)
     content = as_json(dataset.card.name, stats, noise)
     print(json.dumps(content, indent=2) if args.json else format_stats(content))
     return 0
 
 
-def _draw(path: Path, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
+def _draw(
+    args: argparse.Namespace, dataset: Dataset, stats: CandidateStats, noise: "np.ndarray | None"
+) -> None:
     from plench.report.figures.dataset import draw_dataset
-    from plench.report.figures.style import check_format, figure_style, save_figure
+    from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 
-    check_format(path)
+    check_format(args.output)
+    width = check_width(args.width)
     with figure_style():
-        save_figure(draw_dataset(name, stats, noise), path)
+        save_figure(draw_dataset(dataset.card.name, stats, noise, dataset.class_names, width), args.output)
 
 
 def as_json(name: str, stats: CandidateStats, noise: "np.ndarray | None") -> dict[str, Any]:
