@@ -200,9 +200,9 @@ def test_dataset_matrix_is_in_percent_with_the_names_of_the_classes():
     labels = rng.integers(0, 3, size=400)
     candidates = rng.random((400, 3)) < 0.1
     candidates[np.arange(400), labels] = True
-    stats = describe_candidates(candidates, labels)
+    stats = describe_candidates(candidates, labels, ("cat", "dog", "<b>cow</b>"))
     with figure_style():
-        figure = draw_dataset("Pets", stats, class_names=("cat", "dog", "<b>cow</b>"))
+        figure = draw_dataset("Pets", stats)
         texts = [text for text, _ in visible_texts(figure)]
     assert texts.count("cat") == 3
     cells = {text for text in texts if re.fullmatch(r"\d+", text)}

@@ -13,7 +13,7 @@ DESCRIPTION = """One row per record, with configuration, criteria, test figures,
 
 EXAMPLES = """examples:
   plench export runs/ -o results.parquet
-  plench collect results.parquet              (so do stats and plot)
+  plench collect results.parquet              (so do stats, plot and report)
 """
 
 

@@ -25,11 +25,11 @@ MOMENTS = ("begun", "written")
 TEXTS = ("run_id", "folder", "dataset", "algorithm", "status", *MOMENTS)
 PARTS = ("experiment", "hparams", "config", "versions", "algorithm_card", "dataset_card", "info")  # JSON
 SEEDS = ("trial_seed", "hparams_seed", "seed")
-SECONDS = ("training_seconds", "evaluation_seconds")  # float32: a clock is no more exact
+SECONDS = ("training_seconds", "evaluation_seconds")
 # Columns of a record: figures in full, maps for what else it holds.
 FIGURES = ("epoch", "loss", "mem_gb", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
 MAPS = ("others", "logged")
-# What `config` does not repeat, since it has columns of its own.
+# What has columns of its own; `config` keeps its place with a null.
 IN_COLUMNS = ("hparams", *SEEDS)
 
 
@@ -106,11 +106,11 @@ def make_schema(pa: Any) -> Any:
         "diverged_after_step": pa.int64(),
         "step": pa.int64(),
         **dict.fromkeys(FIGURES, pa.float64()),
-        "step_time": pa.float32(),
+        "step_time": pa.float32(),  # a clock is no more exact
         "others": pa.map_(pa.string(), pa.float64()),
         "logged": pa.map_(pa.string(), pa.float32()),  # for the eye only
         **dict.fromkeys(MOMENTS, pa.string()),
-        **dict.fromkeys(SECONDS, pa.float32()),
+        **dict.fromkeys(SECONDS, pa.float64()),
         **dict.fromkeys(PARTS, pa.string()),
     }
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
@@ -147,7 +147,7 @@ def _rows(run: Run, folder: str) -> Iterator[dict[str, Any]]:
     info.pop("experiment", None)
     config = info.pop("config", None)
     if isinstance(config, dict):
-        config = {name: value for name, value in config.items() if name not in IN_COLUMNS}
+        config = {name: None if name in IN_COLUMNS else value for name, value in config.items()}
     for column, value in (
         ("config", config),
         ("versions", info.pop("versions", None)),
@@ -155,7 +155,7 @@ def _rows(run: Run, folder: str) -> Iterator[dict[str, Any]]:
         ("dataset_card", info.pop("dataset", None)),
         ("info", info or None),
     ):
-        about[column] = None if value is None else json.dumps(value, sort_keys=True)
+        about[column] = None if value is None else json.dumps(value)
     for record in run.records or (None,):
         yield {**about, **_figures(record)}
 

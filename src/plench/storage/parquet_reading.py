@@ -43,6 +43,8 @@ def read_results_file(path: Path) -> StoredResults:
     pa, _ = import_pyarrow()
     with _open(path) as file:
         notices, sweeps = _check_file(file, make_schema(pa), path)
+    # Texts stay dictionaries: written out in every row they would take a thousand times the room.
+    with _open(path, dictionaries=[*TEXTS, *PARTS]) as file:
         return StoredResults(_build_runs(pa, file.read(), path), notices, sweeps)
 
 
@@ -54,13 +56,13 @@ def read_sweep_texts(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Any]:
+def _open(path: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
     """Open a Parquet file; whatever goes wrong with it inside the block is a DataError that names it."""
-    pa, pq = import_pyarrow()
+    _, pq = import_pyarrow()
     try:
         with pq.ParquetFile(
             path,
-            read_dictionary=[*TEXTS, *PARTS],
+            read_dictionary=list(dictionaries),
             page_checksum_verification=True,
             thrift_string_size_limit=MOST_METADATA_BYTES,
             thrift_container_size_limit=1_000_000,
@@ -70,7 +72,7 @@ def _open(path: Path) -> Iterator[Any]:
         raise
     except FileNotFoundError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror or 'no such file'}") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except Exception as error:  # damaged files make pyarrow raise errors of many kinds
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise DataError(f"{str(path)!r} cannot be read as a results file: {reason}") from error
 
@@ -86,7 +88,6 @@ def _check_file(file: Any, schema: Any, path: Path) -> tuple[list[str], dict[str
     for column in schema:
         index = found.get_field_index(column.name)
         kind = None if index < 0 else found.field(index).type
-        kind = getattr(kind, "value_type", kind) if column.name in (*TEXTS, *PARTS) else kind
         if kind != column.type:
             raise DataError(
                 f"{str(path)!r}: column {column.name!r} must be {column.type}, not {kind or 'absent'}"

@@ -12,7 +12,7 @@ from plench.cli.shared.options import (
     read_candidates,
     settings_of,
 )
-from plench.data import Dataset, draw_candidates
+from plench.data import draw_candidates
 from plench.data.sources import find_source, load_dataset
 from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
 
@@ -41,7 +41,7 @@ def show_stats(args: argparse.Namespace) -> int:
     source = find_source(args.name)
     loaded = load_dataset(args.name, args.data_dir)
     dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
-    stats = describe_candidates(dataset.candidates, dataset.labels)
+    stats = describe_candidates(dataset.candidates, dataset.labels, dataset.class_names)
     noise = None
     if source.annotations is not None and dataset.labels is not None:
         folder = None if args.data_dir is None else Path(args.data_dir)
@@ -49,22 +49,20 @@ def show_stats(args: argparse.Namespace) -> int:
         contains = single.sets[range(len(single.sets)), dataset.labels[single.item]]
         noise = measure_annotator_noise(single.item, contains)
     if args.output is not None:
-        _draw(args, dataset, stats, noise)
+        _draw(args, dataset.card.name, stats, noise)
     content = as_json(dataset.card.name, stats, noise)
     print(json.dumps(content, indent=2) if args.json else format_stats(content))
     return 0
 
 
-def _draw(
-    args: argparse.Namespace, dataset: Dataset, stats: CandidateStats, noise: "np.ndarray | None"
-) -> None:
+def _draw(args: argparse.Namespace, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
     from plench.report.figures.dataset import draw_dataset
     from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 
     check_format(args.output)
     width = check_width(args.width)
     with figure_style():
-        save_figure(draw_dataset(dataset.card.name, stats, noise, dataset.class_names, width), args.output)
+        save_figure(draw_dataset(name, stats, noise, width), args.output)
 
 
 def as_json(name: str, stats: CandidateStats, noise: "np.ndarray | None") -> dict[str, Any]:

@@ -32,14 +32,13 @@ def draw_dataset(
     name: str,
     stats: CandidateStats,
     annotator_noise: NDArray[np.float64] | None = None,
-    class_names: Sequence[str] | None = None,
     width: float = COLUMN,
 ) -> "Figure":
     """Draw what is known: candidates per label, set sizes, annotators, flipping probabilities.
 
-    Classes have their names if those are given, else their numbers.
+    Classes have their names if those are known, else their numbers.
     """
-    names = [label(n, 14) for n in class_names or map(str, range(stats.n_classes))]
+    names = [label(n, 14) for n in stats.class_names or map(str, range(stats.n_classes))]
     small = 2 + (annotator_noise is not None)
     columns = 1 if width < 5 else small
     rows = -(-small // columns)
