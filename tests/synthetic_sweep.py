@@ -5,6 +5,7 @@ that criteria agree roughly and not exactly, and small validation sets give ties
 """
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,26 @@ def write_sweep(
     n_hparams: int = 4,
     public: bool = False,
     seed: int = 0,
+    skills: Mapping[str, float] | None = None,
+    hparams: Callable[[int], dict[str, Any]] | None = None,
+    failing: Callable[[int], bool] | None = None,
 ) -> Path:
-    """Write a whole sweep: every dataset × algorithm × split × configuration."""
+    """Write a whole sweep: every dataset × algorithm × split × configuration.
+
+    `skills` gives algorithms a quality, `hparams` a configuration its hyperparameters, and configurations
+    that are `failing` are always wrong.
+    """
     rng = np.random.default_rng(seed)
     for dataset in datasets:
         for algorithm in algorithms:
             skill = rng.uniform(0.4, 0.75)
+            if skills is not None:
+                skill = skills[algorithm]
             for trial in range(n_trials):
                 for configuration in range(n_hparams):
                     quality = float(np.clip(skill + rng.normal(0, 0.06), 0.05, 0.95))
+                    if skill == 0 or (failing is not None and failing(configuration)):
+                        quality = 0.0
                     write_run(
                         root / f"{dataset}-{algorithm}-{trial}-{configuration}",
                         make_records(quality, rng),
@@ -132,5 +144,6 @@ def write_sweep(
                         trial,
                         configuration,
                         public=public,
+                        hparams=None if hparams is None else hparams(configuration),
                     )
     return root

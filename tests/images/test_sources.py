@@ -44,6 +44,22 @@ def sets_of(dataset: Any) -> list[list[int]]:
     return [np.flatnonzero(row).tolist() for row in dataset.candidates]
 
 
+def test_classes_have_names_where_they_are_known(data_dir: Path, tmp_path: Path) -> None:
+    names = load_dataset("PLCIFAR10_Vaguest", data_dir).class_names
+    assert names is not None
+    assert (len(names), names[0], names[9]) == (10, "airplane", "truck")
+    assert draw_candidates(load_dataset("CIFAR10", data_dir), CandidateSpec("uss"), 0).class_names == names
+    folder = tmp_path / "pets"
+    for name in ("dog", "cat"):
+        (folder / name).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(folder / name / "1.png")
+    assert load_dataset(str(folder)).class_names == ("cat", "dog")
+    dataset = load_dataset("Digits_FPS")
+    assert dataset.class_names is None
+    with pytest.raises(DataError, match="2 names for 10 classes"):
+        dataclasses.replace(dataset, class_names=("a", "b"))
+
+
 def test_aggregate_vaguest_and_first_annotators(data_dir: Path) -> None:
     aggregate = load_dataset("PLCIFAR10_Aggregate", data_dir)
     assert sets_of(aggregate) == [

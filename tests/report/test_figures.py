@@ -24,11 +24,13 @@ from plench.report.figures.curves import draw_curves
 from plench.report.figures.dataset import draw_dataset
 from plench.report.figures.labels import spread_positions
 from plench.report.figures.pareto import draw_pareto, find_front
+from plench.report.figures.pilot import draw_pilot
 from plench.report.figures.ranks import draw_ranks
 from plench.report.figures.sensitivity import draw_sensitivity
 from plench.report.figures.slope import count_inversions, draw_slopes
 from plench.report.figures.style import figure_style, save_figure, shades
 from plench.report.leaderboard import build_leaderboard
+from plench.report.pilot import Arm, PilotResult
 from plench.storage import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
@@ -64,20 +66,32 @@ def means(board, number):
     return board.means(board.settings[number], CR)
 
 
-def drawings(board, runs, costs):
+def drawings(board, runs, costs, width=3.3):
     setting = board.settings[0]
     some = [run for run in runs if run.experiment.algorithm in ("CC", "LWS")]
+    first, second = (means(board, i) for i in (0, 1)) if runs else ({}, {})
     return {
-        "boxes": lambda: draw_boxes(board),
-        "ranks": lambda: draw_ranks(board, CR),
-        "ranks_wilcoxon": lambda: draw_ranks(board, CR, "wilcoxon"),
-        "curves": lambda: draw_curves(board, setting, CR),
-        "criterion": lambda: draw_criteria(some, board.criteria),
-        "sensitivity": lambda: draw_sensitivity(runs, "CC", CR),
-        "pareto": lambda: draw_pareto(board, CR, costs),
-        "cost": lambda: draw_costs(costs),
-        "slope": lambda: draw_slopes(means(board, 0), means(board, 1), ("Lost", "MSRCv2"), "by CR"),
+        "boxes": lambda: draw_boxes(board, width=width),
+        "ranks": lambda: draw_ranks(board, CR, width=width),
+        "ranks_wilcoxon": lambda: draw_ranks(board, CR, "wilcoxon", width=width),
+        "curves": lambda: draw_curves(board, setting, CR, width),
+        "criterion": lambda: draw_criteria(some, board.criteria, width),
+        "sensitivity": lambda: draw_sensitivity(runs, "CC", CR, width),
+        "pareto": lambda: draw_pareto(board, CR, costs, width),
+        "cost": lambda: draw_costs(costs, width=width),
+        "slope": lambda: draw_slopes(first, second, ("Lost", "MSRCv2"), "By CR, n = 2 splits", width),
+        "pilot": lambda: draw_pilot(pilot_results(), width),
     }
+
+
+def pilot_results(outlier=None):
+    rng = np.random.default_rng(7)
+
+    def arm(mean):
+        return Arm(tuple(mean + rng.normal(0, 0.01, size=3)))
+
+    skills = {(d, a): 0.05 if a == outlier else rng.uniform(0.6, 0.7) for d in DATASETS[:2] for a in MANY}
+    return [PilotResult(d, a, arm(skill), arm(skill + 0.01), 3, "") for (d, a), skill in skills.items()]
 
 
 KINDS = tuple(drawings(type("Board", (), {"settings": [None]})(), [], []))
@@ -102,10 +116,17 @@ def visible_texts(figure):
     return [(text.get_text(), Text.get_window_extent(text, renderer)) for text in texts]
 
 
+def words_of(figure):
+    """Return all texts of a figure on one line, as its reader reads them."""
+    return " ".join(" ".join(text.split()) for text, _ in visible_texts(figure))
+
+
+@pytest.mark.parametrize("width", [3.3, 7.0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_do_not_overlap_and_stay_on_the_page(kind, many, many_runs, costs):
+def test_texts_do_not_overlap_and_stay_on_the_page(kind, width, many, many_runs, costs):
     with figure_style():
-        figure = drawings(many, many_runs, costs)[kind]()
+        figure = drawings(many, many_runs, costs, width)[kind]()
+        assert figure.get_figwidth() == width
         texts = visible_texts(figure)
     width, height = figure.canvas.get_width_height()
     assert len(texts) > 5
@@ -118,7 +139,7 @@ def test_texts_do_not_overlap_and_stay_on_the_page(kind, many, many_runs, costs)
 
 
 def test_every_algorithm_is_named_in_the_figures_of_all(many, many_runs, costs):
-    for kind in ("ranks", "curves", "pareto", "cost", "slope"):
+    for kind in ("ranks", "curves", "pareto", "cost", "slope", "pilot"):
         with figure_style():
             texts = " ".join(text for text, _ in visible_texts(drawings(many, many_runs, costs)[kind]()))
         for algorithm in MANY:
@@ -127,26 +148,31 @@ def test_every_algorithm_is_named_in_the_figures_of_all(many, many_runs, costs):
 
 def test_boxes_leave_out_what_the_paper_leaves_out_unless_told(many):
     def names(figure):
-        return {text.get_text() for text in figure.axes[len(criteria) - 1].get_xticklabels()}
+        return {text.get_text() for text in figure.axes[0].get_yticklabels()}
 
     with figure_style():
         assert names(draw_boxes(many)) == set(MANY) - {"NN", "GA"}
+        assert "Left out, as in the paper: GA, NN." in words_of(draw_boxes(many))
         assert names(draw_boxes(many, ())) == set(MANY)
+        assert "Left out" not in words_of(draw_boxes(many, ()))
+        assert "Left out: CC." in words_of(draw_boxes(many, ("CC",)))
         with pytest.raises(UsageError, match="nothing selected"):
             draw_boxes(many, MANY)
 
 
-def test_boxes_hold_the_accuracies_of_all_splits(many):
+def test_boxes_hold_each_split_less_its_median_algorithm(many):
+    """Pooled accuracies would show differences between datasets, which are no algorithm's doing."""
     with figure_style():
         figure = draw_boxes(many, ())
-    order = [text.get_text() for text in figure.axes[len(criteria) - 1].get_xticklabels()]
+    order = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     medians = sorted(
-        (line for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 1.2),
-        key=lambda line: np.mean(line.get_xdata()),
+        (line for line in figure.axes[0].lines if len(line.get_ydata()) == 2 and line.get_linewidth() == 1.2),
+        key=lambda line: np.mean(line.get_ydata()),
     )
-    for name, line in zip(order, medians, strict=True):
-        values = [a for s in many.settings for a in many.cell(s, name, CR).accuracies]
-        assert line.get_ydata()[0] == pytest.approx(100 * np.median(values))
+    table = np.array([[a for s in many.settings for a in many.cell(s, n, CR).accuracies] for n in order])
+    expected = 100 * np.median(table - np.median(table, axis=0), axis=1)
+    drawn = [float(line.get_xdata()[0]) for line in medians]
+    np.testing.assert_allclose(drawn, expected, atol=1e-9)
 
 
 def test_shades_differ_in_lightness():

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from plench.cli.shared.options import add_width_option
 from plench.criteria import criteria, find_criterion
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
@@ -32,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--criterion", default=oracles[0], help=f"what chooses: {' or '.join(oracles)}")
     parser.add_argument("--plot_only", action="store_true", help="run nothing, show what is there")
     parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
+    add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=pilot)
 
@@ -88,7 +90,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.cli.shared.results_input import read_input
     from plench.report.escape import clean
     from plench.report.figures.pilot import draw_pilot
-    from plench.report.figures.style import figure_style, save_figure
+    from plench.report.figures.style import check_width, figure_style, save_figure
     from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
     from plench.report.tables import render_text
     from plench.storage import read_runs_with_notices
@@ -103,7 +105,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     for notice in (*choosing.notices, *(f"{TRAINING_ARM}/{text}" for text in said), *apart):
         print(f"notice: {clean(notice, None)}", file=sys.stderr)
     with figure_style():
-        save_figure(draw_pilot(results), output)
+        save_figure(draw_pilot(results, check_width(args.width)), output)
     if args.json:
         print(json.dumps(pilot_rows(results), indent=2))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plench.cli.shared.options import add_width_option
 from plench.cli.shared.results_input import add_input_options, read_input
 from plench.criteria import Criterion
 from plench.errors import UsageError
@@ -84,12 +85,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="FILE.svg, FILE.pdf or FILE.png"
     )
+    add_width_option(parser)
 
 
 def _draw_and_save(args: argparse.Namespace, draw: Callable[[], "Figure"]) -> int:
-    from plench.report.figures.style import check_format, figure_style, save_figure
+    from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 
     check_format(args.output)
+    check_width(args.width)
     with figure_style():
         save_figure(draw(), args.output)
     print(args.output)
@@ -102,8 +105,9 @@ def plot_boxes(args: argparse.Namespace, found: Results) -> "Figure":
 
     board = _board(found)
     if args.leave_out is None:
-        return draw_boxes(board, LEFT_OUT_BY_THE_PAPER)
-    return draw_boxes(board, [find_name(name, board.algorithms, "algorithm") for name in args.leave_out])
+        return draw_boxes(board, LEFT_OUT_BY_THE_PAPER, args.width)
+    left_out = [find_name(name, board.algorithms, "algorithm") for name in args.leave_out]
+    return draw_boxes(board, left_out, args.width)
 
 
 def plot_ranks(args: argparse.Namespace, found: Results) -> "Figure":
@@ -112,7 +116,7 @@ def plot_ranks(args: argparse.Namespace, found: Results) -> "Figure":
 
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
-    return draw_ranks(_board(found), _one_criterion(args, found), args.post_hoc, args.alpha)
+    return draw_ranks(_board(found), _one_criterion(args, found), args.post_hoc, args.alpha, args.width)
 
 
 def plot_curves(args: argparse.Namespace, found: Results) -> "Figure":
@@ -120,14 +124,14 @@ def plot_curves(args: argparse.Namespace, found: Results) -> "Figure":
     from plench.report.figures.curves import draw_curves
 
     board = _board(found)
-    return draw_curves(board, _one_setting(board), _one_criterion(args, found))
+    return draw_curves(board, _one_setting(board), _one_criterion(args, found), args.width)
 
 
 def plot_criterion(args: argparse.Namespace, found: Results) -> "Figure":
     """Draw criteria against test accuracy."""
     from plench.report.figures.criterion import draw_criteria
 
-    return draw_criteria(found.runs, found.criteria)
+    return draw_criteria(found.runs, found.criteria, args.width)
 
 
 def plot_sensitivity(args: argparse.Namespace, found: Results) -> "Figure":
@@ -138,7 +142,7 @@ def plot_sensitivity(args: argparse.Namespace, found: Results) -> "Figure":
     if len(algorithms) > 1:
         known = ", ".join(map(clean, algorithms))
         raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
-    return draw_sensitivity(found.runs, algorithms[0], _one_criterion(args, found))
+    return draw_sensitivity(found.runs, algorithms[0], _one_criterion(args, found), args.width)
 
 
 def plot_pareto(args: argparse.Namespace, found: Results) -> "Figure":
@@ -146,7 +150,7 @@ def plot_pareto(args: argparse.Namespace, found: Results) -> "Figure":
     from plench.report.costs import read_costs
     from plench.report.figures.pareto import draw_pareto
 
-    return draw_pareto(_board(found), _one_criterion(args, found), read_costs(args.costs))
+    return draw_pareto(_board(found), _one_criterion(args, found), read_costs(args.costs), args.width)
 
 
 def plot_cost(args: argparse.Namespace) -> int:
@@ -155,7 +159,7 @@ def plot_cost(args: argparse.Namespace) -> int:
     from plench.report.figures.cost import draw_costs
 
     costs = read_costs(args.costs)
-    return _draw_and_save(args, lambda: draw_costs(costs, args.dataset))
+    return _draw_and_save(args, lambda: draw_costs(costs, args.dataset, args.width))
 
 
 def plot_slope(args: argparse.Namespace, found: Results) -> "Figure":
@@ -166,6 +170,7 @@ def plot_slope(args: argparse.Namespace, found: Results) -> "Figure":
         raise UsageError(f"a slope chart needs two folders of runs, not {len(args.folders)}")
     criterion = _one_criterion(args, found)
     sets: list[dict[str, float]] = []
+    splits: list[int] = []
     settings: list[Experiment] = []
     for folder in args.folders:
         board = build_leaderboard(
@@ -173,11 +178,13 @@ def plot_slope(args: argparse.Namespace, found: Results) -> "Figure":
         )
         settings.append(_one_setting(board))
         sets.append(board.means(settings[-1], criterion))
+        splits.append(max(cell.n for cell in board.cells.values()))
     labels = label_settings(set(settings))
     folders = _name_folders(args.folders)
     first, second = (f"{name}: {labels[s]}" for name, s in zip(folders, settings, strict=True))
-    title = f"selected by {title_criterion(criterion, settings)}"
-    return draw_slopes(sets[0], sets[1], (first, second), title)
+    title = f"Mean test accuracy (%) selected by {title_criterion(criterion, settings)}"
+    n = str(splits[0]) if splits[0] == splits[1] else f"{splits[0]} and {splits[1]}"
+    return draw_slopes(sets[0], sets[1], (first, second), f"{title}, n = {n} splits", args.width)
 
 
 def _name_folders(folders: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ class CandidateStats:
 
     `flipping[i, j]` is the share of examples of class i whose set contains j (NaN for a class without
     examples); `ambiguity_degree` is its largest off-diagonal entry, at `ambiguous_pair` (true class, other
-    class).
+    class). `class_names` are there where they are known.
     """
 
     n_examples: int
@@ -26,9 +26,14 @@ class CandidateStats:
     flipping: NDArray[np.float64] | None
     ambiguity_degree: float | None
     ambiguous_pair: tuple[int, int] | None
+    class_names: tuple[str, ...] | None = None
 
 
-def describe_candidates(candidates: NDArray[np.bool_], labels: NDArray[np.int64] | None) -> CandidateStats:
+def describe_candidates(
+    candidates: NDArray[np.bool_],
+    labels: NDArray[np.int64] | None,
+    class_names: tuple[str, ...] | None = None,
+) -> CandidateStats:
     """Count set sizes and labels; with true labels also noise, flipping matrix and ambiguity degree."""
     n, k = candidates.shape
     sizes = candidates.sum(axis=1)
@@ -53,6 +58,7 @@ def describe_candidates(candidates: NDArray[np.bool_], labels: NDArray[np.int64]
         flipping=flipping,
         ambiguity_degree=degree,
         ambiguous_pair=pair,
+        class_names=class_names,
     )
 
 

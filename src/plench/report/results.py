@@ -26,7 +26,8 @@ from plench.selection import Plan, infer_plans
 from plench.settings import declared, describe_cell
 from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.storage.records import OF_A_FITTED_ROW
-from plench.sweeps.spec import FILE_PATTERN, Grid, read_sweep
+from plench.storage.gather import read_sweep_texts
+from plench.sweeps.spec import Grid, parse_sweep
 
 Folder = str | os.PathLike[str]
 
@@ -148,9 +149,12 @@ def _read_grids(folders: Iterable[Folder], notices: list[str]) -> list[Grid]:
     """Read what the sweeps of these folders were asked to do; a file that cannot be read is a notice."""
     grids: list[Grid] = []
     for folder in folders:
-        for path in sorted(Path(folder).glob(FILE_PATTERN)):
+        unread: list[str] = []
+        texts = read_sweep_texts(Path(folder), unread)
+        notices.extend(clean(notice, None) for notice in unread)
+        for name, text in texts.items():
             try:
-                grids.extend(read_sweep(path).grids)
+                grids.extend(parse_sweep(text, name).grids)
             except UsageError as error:
                 notices.append(clean(str(error), None))
     return grids

@@ -155,8 +155,16 @@ def read_runs(output_dir: str | os.PathLike[str]) -> list[Run]:
 
 
 def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
-    """Read every run folder, with the notices of all files, each starting with the file it is about."""
+    """Read every run folder, with the notices of all files, each starting with the file it is about.
+
+    A results file (`plench export`) is read as the folders that it was made from.
+    """
     root = Path(output_dir)
+    if root.is_file():
+        from plench.storage.parquet_reading import read_results_file
+
+        results = read_results_file(root)
+        return results.runs, results.notices
     try:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if _is_folder(entry))
@@ -271,7 +279,7 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...])
     diverged_after = info.get("diverged_after_step")
     return Run(
         path=Path(folder),
-        experiment=_experiment({**experiment, "origin": "plench"}),
+        experiment=make_experiment({**experiment, "origin": "plench"}),
         trial_seed=_seed(config, "trial_seed"),
         hparams_seed=_seed(config, "hparams_seed"),
         seed=_seed(config, "seed"),
@@ -314,7 +322,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     }
     return Run(
         path=Path(folder),
-        experiment=_experiment(identity),
+        experiment=make_experiment(identity),
         trial_seed=_seed(args, "trial_seed"),
         hparams_seed=_seed(args, "hparams_seed"),
         seed=_seed(args, "seed"),
@@ -343,7 +351,8 @@ def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
     return None
 
 
-def _experiment(details: dict[str, Any]) -> Experiment:
+def make_experiment(details: dict[str, Any]) -> Experiment:
+    """Return the experiment with these details; ValueError if they lack dataset or algorithm."""
     names = {}
     for key in ("dataset", "algorithm"):
         value = details.get(key)

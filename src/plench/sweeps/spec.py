@@ -15,10 +15,10 @@ from plench.errors import StorageError, UsageError
 from plench.hparams import Value
 from plench.settings import Settings, declared, describe_settings
 from plench.storage.files import write_text
+from plench.storage.gather import SWEEP_FILES
 from plench.version import __version__
 
 SCHEMA = 1
-FILE_PATTERN = "sweep-*.toml"
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 
@@ -149,11 +149,20 @@ class SweepSpec:
 def read_sweep(path: str | Path) -> SweepSpec:
     """Read a sweep file; anything that is not understood is an error that names the file."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the sweep file {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path} is not a TOML file: {error}") from error
+    return parse_sweep(text, str(path))
+
+
+def parse_sweep(text: str, name: str) -> SweepSpec:
+    """Read the text of the sweep file of this name."""
+    try:
+        content = tomllib.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is not a TOML file: {error}") from error
     try:
         unknown = sorted(set(content) - {"schema", "plench", "grid", "fingerprints"})
         if unknown:
@@ -167,12 +176,12 @@ def read_sweep(path: str | Path) -> SweepSpec:
             raise UsageError("fingerprints are written as a table: [fingerprints]")
         return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{name}: {error}") from error
 
 
 def read_sweeps(output_dir: str | Path) -> list[SweepSpec]:
     """Read every sweep that was launched into an output folder, in the order of their files' names."""
-    return [read_sweep(path) for path in sorted(Path(output_dir).glob(FILE_PATTERN))]
+    return [read_sweep(path) for path in sorted(Path(output_dir).glob(SWEEP_FILES))]
 
 
 def _check_whole(name: str, value: object, least: int) -> None:

@@ -5,7 +5,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
+from plench.cli.shared.options import (
+    CANDIDATE_SETTINGS,
+    add_settings,
+    add_width_option,
+    read_candidates,
+    settings_of,
+)
 from plench.data import draw_candidates
 from plench.data.sources import find_source, load_dataset
 from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
@@ -25,6 +31,7 @@ def add_stats_command(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
     )
+    add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, ("trial_seed", *CANDIDATE_SETTINGS))
     parser.set_defaults(handler=show_stats)
@@ -35,7 +42,7 @@ def show_stats(args: argparse.Namespace) -> int:
     source = find_source(args.name)
     loaded = load_dataset(args.name, args.data_dir)
     dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
-    stats = describe_candidates(dataset.candidates, dataset.labels)
+    stats = describe_candidates(dataset.candidates, dataset.labels, dataset.class_names)
     noise = None
     single = dataset.answers
     if single is None and source.annotations is not None:
@@ -45,7 +52,7 @@ def show_stats(args: argparse.Namespace) -> int:
         contains = single.sets[range(len(single.sets)), dataset.labels[single.item]]
         noise = measure_annotator_noise(single.item, contains)
     if args.output is not None:
-        _draw(args.output, dataset.card.name, stats, noise)
+        _draw(args, dataset.card.name, stats, noise)
     content = as_json(dataset.card.name, stats, noise)
     if dataset.class_names is not None:
         content["class_names"] = list(dataset.class_names)
@@ -53,13 +60,14 @@ def show_stats(args: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(path: Path, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
+def _draw(args: argparse.Namespace, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
     from plench.report.figures.dataset import draw_dataset
-    from plench.report.figures.style import check_format, figure_style, save_figure
+    from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 
-    check_format(path)
+    check_format(args.output)
+    width = check_width(args.width)
     with figure_style():
-        save_figure(draw_dataset(name, stats, noise), path)
+        save_figure(draw_dataset(name, stats, noise, width), args.output)
 
 
 def as_json(name: str, stats: CandidateStats, noise: "np.ndarray | None") -> dict[str, Any]:

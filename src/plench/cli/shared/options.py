@@ -52,6 +52,17 @@ def add_folder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
 
 
+def add_width_option(parser: argparse.ArgumentParser) -> None:
+    """Add the width of a figure."""
+    parser.add_argument(
+        "--width",
+        type=float,
+        default=3.3,
+        metavar="INCHES",
+        help="width of the figure (default 3.3, a column)",
+    )
+
+
 def read_hparams(text: str | None) -> dict[str, Any]:
     """Read the JSON object of `--hparams`."""
     if text is None:

@@ -15,10 +15,12 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
             action="append",
             required=True,
             metavar="DIR",
-            help="folder of runs",
+            help="folder of runs, or results file",
         )
     else:
-        parser.add_argument("folders", nargs="+", metavar="DIR", help="folder that holds run folders")
+        parser.add_argument(
+            "folders", nargs="+", metavar="DIR", help="folder of runs, or results file (`plench export`)"
+        )
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
     parser.add_argument(

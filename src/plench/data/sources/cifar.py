@@ -35,6 +35,7 @@ class CifarFiles:
     test: Mapping[str, str]
     label_key: bytes
     n_classes: int
+    class_names: tuple[str, ...] | None = None
 
     @property
     def obtain(self) -> str:
@@ -71,6 +72,7 @@ CIFAR10_FILES = CifarFiles(
     {"test_batch": "40351d587109b95175f43aff81a1287e"},
     b"labels",
     10,
+    ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
 )
 CIFAR100_FILES = CifarFiles(
     "cifar-100-python",
@@ -200,7 +202,15 @@ def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_di
             raise DataError(f"{card.name}: the files have no coarse labels")
         card = replace(card, superclasses=tuple(arrays.superclasses.tolist()))
     candidates = arrays.labels[:, None] == np.arange(files.n_classes)
-    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.notices)
+    return Dataset(
+        arrays.features,
+        candidates,
+        arrays.labels,
+        card,
+        arrays.test,
+        arrays.notices,
+        class_names=files.class_names,
+    )
 
 
 CIFAR10 = make_source("CIFAR10", CIFAR10_FILES, CandidateSpec("fps"), "image classification")

@@ -36,7 +36,13 @@ def read_idx(content: bytes, name: str) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def load_idx(card: DatasetCard, folders: tuple[str, ...], obtain: str, data_dir: Path | None) -> Dataset:
+def load_idx(
+    card: DatasetCard,
+    folders: tuple[str, ...],
+    obtain: str,
+    class_names: tuple[str, ...] | None,
+    data_dir: Path | None,
+) -> Dataset:
     """Load the four files of a folder; until candidates are drawn, each set holds the label alone."""
     folder = find_entry(card.name, folders, data_dir, obtain)
     if (folder / "raw").is_dir():  # where torchvision puts them
@@ -56,7 +62,7 @@ def load_idx(card: DatasetCard, folders: tuple[str, ...], obtain: str, data_dir:
     candidates = labels[:, None] == np.arange(N_CLASSES)
     if (labels >= N_CLASSES).any():
         raise DataError(f"{card.name}: {folder} has the label {labels.max()}; allowed are 0…{N_CLASSES - 1}")
-    return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]))
+    return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]), class_names=class_names)
 
 
 def read_part(folder: Path, stem: str, name: str) -> np.ndarray:
@@ -68,7 +74,13 @@ def read_part(folder: Path, stem: str, name: str) -> np.ndarray:
 
 
 def make_source(
-    name: str, folders: tuple[str, ...], task: str, origin: str, terms: str, citation: str
+    name: str,
+    folders: tuple[str, ...],
+    task: str,
+    origin: str,
+    terms: str,
+    citation: str,
+    class_names: tuple[str, ...] | None = None,
 ) -> Source:
     """Describe a dataset of four IDX files in a folder of its own."""
     obtain = f"get the four .gz files from {origin} into a folder {folders[0]}"
@@ -83,7 +95,7 @@ def make_source(
         sizes=Sizes(60_000, 28 * 28, N_CLASSES),
         candidates=CandidateSpec("fps"),
     )
-    return Source(card, partial(load_idx, card, folders, obtain), obtain=obtain)
+    return Source(card, partial(load_idx, card, folders, obtain, class_names), obtain=obtain)
 
 
 MNIST = make_source(
@@ -103,6 +115,7 @@ FASHION_MNIST = make_source(
     "MIT",
     "H. Xiao, K. Rasul, R. Vollgraf. Fashion-MNIST: a novel image dataset for benchmarking machine learning "
     "algorithms. arXiv:1708.07747, 2017.",
+    ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )
 KMNIST = make_source(
     "KMNIST",
@@ -112,4 +125,5 @@ KMNIST = make_source(
     "CC BY-SA 4.0",
     "T. Clanuwat, M. Bober-Irizar, A. Kitamoto, A. Lamb, K. Yamamoto, D. Ha. Deep learning for classical "
     "Japanese literature. arXiv:1812.01718, 2018.",
+    ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"),
 )

@@ -111,7 +111,15 @@ def load_plcifar10(
         notices.append(f"{card.name}: {file} is not the public release (its git SHA-1 differs)")
     verified = is_release and not arrays.notices
     candidates = combine(annotations)
-    dataset = Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, verified=verified)
+    dataset = Dataset(
+        arrays.features,
+        candidates,
+        arrays.labels,
+        card,
+        arrays.test,
+        verified=verified,
+        class_names=CIFAR10_FILES.class_names,
+    )
     return dataset.with_notices(notices + compare_published(dataset))
 
 

@@ -1,13 +1,29 @@
-"""The paper's box plots: a panel per criterion, a box over the accuracies of all (dataset, split) pairs."""
+"""The paper's box plots: a panel per criterion, a box over all (dataset, split) pairs.
+
+Boxes of plain accuracies would show how datasets and splits differ, so each accuracy is taken less the median
+of the compared algorithms on the same split.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.figures.style import DARK, GREY, add_grid, add_notes, label, new_figure
+from plench.report.figures.limits import Range, find_range
+from plench.report.figures.style import (
+    COLUMN,
+    DARK,
+    GREY,
+    SMALL,
+    add_grid,
+    add_notes,
+    add_title,
+    count,
+    label,
+    new_figure,
+    shades,
+)
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.storage.records import Experiment
 
@@ -15,82 +31,120 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Test accuracies by setting and split.
+# Figures by setting and split.
 Sample = dict[tuple[Experiment, int], float]
 
 # The paper leaves them out of this figure because their accuracy is far below the others'.
 LEFT_OUT_BY_THE_PAPER = ("NN", "GA")
 
-NOTE = "Hatched: lacks some of the (dataset, split) pairs, so does not compare; above: how many it has."
 
-
-def draw_boxes(board: Leaderboard, leave_out: Collection[str] = LEFT_OUT_BY_THE_PAPER) -> "Figure":
-    """Draw box plots of test accuracy by algorithm, coloured by mean, one panel per criterion.
+def draw_boxes(
+    board: Leaderboard, leave_out: Collection[str] = LEFT_OUT_BY_THE_PAPER, width: float = COLUMN
+) -> "Figure":
+    """Draw box plots by algorithm, the best on top, one panel per criterion.
 
     An algorithm that lacks some (dataset, split) pair that another one has does not compare: its box stands
-    behind a line, hatched instead of coloured, with the number of pairs it rests on.
+    below a line, white instead of filled, with the number of pairs it rests on behind its name.
     """
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
     samples = {c.name: _gather(board, c, leave_out) for c in board.criteria}
     shown = [c for c in board.criteria if samples[c.name]]
     if not shown:
         raise UsageError("no test accuracy to draw: nothing selected, or every algorithm left out")
     n_pairs = {c.name: len({pair for s in samples[c.name].values() for pair in s}) for c in shown}
     whole, partial = _order(samples, shown, n_pairs)
-    means = [100 * _mean(samples[c.name][a]) for c in shown for a in whole] or [0.0]
-    colours = ScalarMappable(Normalize(min(means), max(means) + 1e-9), cmap="cividis")
-    n_boxes = len(whole) + len(partial)
-    figure = new_figure(max(3.5, 0.27 * n_boxes + 1.6), 1.55 * len(shown) + 0.9)
-    panels = np.atleast_1d(figure.subplots(len(shown), 1, sharex=True, sharey=True))
-    for axes, criterion in zip(panels, shown, strict=True):
-        found = samples[criterion.name]
-        fills = colours.to_rgba(np.array([100 * _mean(found[a]) for a in whole]))
-        _draw_row(axes, [found[a] for a in whole], 0, [{"facecolor": fill} for fill in fills])
-        rest = [found.get(a, {}) for a in partial]
-        _draw_row(axes, rest, len(whole), [{"facecolor": "white", "hatch": "////"}] * len(rest))
-        for place, sample in enumerate(rest, start=len(whole)):
-            count = f"{len(sample)}/{n_pairs[criterion.name]}"
-            axes.text(place, 1.02, count, ha="center", fontsize=5.5, transform=axes.get_xaxis_transform())
+    relative = {c.name: subtract_medians(samples[c.name], whole or partial) for c in shown}
+    rows = [*whole, *partial]
+    scale = find_range([v for found in relative.values() for s in found.values() for v in s.values()])
+    columns = min(len(shown), max(1, int((width - 0.7) / 0.6)))
+    lines = -(-len(shown) // columns)
+    figure = new_figure(width, lines * (0.115 * len(rows) + 0.4) + 0.1)
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, criterion in zip(panels, shown, strict=False):
+        found = relative[criterion.name]
+        _draw_column(axes, [found.get(name, {}) for name in rows], len(whole), scale)
         if whole and partial:
-            axes.axvline(len(whole) - 0.5, color=GREY, linewidth=0.8, linestyle=":")
-        title = f"selected by {title_criterion(criterion, board.settings)}"
-        axes.set_title(title, loc="left", pad=12 if partial else None)
-        axes.set_ylabel("test accuracy (%)")
-        add_grid(axes)
-    panels[-1].set_xticks(range(n_boxes), [label(a) for a in [*whole, *partial]], rotation=90)
-    panels[-1].set_xlim(-0.7, n_boxes - 0.3)
-    if whole:
-        figure.colorbar(colours, ax=list(panels), label="mean test accuracy (%)", aspect=40, pad=0.01)
-    most = max(n_pairs.values())
-    extent = f"A box: the test accuracies of {most} (dataset, split) pairs, {board.extent}."
-    add_notes(figure, [extent, NOTE if partial else ""])
+            axes.axhline(len(whole) - 0.5, color=GREY, linewidth=0.7, linestyle=":")
+        axes.set_title(f"by {title_criterion(criterion, board.settings)}", loc="left")
+        axes.set_xlabel("points")
+        axes.tick_params(labelbottom=True, left=axes.get_subplotspec().is_first_col())
+        add_grid(axes, "x")
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    names = [label(name, 22) for name in whole]
+    names += [f"{label(name, 22)} {_count_pairs(relative, n_pairs, name)}" for name in partial]
+    panels[0].set_yticks(range(len(rows)), names)
+    panels[0].set_ylim(len(rows) - 0.4, -0.6)
+    view = scale.padded(0.04)
+    panels[0].set_xlim(view.low, view.high)
+    n = count(max(n_pairs.values()), "split")
+    add_title(figure, f"Test accuracy less that of the split's median algorithm, {board.extent}, n = {n}")
+    beyond = sum(
+        not scale.holds(v) for found in relative.values() for s in found.values() for v in s.values()
+    )
+    add_notes(figure, _notes(board, leave_out, bool(partial), beyond))
     return figure
 
 
-def _draw_row(axes: "Axes", samples: Sequence[Sample], first: int, looks: Sequence[dict[str, Any]]) -> None:
-    """Draw boxes side by side from place `first` on; an empty sample leaves its place free."""
+def subtract_medians(found: Mapping[str, Sample], compared: Collection[str]) -> dict[str, Sample]:
+    """Return accuracies in points above the median of the compared algorithms on the same pair."""
+    at_pair: dict[tuple[Experiment, int], list[float]] = {}
+    for name in compared:
+        for pair, accuracy in found.get(name, {}).items():
+            at_pair.setdefault(pair, []).append(accuracy)
+    middle = {pair: median(accuracies) for pair, accuracies in at_pair.items()}
+    return {
+        name: {pair: 100 * (accuracy - middle[pair]) for pair, accuracy in sample.items() if pair in middle}
+        for name, sample in found.items()
+    }
+
+
+def _draw_column(axes: "Axes", samples: Sequence[Sample], n_whole: int, scale: Range) -> None:
+    """Draw boxes below each other; one whose median is off the scale is an arrow with that median."""
     from matplotlib import patheffects
 
-    drawn = [(first + i, sample, looks[i]) for i, sample in enumerate(samples) if sample]
+    light = shades(5)[3]
+    axes.axvline(0, color=GREY, linewidth=0.6)
+    drawn: list[tuple[int, list[float]]] = []
+    for place, sample in enumerate(samples):
+        values = list(sample.values())
+        middle = median(values) if values else 0.0
+        if values and scale.holds(middle):
+            drawn.append((place, values))
+        elif values:
+            low = middle < scale.low
+            text = f"◂ {middle:.0f}".replace("-", "−") if low else f"{middle:+.0f} ▸"
+            _write_at_edge(axes, place, text, 0 if low else 1)
     if not drawn:
         return
+    looks: dict[str, Any] = {name: {"linewidth": 0.6} for name in ("boxprops", "whiskerprops", "capprops")}
     boxes = axes.boxplot(
-        [100 * np.array(list(sample.values())) for _, sample, _ in drawn],
-        positions=[place for place, _, _ in drawn],
-        widths=0.65,
+        [values for _, values in drawn],
+        positions=[place for place, _ in drawn],
+        orientation="horizontal",
+        widths=0.62,
         patch_artist=True,
         manage_ticks=False,
         medianprops={"color": DARK, "linewidth": 1.2},
-        flierprops={"marker": ".", "markersize": 3},
-        whiskerprops={"linewidth": 0.7},
-        capprops={"linewidth": 0.7},
+        flierprops={"marker": ".", "markersize": 2},
+        **looks,
     )
-    for box, median, (_, _, look) in zip(boxes["boxes"], boxes["medians"], drawn, strict=True):
-        box.set(linewidth=0.7, **look)
-        # Dark within white shows on boxes of any shade, and where the box has no height.
-        median.set_path_effects([patheffects.withStroke(linewidth=2.6, foreground="white")])
+    for box, line, (place, _) in zip(boxes["boxes"], boxes["medians"], drawn, strict=True):
+        box.set_facecolor(light if place < n_whole else "white")
+        # Dark within white shows on any box, and where the box has no height.
+        line.set_path_effects([patheffects.withStroke(linewidth=2.2, foreground="white")])
+
+
+def _write_at_edge(axes: "Axes", place: int, text: str, edge: int) -> None:
+    """Write at the left (0) or right (1) edge of a row, over a white ground."""
+    axes.annotate(
+        text,
+        (0.02 if edge == 0 else 0.98, place),
+        xycoords=("axes fraction", "data"),
+        ha="left" if edge == 0 else "right",
+        va="center",
+        fontsize=SMALL,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+    )
 
 
 def _gather(board: Leaderboard, criterion: Criterion, leave_out: Collection[str]) -> dict[str, Sample]:
@@ -120,4 +174,26 @@ def _order(
 
 
 def _mean(sample: Sample) -> float:
-    return float(np.mean(list(sample.values()))) if sample else 0.0
+    return fmean(sample.values()) if sample else 0.0
+
+
+def _count_pairs(found: Mapping[str, Mapping[str, Sample]], n_pairs: Mapping[str, int], name: str) -> str:
+    """Say how many of the pairs an algorithm has, the fewest by any criterion."""
+    had = {criterion: len(samples.get(name, {})) for criterion, samples in found.items()}
+    fewest = min(had, key=lambda criterion: had[criterion] / n_pairs[criterion])
+    return f"{had[fewest]}/{n_pairs[fewest]}"
+
+
+def _notes(board: Leaderboard, leave_out: Collection[str], partial: bool, beyond: int) -> list[str]:
+    """Say who is left out, by whose wish, what boxes that do not compare look like, what is off the scale."""
+    notes = []
+    asked = [name for name in board.algorithms if name in leave_out]
+    if asked:
+        reason = ", as in the paper" if leave_out is LEFT_OUT_BY_THE_PAPER else ""
+        notes.append(f"Left out{reason}: {', '.join(asked)}.")
+    if partial:
+        notes.append("White: lacks some splits (how many it has: behind its name), so does not compare.")
+    if beyond:
+        arrows = "; of a box whose median does, ◂ or ▸ and the median are shown"
+        notes.append(f"{count(beyond, 'figure')} lie{'s' if beyond == 1 else ''} beyond the scale{arrows}.")
+    return notes

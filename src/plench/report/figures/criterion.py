@@ -1,88 +1,105 @@
 """Each criterion against test accuracy: a point per configuration, at the checkpoint the criterion chose."""
 
-import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.criterion_quality import CriterionQuality, judge_criteria
-from plench.report.figures.style import DARK, GREY, MARKERS, add_grid, label, new_figure, shades
+from plench.report.figures.limits import find_range
+from plench.report.figures.style import (
+    COLUMN,
+    DARK,
+    GREY,
+    SMALL,
+    add_grid,
+    add_notes,
+    add_title,
+    count,
+    label,
+    new_figure,
+)
 from plench.report.leaderboard import label_settings, title_criterion
 from plench.selection import choose_checkpoint
 from plench.storage.records import Experiment, Run
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_NAMED = 14
-LARGEST_MARK = 12.0
-LONGEST_TITLE = 12  # that leaves room for what follows on the line
+MOST_SETTINGS = 14
+PANEL = 1.35  # inches
+
+Points = list[tuple[float, float]]
 
 
-def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion]) -> "Figure":
-    """Draw one panel per criterion, settings by marker and shade, with regret and mean rank correlation."""
+def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> "Figure":
+    """Draw a panel per setting and criterion, with the criterion's regret and mean rank correlation there."""
     runs = [run for run in runs if run.finished]
     labels = label_settings({run.experiment.setting for run in runs})
     settings = sorted(labels, key=lambda setting: labels[setting].lower())
-    if len(settings) > MOST_NAMED:
-        raise UsageError(f"{len(settings)} datasets are too many to tell apart: choose up to {MOST_NAMED}")
-    judged = judge_criteria(runs, shown)
-    columns = min(2, len(shown))
-    rows = -(-len(shown) // columns)
-    figure = new_figure(1.6 + 2.6 * columns, 0.8 + 2.3 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    drawn = 0
-    size = min(LARGEST_MARK, max(3.0, 4000 / max(len(runs), 1)))  # thousands must not hide each other
-    for axes, criterion in zip(panels, shown, strict=False):
-        for number, setting in enumerate(settings):
-            points = _points(runs, setting, criterion)
-            drawn += len(points)
-            if points:
-                xs, ys = 100 * np.array(points).T
-                axes.scatter(
-                    xs,
-                    ys,
-                    s=size,
-                    marker=MARKERS[number],
-                    color=[shades(len(settings) + 1)[number]],
-                    edgecolor=DARK,
-                    linewidth=0.2,
-                    alpha=0.8,
-                    label=label(labels[setting]),
-                )
-        low, high = axes.get_xlim()
-        axes.plot(
-            [low, high],
-            [low, high],
-            color=GREY,
-            linewidth=0.7,
-            linestyle=":",
-            label="equal",
-            scalex=False,
-            scaley=False,
+    if len(settings) > MOST_SETTINGS:
+        raise UsageError(
+            f"{len(settings)} datasets are too many for one figure: choose up to {MOST_SETTINGS}"
         )
-        mine = [quality for quality in judged if quality.criterion is criterion]
-        title = title_criterion(criterion, settings)
-        gap = "\n" if len(title) > LONGEST_TITLE else " "
-        axes.set_title(f"{title}:{gap}{_describe(mine)}", loc="left", fontsize=7.5)
-        axes.set_xlabel(f"{criterion.title} on validation (%)")
-        axes.set_ylabel("test accuracy (%)")
-        add_grid(axes, "both")
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
-    if not drawn:
+    points = {(s, c.name): _points(runs, s, c) for s in settings for c in shown}
+    if not any(points.values()):
         raise UsageError("no finished run has both a criterion and a test accuracy")
-    handles, names = max((axes.get_legend_handles_labels() for axes in panels), key=lambda pair: len(pair[1]))
-    scale = math.sqrt(LARGEST_MARK / size)
-    figure.legend(handles, names, loc="outside right center", frameon=False, markerscale=scale)
+    judged = judge_criteria(runs, shown)
+    columns = min(len(shown), max(1, int((width - 0.2) / PANEL)))
+    rows_each = -(-len(shown) // columns)
+    figure = new_figure(width, 0.2 + 1.45 * rows_each * len(settings))
+    panels = figure.subplots(rows_each * len(settings), columns, squeeze=False)
+    beyond = 0
+    for number, setting in enumerate(settings):
+        block = panels[number * rows_each : (number + 1) * rows_each].ravel()
+        for axes, criterion in zip(block, shown, strict=False):
+            beyond += _draw_panel(axes, points[setting, criterion.name])
+            mine = [q for q in judged if q.criterion is criterion and q.experiment.setting == setting]
+            axes.set_title(_describe(mine), loc="left", pad=2, fontsize=SMALL)
+            axes.set_xlabel(f"{title_criterion(criterion, [setting])} on validation (%)", labelpad=1)
+        for axes in block[len(shown) :]:
+            axes.set_visible(False)
+        for axes in panels[number * rows_each : (number + 1) * rows_each, 0]:
+            axes.set_ylabel(f"{label(labels[setting], 60)}:\ntest accuracy (%)")
+    n = count(max(map(len, points.values())), "run")
+    extent = count(
+        len(settings), "setting" if len({s.dataset for s in settings}) < len(settings) else "dataset"
+    )
+    add_title(
+        figure, f"Criteria against test accuracy of each configuration: {extent}, n = {n} a panel at most"
+    )
+    notes = [
+        "Regret: test accuracy lost against choosing by OA w/ ES, in points; ρ: Spearman's, over the "
+        "configurations of a split; both are means over algorithms and splits. Dotted: equal.",
+        f"{beyond:,} of {count(sum(map(len, points.values())), 'point')} lie beyond the scales."
+        if beyond
+        else "",
+    ]
+    add_notes(figure, notes)
     return figure
 
 
-def _points(runs: Iterable[Run], setting: Experiment, criterion: Criterion) -> list[tuple[float, float]]:
+def _draw_panel(axes: "Axes", points: Points) -> int:
+    """Draw one cloud on the scale of its bulk, and return how many points lie outside."""
+    across, up = (find_range([100 * point[i] for point in points], least=2.0) for i in (0, 1))
+    inside = [(100 * x, 100 * y) for x, y in points if across.holds(100 * x) and up.holds(100 * y)]
+    size = min(6.0, max(0.8, 600 / max(len(points), 1)))  # thousands must not hide each other
+    if inside:
+        xs, ys = zip(*inside, strict=True)
+        axes.scatter(xs, ys, s=size, color=DARK, alpha=0.45, linewidth=0)
+    wide, high = across.padded(0.05), up.padded(0.05)
+    ends = (min(wide.low, high.low), max(wide.high, high.high))
+    axes.plot(ends, ends, color=GREY, linewidth=0.7, linestyle=":")
+    axes.set_xlim(wide.low, wide.high)
+    axes.set_ylim(high.low, high.high)
+    axes.locator_params(nbins=4)
+    add_grid(axes, "both")
+    return len(points) - len(inside)
+
+
+def _points(runs: Iterable[Run], setting: Experiment, criterion: Criterion) -> Points:
     points = []
     for run in runs:
         chosen = choose_checkpoint(run, criterion) if run.experiment.setting == setting else None
@@ -95,6 +112,6 @@ def _points(runs: Iterable[Run], setting: Experiment, criterion: Criterion) -> l
 def _describe(judged: Sequence[CriterionQuality]) -> str:
     regrets = [q.regret for q in judged if q.regret is not None]
     correlations = [q.rank_correlation for q in judged if q.rank_correlation is not None]
-    regret = f"regret {100 * fmean(regrets):.2f}" if regrets else "regret undefined"
-    rho = f"mean ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
-    return f"{regret}, {rho}"
+    regret = f"regret {100 * fmean(regrets):.2f} points" if regrets else "regret undefined"
+    rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
+    return f"{regret}, {rho}".replace("-", "−")

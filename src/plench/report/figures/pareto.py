@@ -1,6 +1,7 @@
 """Accuracy against cost, with the algorithms that no other one beats in both."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,36 @@ from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.names import normalise
 from plench.report.costs import Cost
+from plench.report.escape import clean
 from plench.report.figures.labels import name_points
-from plench.report.figures.style import DARK, GREY, add_grid, add_notes, label, new_figure
+from plench.report.figures.limits import find_range, place_outside
+from plench.report.figures.style import (
+    COLUMN,
+    DARK,
+    GREY,
+    SMALL,
+    add_grid,
+    add_notes,
+    add_title,
+    count,
+    new_figure,
+    set_plain_ticks,
+)
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import gather_scores
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Trade:
+    """What an algorithm costs (ms a step) and gives (mean test accuracy, %), over the same datasets."""
+
+    algorithm: str
+    ms: float
+    accuracy: float
 
 
 def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]:
@@ -28,65 +52,122 @@ def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]
     return front
 
 
-def draw_pareto(board: Leaderboard, criterion: Criterion, costs: Sequence[Cost]) -> "Figure":
-    """Draw each algorithm's mean test accuracy over the settings against its time per step (log scale).
+def draw_pareto(
+    board: Leaderboard, criterion: Criterion, costs: Sequence[Cost], width: float = COLUMN
+) -> "Figure":
+    """Draw each algorithm's mean test accuracy against its time per step (log scale), over the same datasets.
 
-    Means over different datasets do not compare: an algorithm without a figure in some setting, or without a
-    measurement on some dataset of `costs`, is left out, and the figure names it.
+    Datasets without measurements, and algorithms without a figure or a measurement on some of the others, are
+    left out, and the figure names them. Outliers stand beyond a dotted line, not to scale.
     """
-    from matplotlib.ticker import LogFormatter
-
-    points, notes = _gather_points(board, criterion, costs)
-    names = list(points)
-    times = [points[name][0] for name in names]
-    accuracies = [points[name][1] for name in names]
+    board, unmeasured = _keep_measured(board, costs)
+    trades, notes = _gather_trades(board, criterion, costs)
+    times = [trade.ms for trade in trades]
+    accuracies = [trade.accuracy for trade in trades]
     front = find_front(times, accuracies)
-    figure = new_figure(6.4, 4.4)
+    figure = new_figure(width, max(2.8, 0.62 * width))
     axes = figure.add_subplot()
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(LogFormatter())
-    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
-    spread = max(max(accuracies) - min(accuracies), 1.0)
     axes.set_xlim(min(times) / 1.5, max(times) * 1.5)
-    axes.set_ylim(min(accuracies) - 0.12 * spread, max(accuracies) + 0.12 * spread)
-    steps_x, steps_y = np.array(times)[front], np.array(accuracies)[front]
-    axes.step(steps_x, steps_y, where="post", color=GREY, linewidth=1, linestyle="--", label="Pareto front")
-    others = [i for i in range(len(names)) if i not in front]
+    set_plain_ticks(axes.xaxis)
+    drawn = _set_scale(axes, accuracies)
+    steps_x, steps_y = np.array(times)[front], np.array(drawn)[front]
+    axes.step(steps_x, steps_y, where="post", color=GREY, linewidth=0.9, linestyle="--")
+    others = [i for i in range(len(trades)) if i not in front]
     axes.scatter(
-        np.array(times)[others], np.array(accuracies)[others], s=22, facecolor="white", edgecolor=DARK
+        np.array(times)[others],
+        np.array(drawn)[others],
+        s=10,
+        color="white",
+        edgecolor=DARK,
+        linewidth=0.7,
+        zorder=3,
     )
-    axes.scatter(steps_x, steps_y, s=26, color=DARK, label="on the front")
-    measured = ", ".join(sorted({cost.dataset for cost in costs if cost.dataset}))
-    axes.set_xlabel(label(f"time per step{measured and f' on {measured}'} (ms, log scale)", 90))
-    where = f" over {board.extent}" if len(board.settings) > 1 else ""
-    axes.set_ylabel(
-        f"mean test accuracy{where} (%),\nselected by {title_criterion(criterion, board.settings)}"
-    )
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False)
+    axes.scatter(steps_x, steps_y, s=14, color=DARK, zorder=3)
+    axes.set_xlabel("time per step (ms, log scale)")
+    axes.set_ylabel("mean test accuracy (%)")
     add_grid(axes, "both")
+    n = count(sum(_count_splits(board, criterion)), "split")
+    shown = ", ".join(clean(board.labels[setting]) for setting in board.settings)
+    where = shown if len(board.settings) < 4 else board.extent
+    title = title_criterion(criterion, board.settings)
+    add_title(figure, f"Accuracy (selected by {title}) against time per step: {where}, n = {n}")
+    notes = ["Filled, dashed line: the Pareto front.", *unmeasured, *notes]
     add_notes(figure, notes)
-    name_points(axes, times, accuracies, names, _trace(steps_x, steps_y))
+    names = [
+        trade.algorithm if trade.accuracy == place else f"{trade.algorithm} {trade.accuracy:.1f}"
+        for trade, place in zip(trades, drawn, strict=True)
+    ]
+    name_points(axes, times, drawn, names, (steps_x.tolist(), steps_y.tolist()))
     return figure
 
 
-def _gather_points(
+def _set_scale(axes: "Axes", accuracies: Sequence[float]) -> list[float]:
+    """Set the scale of the bulk and return where each accuracy is drawn; outliers stand beyond it."""
+    scale = find_range(accuracies)
+    gap = scale.span * 0.09
+    placed = place_outside(accuracies, scale, gap)
+    low, high = min([*placed, scale.low]) - gap, max([*placed, scale.high]) + gap
+    axes.set_ylim(low, high)
+    edges = [scale.low - 1.1 * gap] * (min(placed) < scale.low) + [scale.high + 1.1 * gap] * (
+        max(placed) > scale.high
+    )
+    for edge in edges:
+        axes.axhline(edge, color=GREY, linestyle=":", linewidth=0.7)
+        axes.annotate(
+            "not to scale",
+            (0.99, edge),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            ha="right",
+            fontsize=SMALL,
+            color=GREY,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+        )
+    axes.set_yticks([tick for tick in axes.get_yticks() if scale.padded(0.05).holds(tick)])
+    axes.set_ylim(low, high)
+    return placed
+
+
+def _keep_measured(board: Leaderboard, costs: Sequence[Cost]) -> tuple[Leaderboard, list[str]]:
+    """Return the leaderboard of the datasets whose cost was measured, and a note that names the others."""
+    measured = {normalise(cost.dataset) for cost in costs}
+    kept = tuple(setting for setting in board.settings if normalise(setting.dataset) in measured)
+    if not kept:
+        there, known = (", ".join(sorted(names)) for names in _datasets(board, costs))
+        raise UsageError(
+            f"the costs were measured on {there or 'no named dataset'}, but the results are on {known}: "
+            "accuracy and cost must be of the same datasets"
+        )
+    absent = [clean(board.labels[setting]) for setting in board.settings if setting not in kept]
+    notes = [f"Left out, without measured cost: {', '.join(absent)}."] if absent else []
+    return replace(board, settings=kept), notes
+
+
+def _datasets(board: Leaderboard, costs: Sequence[Cost]) -> tuple[set[str], set[str]]:
+    return {clean(c.dataset) for c in costs if c.dataset}, {clean(s.dataset) for s in board.settings}
+
+
+def _gather_trades(
     board: Leaderboard, criterion: Criterion, costs: Sequence[Cost]
-) -> tuple[dict[str, tuple[float, float]], list[str]]:
-    """Return milliseconds and mean accuracy (%) of the algorithms that have both, and who was left out."""
+) -> tuple[list[Trade], list[str]]:
+    """Return the algorithms that have both figures on every dataset, and notes on who was left out."""
     scores = gather_scores(board, criterion)
+    datasets = {normalise(setting.dataset) for setting in board.settings}
     by_name: dict[str, dict[str, list[float]]] = {}
     for cost in costs:
-        by_name.setdefault(normalise(cost.algorithm), {}).setdefault(cost.dataset, []).append(cost.ms)
-    datasets = {cost.dataset for cost in costs}
-    points: dict[str, tuple[float, float]] = {}
+        by_dataset = by_name.setdefault(normalise(cost.algorithm), {})
+        by_dataset.setdefault(normalise(cost.dataset), []).append(cost.ms)
+    trades: list[Trade] = []
     unmeasured = []
     for algorithm, means in zip(scores.algorithms, scores.values.T, strict=True):
         measured = by_name.get(normalise(algorithm), {})
-        if measured.keys() == datasets:
-            points[algorithm] = (fmean(map(fmean, measured.values())), 100 * float(means.mean()))
+        if datasets <= measured.keys():
+            ms = fmean(fmean(measured[dataset]) for dataset in sorted(datasets))
+            trades.append(Trade(algorithm, ms, 100 * float(means.mean())))
         else:
             unmeasured.append(algorithm)
-    if not points:
+    if not trades:
         raise UsageError(
             "no algorithm has both results on every dataset here and measurements of its cost: choose with "
             "--datasets and --algorithms"
@@ -96,13 +177,10 @@ def _gather_points(
         notes.append(f"Left out, with no figure in some dataset: {', '.join(scores.left_out)}.")
     if unmeasured:
         notes.append(f"Left out, with no measurement of the cost: {', '.join(unmeasured)}.")
-    return points, notes
+    return trades, notes
 
 
-def _trace(xs: np.ndarray, ys: np.ndarray) -> list[tuple[float, float]]:
-    """Return points along the steps of the front, which names should not cover."""
-    points: list[tuple[float, float]] = []
-    for i in range(len(xs) - 1):
-        points.extend((float(x), float(ys[i])) for x in np.geomspace(xs[i], xs[i + 1], 12))
-        points.extend((float(xs[i + 1]), float(y)) for y in np.linspace(ys[i], ys[i + 1], 12))
-    return points
+def _count_splits(board: Leaderboard, criterion: Criterion) -> list[int]:
+    """Return, for each setting, the number of splits behind its means (the largest of any algorithm)."""
+    cells = [[board.cell(setting, a, criterion) for a in board.algorithms] for setting in board.settings]
+    return [max((cell.n for cell in row if cell is not None), default=0) for row in cells]

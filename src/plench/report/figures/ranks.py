@@ -6,7 +6,7 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.figures.style import DARK, add_notes, label, new_figure
+from plench.report.figures.style import COLUMN, DARK, SMALL, add_notes, add_title, label, new_figure
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
     critical_difference,
@@ -25,7 +25,11 @@ POST_HOC_TESTS = ("nemenyi", "wilcoxon")
 
 
 def draw_ranks(
-    board: Leaderboard, criterion: Criterion, post_hoc: str = "nemenyi", alpha: float = 0.05
+    board: Leaderboard,
+    criterion: Criterion,
+    post_hoc: str = "nemenyi",
+    alpha: float = 0.05,
+    width: float = COLUMN,
 ) -> "Figure":
     """Draw the diagram over the settings of a leaderboard, groups by Nemenyi's or by Wilcoxon–Holm's test."""
     scores = gather_scores(board, criterion)
@@ -47,10 +51,12 @@ def draw_ranks(
     groups = find_groups(ranks, p_values, alpha)
     half = (k + 1) // 2
     rows = 2.2 + 0.45 * len(groups) + half
-    figure = new_figure(7.0, 0.17 * rows + 0.9)
+    figure = new_figure(width, 0.12 * rows + 0.45)
     axes = figure.add_subplot()
     axes.set_axis_off()
-    axes.set_xlim(1 - 0.42 * (k - 1), k + 0.42 * (k - 1))
+    # Names take about 0.95 inches on either side of the scale, whatever the width.
+    margin = 0.95 / max(width - 1.9, 0.6) * (k - 1)
+    axes.set_xlim(1 - margin, k + margin)
     axes.set_ylim(rows, -2.6)
     _draw_scale(axes, k)
     if post_hoc == "nemenyi":
@@ -62,19 +68,20 @@ def draw_ranks(
         row = first_row + (place if on_left else k - 1 - place)
         end = 1 - 0.04 * (k - 1) if on_left else k + 0.04 * (k - 1)
         axes.plot([ranks[index], ranks[index], end], [0, row, row], color=DARK, linewidth=0.6)
-        shown = f"{label(scores.algorithms[index])}  {ranks[index]:.2f}"
-        if not on_left:
-            shown = f"{ranks[index]:.2f}  {label(scores.algorithms[index])}"
+        name = label(scores.algorithms[index], 16)
+        shown = f"{name} {ranks[index]:.1f}" if on_left else f"{ranks[index]:.1f} {name}"
         shift = -0.01 * (k - 1) if on_left else 0.01 * (k - 1)
-        axes.text(end + shift, row, shown, va="center", ha="right" if on_left else "left", fontsize=7)
+        axes.text(end + shift, row, shown, va="center", ha="right" if on_left else "left", fontsize=SMALL)
     for number, group in enumerate(groups):
         height = 0.8 + 0.45 * number
         low, high = min(ranks[group]), max(ranks[group])
         axes.plot([low - 0.03, high + 0.03], [height, height], color=DARK, linewidth=3, solid_capstyle="butt")
     title = title_criterion(criterion, board.settings)
-    axes.set_title(
-        f"Average rank over {board.extent}, selected by {title} ({said}; Friedman p = {ranking.p_value:.2g})",
-        fontsize=8,
+    extent = board.extent.removeprefix(f"{n} ")
+    add_title(
+        figure,
+        f"Average rank of {k} algorithms selected by {title}, n = {n} {extent} "
+        f"({said}; Friedman p = {ranking.p_value:.2g})",
     )
     if scores.left_out:
         add_notes(figure, [f"Left out, with no figure in some dataset: {', '.join(scores.left_out)}."])
@@ -88,10 +95,10 @@ def _draw_scale(axes: "Axes", k: int) -> None:
         numbered = (tick - 1) % step == 0
         axes.plot([tick, tick], [0, -0.4 if numbered else -0.25], color=DARK, linewidth=0.8)
         if numbered:
-            axes.text(tick, -0.55, str(tick), ha="center", va="bottom", fontsize=7)
+            axes.text(tick, -0.55, str(tick), ha="center", va="bottom", fontsize=SMALL)
 
 
 def _draw_difference(axes: "Axes", difference: float, k: int) -> None:
     end = min(1 + difference, k + 0.4 * (k - 1))
     axes.plot([1, end], [-1.9, -1.9], color=DARK, linewidth=1.2, marker="|", markersize=5)
-    axes.text(end + 0.015 * (k - 1), -1.9, f"CD = {difference:.2f}", va="center", ha="left", fontsize=7)
+    axes.text(end + 0.015 * (k - 1), -1.9, f"CD = {difference:.2f}", va="center", ha="left", fontsize=SMALL)

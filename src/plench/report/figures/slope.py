@@ -1,16 +1,32 @@
 """The paper's slope chart: the same algorithms in two sets of results, and how often their order turns."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from plench.errors import UsageError
 from plench.report.figures.labels import spread_positions
-from plench.report.figures.style import DARK, DASHES, GREY, MARKERS, add_notes, label, new_figure, shades
+from plench.report.figures.limits import Range, find_range, place_outside
+from plench.report.figures.style import (
+    COLUMN,
+    DARK,
+    DASHES,
+    GREY,
+    MARKERS,
+    SMALL,
+    add_notes,
+    add_title,
+    label,
+    new_figure,
+    shades,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LINE = 0.115  # inches between two names
 
 
 def count_inversions(first: Mapping[str, float], second: Mapping[str, float]) -> int:
@@ -20,61 +36,51 @@ def count_inversions(first: Mapping[str, float], second: Mapping[str, float]) ->
 
 
 def draw_slopes(
-    first: Mapping[str, float], second: Mapping[str, float], names: tuple[str, str], title: str
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    names: tuple[str, str],
+    title: str,
+    width: float = COLUMN,
 ) -> "Figure":
     """Draw a line per algorithm from its accuracy (a fraction) in one set to that in the other.
 
-    Algorithms that only one set has are named below.
+    Outliers stand below or above a dotted line, in their order but not to scale. Algorithms that only one set
+    has are named below.
     """
     common = sorted((a for a in first if a in second), key=lambda a: -first[a])
     if len(common) < 2:
         raise UsageError("the two sets of results have fewer than two algorithms in common")
-    figure = new_figure(4.6, max(2.6, 0.165 * len(common) + 1.1))
+    sides = [[100 * values[a] for a in common] for values in (first, second)]
+    scale = find_range([value for side in sides for value in side])
+    n_outside = max(sum(not scale.holds(value) for value in side) for side in sides)
+    height = max(1.2, LINE * (len(common) + 1))
+    figure = new_figure(width, height + 0.5)
     axes = figure.add_subplot()
-    left = [100 * first[a] for a in common]
-    right = [100 * second[a] for a in common]
-    values = left + right
-    span = max(max(values) - min(values), 1.0)
-    # A line of text is about 9 points high; the axes are about 72·(height − 1) points.
-    gap = span * 9.5 / (72 * (figure.get_figheight() - 0.9))
-    places = (spread_positions(left, gap), spread_positions(right, gap))
+    # The rows of the outliers and the gap before them are taken from the height first.
+    gap = scale.span * LINE / max(height - LINE * (n_outside + 2), 0.5)
+    drawn = [place_outside(side, scale, gap) for side in sides]
     colours = shades(len(common))
-    for i, name in enumerate(common):
-        axes.plot(
-            [0, 1],
-            [left[i], right[i]],
-            color=colours[i],
-            linestyle=DASHES[i % len(DASHES)],
-            marker=MARKERS[i % len(MARKERS)],
-            markersize=3.5,
-            linewidth=1.1,
-        )
-        for side, value in ((0, left[i]), (1, right[i])):
-            place = places[side][i]
-            edge, text_x = (-0.02, -0.1) if side == 0 else (1.02, 1.1)
-            axes.plot([edge, text_x], [value, place], color=GREY, linewidth=0.4)
-            shown = f"{label(name)} {value:.2f}" if side == 0 else f"{value:.2f} {label(name)}"
-            axes.text(
-                text_x,
-                place,
-                shown,
-                va="center",
-                ha="right" if side == 0 else "left",
-                fontsize=6.5,
-                color=DARK,
-            )
-    axes.set_xlim(-0.75, 1.75)
-    lowest = min(min(places[0]), min(places[1]), *values) - gap
-    axes.set_ylim(lowest, max(max(places[0]), max(places[1]), *values) + gap)
-    axes.set_xticks([0, 1], ["\n".join(textwrap.wrap(label(name, 120), 26)) for name in names], fontsize=8)
+    for i, (left, right) in enumerate(zip(*drawn, strict=True)):
+        look = {
+            "color": colours[i],
+            "linestyle": DASHES[i % len(DASHES)],
+            "marker": MARKERS[i % len(MARKERS)],
+        }
+        axes.plot([0, 1], [left, right], markersize=3, linewidth=0.9, **look)
+    places = [_place_names(positions, side, scale, gap) for positions, side in zip(drawn, sides, strict=True)]
+    for number, (positions, side, named) in enumerate(zip(drawn, sides, places, strict=True)):
+        _write_names(axes, number, common, side, positions, named)
+    every = [place for both in (*drawn, *places) for place in both]
+    axes.set_ylim(min(every) - 0.7 * gap, max(every) + 0.7 * gap)
+    _mark_scale(axes, scale, gap, [value for side in sides for value in side])
+    axes.set_xlim(-1.05, 2.05)
+    per_line = int(width * 7)
+    axes.set_xticks([0, 1], ["\n".join(textwrap.wrap(label(name, 120), per_line)) for name in names])
     axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.spines["bottom"].set_visible(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
     pairs = len(common) * (len(common) - 1) // 2
-    axes.set_title(
-        f"{label(title)} (test accuracy, %)\n{count_inversions(first, second)} of {pairs} pairs change order",
-        fontsize=8,
-    )
+    turned = count_inversions(first, second)
+    add_title(figure, f"{title}: {turned} of {pairs} pairs of {len(common)} algorithms change order")
     alone = [
         f"Only in {name}: {', '.join(a for a in here if a not in there)}."
         for name, here, there in ((names[0], first, second), (names[1], second, first))
@@ -82,3 +88,52 @@ def draw_slopes(
     ]
     add_notes(figure, alone)
     return figure
+
+
+def _place_names(drawn: Sequence[float], values: Sequence[float], scale: Range, gap: float) -> list[float]:
+    """Spread the names of one side, those of outliers apart from the others."""
+    inside = [i for i, value in enumerate(values) if scale.holds(value)]
+    spread = spread_positions([drawn[i] for i in inside], gap)
+    # Many names at one end would run into the outliers' rows: the whole column moves.
+    shift = max(0.0, scale.low - min(spread, default=scale.low) - gap / 2)
+    placed = list(drawn)
+    for i, position in zip(inside, spread, strict=True):
+        placed[i] = position + shift
+    return placed
+
+
+def _write_names(
+    axes: "Axes",
+    side: int,
+    names: Sequence[str],
+    values: Sequence[float],
+    drawn: Sequence[float],
+    placed: Sequence[float],
+) -> None:
+    """Write each algorithm and its accuracy beside its end of the line."""
+    edge, text_x = (-0.03, -0.14) if side == 0 else (1.03, 1.14)
+    for name, value, start, place in zip(names, values, drawn, placed, strict=True):
+        axes.plot([edge, text_x], [start, place], color=GREY, linewidth=0.35)
+        shown = f"{label(name, 22)} {value:.2f}" if side == 0 else f"{value:.2f} {label(name, 22)}"
+        align = "right" if side == 0 else "left"
+        axes.text(text_x, place, shown, va="center", ha=align, fontsize=SMALL, color=DARK)
+
+
+def _mark_scale(axes: "Axes", scale: Range, gap: float, values: Sequence[float]) -> None:
+    """Draw a dotted line where the scale ends, if there are outliers beyond."""
+    for outside, edge, shift in (
+        (min(values) < scale.low, scale.low, -1.2 * gap),
+        (max(values) > scale.high, scale.high, 1.2 * gap),
+    ):
+        if outside:
+            axes.axhline(edge + shift, color=GREY, linestyle=":", linewidth=0.7)
+            axes.text(
+                0.5,
+                edge + shift,
+                "not to scale",
+                va="center",
+                ha="center",
+                fontsize=SMALL,
+                color=GREY,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+            )

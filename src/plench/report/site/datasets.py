@@ -57,7 +57,7 @@ def describe_dataset(setting: Experiment, run: Run, measured: CandidateStats | N
             for name, value in setting.details.items()
             if name not in ("candidates", "algorithm", "dataset", "dataset_fingerprint") and value is not None
         ],
-        "classes": _class_names(card),
+        "classes": None if measured is None or measured.class_names is None else list(measured.class_names),
         "measured": None if measured is None else _describe_measured(measured),
     }
 
@@ -83,7 +83,7 @@ def measure_candidates(
         except (PlenchError, TypeError, KeyError) as error:
             missed.append(f"{setting.dataset}: candidate sets not measured: {error}")
             continue
-        measured[setting] = describe_candidates(drawn.candidates, drawn.labels)
+        measured[setting] = describe_candidates(drawn.candidates, drawn.labels, drawn.class_names)
     return measured, missed
 
 
@@ -104,13 +104,6 @@ def _published(card: Mapping[str, Any]) -> list[list[str]]:
     if not isinstance(row, Mapping):
         return []
     return [[name.replace("_", " "), as_text(value)] for name, value in row.items()]
-
-
-def _class_names(card: Mapping[str, Any]) -> list[str] | None:
-    names = card.get("class_names")
-    if not isinstance(names, list) or len(names) != card.get("n_classes"):
-        return None
-    return [as_text(name) for name in names]
 
 
 def _describe_measured(stats: CandidateStats) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from plench.report.site.scripts import as_text
 from plench.selection import Plan
+from plench.storage import gather
 from plench.storage.description import STATUSES
 from plench.storage.records import Experiment, Run
-from plench.sweeps.spec import FILE_PATTERN
 
 MOST_FAILURES = 200
 SIMILAR = 3
@@ -45,9 +45,9 @@ def describe_progress(runs: Sequence[Run], plans: Mapping[Experiment, Plan], n_a
 
 
 def read_sweep_texts(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
-    """Return the names and texts of the sweep files in these folders."""
-    paths = [path for folder in folders for path in sorted(Path(folder).glob(FILE_PATTERN))]
-    return [(path.name, path.read_text(encoding="utf-8", errors="replace")) for path in paths]
+    """Return the names and texts of the sweep files in these folders and results files."""
+    texts = [text for folder in folders for text in gather.read_sweep_texts(Path(folder), []).items()]
+    return [(Path(name).name, text) for name, text in texts]
 
 
 def describe_making(

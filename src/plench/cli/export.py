@@ -1,0 +1,35 @@
+"""`plench export`: write all records of folders of runs to one Parquet file."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from plench.report.escape import clean
+from plench.storage.gather import gather_results
+from plench.storage.parquet import check_name, write_results_file
+
+DESCRIPTION = """One row per record, with configuration, criteria, test figures, timing, versions and identity
+(docs/results.md lists the columns). The file is read like the folders it was made from."""
+
+EXAMPLES = """examples:
+  plench export runs/ -o results.parquet
+  plench collect results.parquet              (so do stats, plot and report)
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("folders", nargs="+", metavar="DIR", help="folder of runs, or results file")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="FILE.parquet")
+    parser.set_defaults(handler=export)
+
+
+def export(args: argparse.Namespace) -> int:
+    """Write the results file and say what it holds."""
+    check_name(args.output)
+    results = gather_results(args.folders)
+    write_results_file(results, args.output)
+    for notice in results.notices:
+        print(f"notice: {clean(notice, None)}", file=sys.stderr)
+    print(f"{args.output}: {results.describe()}")
+    return 0

@@ -1,0 +1,84 @@
+"""Repeating stored runs, which `plench verify` and `plench submit check` share."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plench.errors import UsageError
+from plench.report.escape import clean
+from plench.storage.records import Run
+from plench.storage.verification import TOLERANCE, choose_sample
+
+if TYPE_CHECKING:  # imports torch
+    from plench.training.repeat import Verdict
+
+
+def add_repeat_options(parser: argparse.ArgumentParser) -> None:
+    """Add which runs are repeated, and how."""
+    parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides which runs (default 0)")
+    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument("--device", default="cpu", help="where to repeat them (default cpu)")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        metavar="T",
+        help=f"how far apart accuracies may be where bits need not agree (default {TOLERANCE})",
+    )
+    parser.add_argument(
+        "--other_processor",
+        action="store_true",
+        help="the runs were made on another kind of processor (records do not say): bits need not agree",
+    )
+    parser.add_argument(
+        "--run_code", action="store_true", help="repeat runs of others' algorithms too: executes their code"
+    )
+    parser.add_argument("--source", type=Path, metavar="FILE", help="file of others' algorithm")
+
+
+def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
+    """Repeat `args.sample` of the runs; return 1 if any of them does not agree, else 0."""
+    if args.sample < 1:
+        raise UsageError(f"--sample must be at least 1, not {args.sample}")
+    if not 0 <= args.tolerance <= 1:
+        raise UsageError(f"--tolerance must lie between 0 and 1, not {args.tolerance}")
+    sample = choose_sample(runs, args.sample, args.seed, args.run_code)
+    for notice in sample.notices:
+        print(f"notice: {clean(notice, None)}", file=sys.stderr)
+    if not sample.runs:
+        raise UsageError("there is no finished run that could be repeated")
+    from plench.training.repeat import verify_runs
+
+    n_good = 0
+    for verdict in verify_runs(
+        sample.runs,
+        data_dir=args.data_dir,
+        source=args.source,
+        device=args.device,
+        tolerance=args.tolerance,
+        other_processor=args.other_processor,
+    ):
+        n_good += verdict.good
+        print(_describe(verdict, args.tolerance), flush=True)
+    print(
+        f"{n_good} of {len(sample.runs)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})"
+    )
+    return 0 if n_good == len(sample.runs) else 1
+
+
+def _describe(verdict: "Verdict", tolerance: float) -> str:
+    name = clean(verdict.run.path.name, None)
+    if verdict.differences:
+        more = len(verdict.differences) - 3
+        shown = "; ".join(clean(text, 300) for text in verdict.differences[:3])
+        shown += f"; and {more} more" if more > 0 else ""
+        if verdict.repeated and not verdict.conditions:
+            shown += " (if the runs were made on another kind of processor, add --other_processor)"
+        return f"{name}: DIFFERS: {shown}"
+    if verdict.conditions:
+        return (
+            f"{name}: within {tolerance:g} (not the same here: {clean(', '.join(verdict.conditions), 300)})"
+        )
+    return f"{name}: the same in every bit"

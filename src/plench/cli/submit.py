@@ -1,0 +1,77 @@
+"""`plench submit`: check runs of a new algorithm and merge them into a results file."""
+
+import argparse
+from pathlib import Path
+
+from plench.cli.shared.repeating import add_repeat_options, repeat_sample
+from plench.errors import UsageError
+from plench.report.escape import clean
+from plench.storage.gather import gather_results
+from plench.storage.parquet import StoredResults, check_name, write_results_file
+from plench.sweeps.submission import check_submission, merge_results
+from plench.version import PROTOCOL_VERSION
+
+EXAMPLES = """examples:
+  plench submit check runs/ --source my_method.py
+  plench submit check mine.parquet --source my_method.py --run_code --sample 3 --data_dir DIR
+  plench submit merge results.parquet mine.parquet --source my_method.py -o new.parquet
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the two commands."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    checking = commands.add_parser(
+        "check",
+        help="are the runs whole, and of what they claim?",
+        description="Looks at source hash, protocol version, planned runs, records and data fingerprints. "
+        "Executes nothing of the submission unless --run_code is given: then a sample of runs is repeated.",
+    )
+    checking.add_argument("results", metavar="DIR", help="folder of runs, or results file (`plench export`)")
+    checking.add_argument("--against", metavar="FILE", help="results file that they are to stand beside")
+    add_repeat_options(checking)
+    checking.set_defaults(handler=check)
+    merging = commands.add_parser("merge", help="add a submission that passes the check to a results file")
+    merging.add_argument("into", metavar="FILE", help="results file, or folder of runs")
+    merging.add_argument("results", metavar="DIR", help="the submission: folder of runs, or results file")
+    merging.add_argument("--source", type=Path, required=True, metavar="FILE", help="the algorithm's file")
+    merging.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="FILE.parquet")
+    merging.set_defaults(handler=merge)
+
+
+def check(args: argparse.Namespace) -> int:
+    """Print what every check found; 1 if anything is wrong."""
+    if args.source is None:
+        raise UsageError("say which file the algorithm is in: --source FILE")
+    results = gather_results([args.results])
+    others = gather_results([args.against]) if args.against else None
+    if not _print_checks(results, args.source, others):
+        return 1
+    if not args.run_code:
+        print("No run was repeated: --run_code does that, and executes the submission's code.")
+        return 0
+    submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
+    return repeat_sample(args, submitted)
+
+
+def merge(args: argparse.Namespace) -> int:
+    """Write a results file with both, if the submission passes."""
+    check_name(args.output)
+    into, submission = gather_results([args.into]), gather_results([args.results])
+    if not _print_checks(submission, args.source, into):
+        return 1
+    merged = merge_results([into, submission])
+    write_results_file(merged, args.output)
+    print(f"{args.output}: {merged.describe()}")
+    return 0
+
+
+def _print_checks(results: StoredResults, source: Path, others: StoredResults | None) -> bool:
+    found = check_submission(results, source, PROTOCOL_VERSION, others.runs if others is not None else ())
+    for entry in found:
+        print(f"{entry.name}: {'good' if not entry.problems else ''}".rstrip())
+        for problem in entry.problems:
+            print(f"  {clean(problem, None)}")
+    good = not any(entry.problems for entry in found)
+    print(f"{results.describe()}: " + ("passed" if good else "NOT passed"))
+    return good

@@ -1,0 +1,227 @@
+"""Reading results files: trusted for nothing, each ends in the runs that were written or in a DataError."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.errors import DataError, UsageError
+from plench.storage.description import STATUSES
+from plench.storage.lines import Record
+from plench.storage.parquet import (
+    FIGURES,
+    FORMAT_KEY,
+    MAPS,
+    MOMENTS,
+    NOTICES_KEY,
+    PARTS,
+    SCHEMA,
+    SECONDS,
+    SEEDS,
+    SWEEPS_KEY,
+    TEXTS,
+    StoredResults,
+    import_pyarrow,
+    make_schema,
+    plain,
+)
+from plench.storage.records import Run, make_experiment
+
+# A file beyond these is not read: nobody has that many runs, and a small file may claim to be a huge one.
+MOST_ROWS = 5_000_000
+MOST_BYTES = 4 * 2**30  # of the columns, unpacked
+MOST_METADATA_BYTES = 64 * 2**20
+
+
+def read_results_file(path: Path) -> StoredResults:
+    """Read a file that `write_results_file` made; DataError for any other, whatever is wrong with it."""
+    pa, _ = import_pyarrow()
+    with _open(path) as file:
+        notices, sweeps = _check_file(file, make_schema(pa), path)
+    # Texts stay dictionaries: written out in every row they would take a thousand times the room.
+    with _open(path, dictionaries=[*TEXTS, *PARTS]) as file:
+        return StoredResults(_build_runs(pa, file.read(), path), notices, sweeps)
+
+
+def read_sweep_texts(path: Path) -> dict[str, str]:
+    """Return the sweep files that a results file carries, by their names, without reading its runs."""
+    pa, _ = import_pyarrow()
+    with _open(path) as file:
+        return _check_file(file, make_schema(pa), path)[1]
+
+
+@contextmanager
+def _open(path: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a Parquet file; whatever goes wrong with it inside the block is a DataError that names it."""
+    _, pq = import_pyarrow()
+    try:
+        with pq.ParquetFile(
+            path,
+            read_dictionary=list(dictionaries),
+            page_checksum_verification=True,
+            thrift_string_size_limit=MOST_METADATA_BYTES,
+            thrift_container_size_limit=1_000_000,
+        ) as file:
+            yield file
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror or 'no such file'}") from error
+    except Exception as error:  # damaged files make pyarrow raise errors of many kinds
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DataError(f"{str(path)!r} cannot be read as a results file: {reason}") from error
+
+
+def _check_file(file: Any, schema: Any, path: Path) -> tuple[list[str], dict[str, str]]:
+    """Check version, columns and size before anything is unpacked; return notices and sweep files."""
+    metadata = file.metadata.metadata or {}
+    version = metadata.get(FORMAT_KEY.encode(), b"").decode("ascii", "replace")
+    if version != str(SCHEMA):
+        said = f"has schema {version[:20]!r}" if version else "is no results file of plench"
+        raise DataError(f"{str(path)!r} {said}: this version reads schema {SCHEMA}, made by `plench export`")
+    found = file.schema_arrow
+    for column in schema:
+        index = found.get_field_index(column.name)
+        kind = None if index < 0 else found.field(index).type
+        if kind != column.type:
+            raise DataError(
+                f"{str(path)!r}: column {column.name!r} must be {column.type}, not {kind or 'absent'}"
+            )
+    groups = range(file.metadata.num_row_groups)
+    n_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    if file.metadata.num_rows > MOST_ROWS or n_bytes > MOST_BYTES:
+        raise DataError(
+            f"{str(path)!r} is too large: {file.metadata.num_rows:,} rows of {n_bytes:,} bytes, at most "
+            f"{MOST_ROWS:,} of {MOST_BYTES:,} are read"
+        )
+    notices, sweeps = (json.loads(metadata.get(key.encode(), b"null")) for key in (NOTICES_KEY, SWEEPS_KEY))
+    notices, sweeps = notices or [], sweeps or {}
+    known = isinstance(notices, list) and isinstance(sweeps, dict)
+    if not known or not all(isinstance(text, str) for text in (*notices, *sweeps.values())):
+        raise DataError(f"{str(path)!r}: its notices or sweep files are not texts")
+    return notices, sweeps
+
+
+def _build_runs(pa: Any, table: Any, path: Path) -> list[Run]:
+    """Put the rows of each run together, whatever their order."""
+    if table.num_rows == 0:
+        return []
+    table = table.unify_dictionaries().combine_chunks()
+    codes = _codes(table["folder"])
+    if (codes < 0).any():
+        raise DataError(f"{str(path)!r}: row {int(np.argmin(codes))} names no folder")
+    order = np.argsort(codes, kind="stable")
+    if (np.diff(order) != 1).any():
+        table, codes = table.take(pa.array(order)), codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    lengths = np.diff(starts, append=len(codes))
+    about = {}
+    for name in (*TEXTS, *PARTS, *SEEDS, "diverged_after_step", *SECONDS):
+        marks = _codes(table[name])
+        other = np.flatnonzero(marks != np.repeat(marks[starts], lengths))
+        if len(other):
+            folder = table["folder"][int(other[0])].as_py()
+            raise DataError(f"{str(path)!r}: the rows of run {folder!r} differ in {name}")
+        about[name] = table[name].take(pa.array(starts)).to_pylist()
+    records = _read_records(table)
+    runs = []
+    for number, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+        row = {name: values[number] for name, values in about.items()}
+        mine = records[start : start + length]
+        try:
+            runs.append(_build_run(row, [record for record in mine if record is not None], path))
+        except ValueError as error:
+            raise DataError(f"{str(path)!r}: run {row['folder']!r} {error}") from error
+    return runs
+
+
+def _codes(column: Any) -> NDArray[np.int64]:
+    """Number the values of a column by first appearance; null is −1."""
+    (chunk,) = column.chunks
+    encoded = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _read_records(table: Any) -> list[Record | None]:
+    """Return the record of every row, None where it has no step."""
+    names = (*FIGURES, "step_time")
+    figures = zip(*(table[name].to_pylist() for name in names), strict=True)
+    maps = [table[name].to_pylist(maps_as_pydicts="lossy") for name in MAPS]
+    records: list[Record | None] = []
+    for step, row, others, logged in zip(table["step"].to_pylist(), figures, *maps, strict=True):
+        if step is None:
+            records.append(None)
+            continue
+        values = {"step": step, **dict(zip(names, row, strict=True))}
+        if others:
+            values.update(others)
+        if logged is not None:
+            values["logged"] = logged
+        records.append(Record(step, values))
+    return records
+
+
+def _build_run(row: Mapping[str, Any], records: Sequence[Record], path: Path) -> Run:
+    """Build a run from its columns; ValueError with the reason if they make no sense."""
+    parts = {name: _parse(row[name], name) for name in PARTS}
+    for name in (*SEEDS, "status"):
+        if row[name] is None:
+            raise ValueError(f"has no {name}")
+    if row["status"] not in STATUSES:
+        raise ValueError(f"has status {row['status']!r}, which is none of {', '.join(STATUSES)}")
+    experiment = make_experiment(parts["experiment"])
+    for name in ("dataset", "algorithm"):
+        if row[name] != plain(getattr(experiment, name)):
+            raise ValueError(f"is of {name} {row[name]!r}, but its experiment says otherwise")
+    by_step = {record.step: record for record in records}
+    if len(by_step) < len(records) or min(by_step, default=0) < 0:
+        raise ValueError("has a step twice or below 0")
+    return Run(
+        path=path / row["folder"],
+        experiment=experiment,
+        **{name: row[name] for name in SEEDS},
+        hparams=parts["hparams"],
+        status=row["status"],
+        records=tuple(by_step[step] for step in sorted(by_step)),
+        diverged_after_step=row["diverged_after_step"],
+        info=_build_info(row, parts),
+    )
+
+
+def _build_info(row: Mapping[str, Any], parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Put run.json together again; empty for a run that had none."""
+    if row["config"] is None:
+        return {}
+    info = dict(parts["info"])
+    timings = {name: row[name] for name in (*MOMENTS, *SECONDS) if row[name] is not None}
+    if timings:
+        info["timings"] = {**timings, **info.get("timings", {})}
+    for name, part in (("versions", "versions"), ("algorithm_card",) * 2, ("dataset", "dataset_card")):
+        if row[part] is not None:
+            info[name] = parts[part]
+    if row["run_id"] is not None:
+        info["run_id"] = row["run_id"]
+    experiment = {name: value for name, value in parts["experiment"].items() if name != "origin"}
+    seeds = {name: row[name] for name in SEEDS}
+    config = {**parts["config"], "hparams": parts["hparams"], **seeds}
+    return {**info, "status": row["status"], "experiment": experiment, "config": config}
+
+
+@lru_cache(maxsize=65536)
+def _parse_text(text: str) -> dict[str, Any]:
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object")
+    return content
+
+
+def _parse(text: str | None, name: str) -> dict[str, Any]:
+    try:
+        return {} if text is None else _parse_text(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"has a broken {name}: {error}") from error

@@ -1,0 +1,98 @@
+"""A stored run carried out once more, to see whether its records are what they claim."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.algorithms.registry import load_third_party
+from plench.data import load_dataset
+from plench.errors import PlenchError, UsageError
+from plench.storage.records import Run, read_run
+from plench.storage.verification import TOLERANCE, compare_conditions, compare_runs, is_foreign
+from plench.training.config import RunConfig
+from plench.training.environment import MUST_AGREE
+from plench.training.run import run_training
+
+# Where these agree, so do all bits, if the processor is of the same kind, which records do not say.
+CONDITIONS = (*MUST_AGREE, "platform")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What repeating a run showed: nothing different, or what; `conditions` says what was not the same."""
+
+    run: Run
+    differences: list[str]
+    conditions: list[str]
+    repeated: bool = True
+
+    @property
+    def good(self) -> bool:
+        """Whether the run was repeated and agrees."""
+        return self.repeated and not self.differences
+
+
+def verify_runs(
+    runs: list[Run],
+    *,
+    data_dir: str | None = None,
+    source: Path | None = None,
+    device: str = "cpu",
+    tolerance: float = TOLERANCE,
+    other_processor: bool = False,
+) -> Iterator[Verdict]:
+    """Repeat runs one by one and compare. A run that cannot be repeated has that as its difference.
+
+    `other_processor` says that the runs were made on another kind of processor than this one.
+    """
+    for run in runs:
+        try:
+            with tempfile.TemporaryDirectory(prefix="plench-verify-") as folder:
+                again = repeat_run(run, Path(folder), data_dir, source, device)
+        except PlenchError as error:
+            yield Verdict(run, [f"cannot be repeated: {error}"], [], repeated=False)
+            continue
+        before, now = (each.info.get("versions") or {} for each in (run, again))
+        conditions = compare_conditions(before, now, CONDITIONS)
+        if other_processor:
+            conditions.append("processor")
+        yield Verdict(run, compare_runs(run, again, not conditions, tolerance), conditions)
+
+
+def repeat_run(run: Run, folder: Path, data_dir: str | None, source: Path | None, device: str) -> Run:
+    """Carry out the run's configuration in another folder and read its records."""
+    config = _read_config(run)
+    dataset = load_dataset(config.dataset, data_dir)
+    fingerprint = run.experiment.details.get("dataset_fingerprint")
+    if dataset.fingerprint != fingerprint:
+        raise UsageError(f"{config.dataset} here has fingerprint {dataset.fingerprint}, not {fingerprint}")
+    if config.run_id(fingerprint) != run.info.get("run_id"):
+        raise UsageError("its run_id is not that of its configuration, data and this protocol version")
+    entry = _find_entry(run, config.algorithm, source)
+    threads = (run.info.get("versions") or {}).get("threads")
+    threads = threads if isinstance(threads, int) and threads > 0 else 1
+    config = replace(config, device=device, threads=threads, skip_model_save=True)
+    return read_run(run_training(config, dataset, entry, folder).folder)
+
+
+def _read_config(run: Run) -> RunConfig:
+    try:
+        return RunConfig.from_json(run.info["config"])
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"its configuration cannot be used: {error}") from error
+
+
+def _find_entry(run: Run, algorithm: str, source: Path | None) -> AlgorithmEntry:
+    """Return the run's algorithm; others' from the file given or the copy in the run's folder."""
+    if not is_foreign(run):
+        entry = find_algorithm(algorithm)
+    else:
+        file = source or run.path / "algorithm.py"
+        entry = load_third_party(f"{file}:{run.info.get('algorithm_class')}")
+    if entry.name != algorithm:
+        raise UsageError(f"its algorithm is {algorithm}, but the one found is {entry.name}")
+    return entry

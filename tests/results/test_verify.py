@@ -1,0 +1,299 @@
+"""Repeating stored runs: bits where conditions agree, a stated tolerance elsewhere, no code without leave."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from plench.cli import main
+from plench.storage import read_runs
+from plench.storage.lines import Record
+from plench.storage.verification import choose_sample, compare_conditions, compare_runs
+
+METHOD = """
+from pathlib import Path
+
+from plench.algorithms import LossAlgorithm, register
+
+Path(__file__).with_name("executed").touch()
+
+
+@register("MeanCandidate")
+class Method(LossAlgorithm):
+    \"\"\"Cross entropy averaged over the candidates.\"\"\"
+
+    def loss(self, logits, batch):
+        weights = batch.candidates / batch.candidates.sum(-1, keepdim=True)
+        return -(weights * logits.log_softmax(-1)).sum(-1).mean()
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three real runs of two algorithms."""
+    folder = tmp_path_factory.mktemp("runs")
+    for algorithm, configuration in (("PRODEN", 0), ("PRODEN", 1), ("CC", 0)):
+        words = ["train", "-a", algorithm, "-d", "Digits_FPS", "--steps", "12", "--checkpoint_freq", "4"]
+        words += ["--hparams_seed", str(configuration), "--output_dir", str(folder), "--skip_model_save"]
+        assert main(words) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def submission(tmp_path_factory):
+    """A folder with a method's file, and the sweep of it, in `runs`."""
+    folder = tmp_path_factory.mktemp("submission")
+    (folder / "method.py").write_text(METHOD)
+    words = ["sweep", "launch", "--algorithms", f"{folder / 'method.py'}:Method", "--datasets", "Digits_FPS"]
+    words += [
+        "--n_hparams",
+        "2",
+        "--n_trials",
+        "2",
+        "--steps",
+        "12",
+        "--checkpoint_freq",
+        "4",
+        "--workers",
+        "1",
+    ]
+    assert (
+        main([*words, "--output_dir", str(folder / "runs"), "--skip_confirmation", "--skip_model_save"]) == 0
+    )
+    return folder
+
+
+def change_run(folder, **changes):
+    """Change the first run's run.json."""
+    path = sorted(folder.glob("*/run.json"))[0]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_runs_are_the_same_again_in_every_bit(runs, tmp_path, capsys, as_file):
+    place = runs
+    if as_file:
+        place = tmp_path / "results.parquet"
+        assert main(["export", str(runs), "-o", str(place)]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(place), "--sample", "5"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("the same in every bit") == 3
+    assert "3 of 3 repeated runs agree" in said
+
+
+def test_a_changed_record_is_found(runs, tmp_path, capsys):
+    folder = shutil.copytree(runs, tmp_path / "runs")
+    for path in folder.glob("*/results.jsonl"):
+        text = path.read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        lines[2]["test_acc"] = min(1.0, lines[2]["test_acc"] + 1 / 180)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["verify", str(folder), "--sample", "1"]) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"DIFFERS: step 8: test_acc is 0\.\d+, not 0\.\d+", said)
+    assert "0 of 1 repeated runs agree" in said
+    assert "--other_processor" in said
+    assert main(["verify", str(folder), "--sample", "1", "--other_processor"]) == 0
+    assert "within 0.05 (not the same here: processor)" in capsys.readouterr().out
+
+
+def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, capsys):
+    folder = shutil.copytree(runs, tmp_path / "runs")
+    for path in folder.glob("*/run.json"):
+        info = json.loads(path.read_text())
+        info["versions"]["torch"] = "1.0"
+        path.write_text(json.dumps(info))
+    assert main(["verify", str(folder), "--sample", "3"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("within 0.05 (not the same here: torch 1.0 →") == 3
+    path = sorted(folder.glob("*/results.jsonl"))[0]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[-1]["test_acc"] = abs(lines[-1]["test_acc"] - 0.5)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["verify", str(folder), "--sample", "3"]) == 1
+    assert "more than 0.05 apart" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--sample", "3", "--tolerance", "1"]) == 0
+
+
+def test_what_cannot_be_repeated_is_said(runs, tmp_path, capsys):
+    folder = shutil.copytree(runs, tmp_path / "runs")
+    change_run(folder, run_id="0" * 32)
+    assert main(["verify", str(folder), "--sample", "3"]) == 1
+    assert "its run_id is not that of its configuration" in capsys.readouterr().out
+    change_run(folder, config={"trial_seed": 0, "hparams_seed": 0, "seed": 0})
+    assert main(["verify", str(folder), "--sample", "3"]) == 1
+    assert "cannot be repeated: " in capsys.readouterr().out
+
+
+def test_the_sample_is_drawn_by_the_seed(runs):
+    found = read_runs(runs)
+    drawn = {seed: [run.path.name for run in choose_sample(found, 1, seed, False).runs] for seed in range(8)}
+    assert drawn[3] == [run.path.name for run in choose_sample(list(reversed(found)), 1, 3, False).runs]
+    assert len({tuple(names) for names in drawn.values()}) > 1
+
+
+@pytest.mark.parametrize("words", [["--sample", "0"], ["--tolerance", "2"]])
+def test_bad_usage(runs, capsys, words):
+    assert main(["verify", str(runs), *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+def test_comparing_conditions_and_records(runs):
+    assert compare_conditions({"torch": "1", "cpu": "A"}, {"torch": "1", "cpu": "A"}, ("torch", "cpu")) == []
+    assert compare_conditions({"torch": "1"}, {"torch": "2", "cpu": "A"}, ("torch", "cpu")) == [
+        "torch 1 → 2",
+        "cpu unknown → A",
+    ]
+    run = read_runs(runs)[0]
+    record = run.records[1]
+    assert compare_runs(run, run, exact=True) == []
+    slower = Record(record.step, {**record.values, "step_time": 9.0})
+    assert (
+        compare_runs(run, replace(run, records=(run.records[0], slower, *run.records[2:])), exact=True) == []
+    )
+    logging = Record(record.step, {**record.values, "logged": {"x": 1.0}})
+    changed = replace(run, records=(run.records[0], logging, *run.records[2:]))
+    assert compare_runs(run, changed, exact=True) == [f"step {record.step}: logged x is 1.0, not None"]
+    assert compare_runs(run, replace(run, status="diverged"), exact=False) == ["ended as diverged, not done"]
+    assert "other steps" in compare_runs(run, replace(run, records=run.records[:-1]), exact=False)[0]
+
+
+def test_code_of_others_is_run_only_with_leave(submission, capsys):
+    executed = submission / "executed"
+    executed.unlink(missing_ok=True)
+    runs = submission / "runs"
+    copies = list(runs.glob("*/executed"))
+    for path in copies:
+        path.unlink()
+    assert main(["verify", str(runs)]) == 2
+    said = capsys.readouterr().err
+    assert "--run_code allows it" in said
+    assert "no finished run that could be repeated" in said
+    assert main(["submit", "check", str(runs), "--source", str(submission / "method.py")]) == 0
+    assert not executed.exists()
+    assert not list(runs.glob("*/executed"))
+    assert main(["verify", str(runs), "--run_code", "--sample", "1"]) == 0
+    assert "every bit" in capsys.readouterr().out
+
+
+def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys):
+    source, mine, base = submission / "method.py", tmp_path / "mine.parquet", tmp_path / "base.parquet"
+    assert main(["export", str(submission / "runs"), "-o", str(mine)]) == 0
+    assert main(["export", str(runs), "-o", str(base)]) == 0
+    words = ["submit", "check", str(mine), "--source", str(source), "--against", str(base)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.count(": good") == 5
+    assert "passed" in said
+    assert "No run was repeated" in said
+    assert main([*words, "--run_code", "--sample", "1"]) == 0
+    assert "every bit" in capsys.readouterr().out
+    merged = tmp_path / "new.parquet"
+    words = ["submit", "merge", str(base), str(mine), "--source", str(source), "-o", str(merged)]
+    assert main(words) == 0
+    assert "7 runs" in capsys.readouterr().out
+    names = [run.path.name for place in (runs, submission / "runs") for run in read_runs(place)]
+    assert sorted(run.path.name for run in read_runs(merged)) == sorted(names)
+    assert main([*words[:2], str(merged), *words[3:]]) == 0, "merging again adds nothing"
+    assert len(read_runs(merged)) == 7
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def remove_a_run(folder):
+    shutil.rmtree(sorted((folder / "runs").glob("*-t1-*"))[0])
+
+
+def fail_a_run(folder):
+    edit(sorted((folder / "runs").glob("*/run.json"))[0], status="failed")
+
+
+def change_the_source(folder):
+    with open(folder / "method.py", "a") as file:
+        file.write("# improved\n")
+
+
+def change_the_protocol(folder):
+    path = sorted((folder / "runs").glob("*/run.json"))[0]
+    edit(path, experiment={**json.loads(path.read_text())["experiment"], "protocol": 99})
+
+
+def change_the_data(folder):
+    path = sorted((folder / "runs").glob("*/run.json"))[0]
+    edit(path, experiment={**json.loads(path.read_text())["experiment"], "dataset_fingerprint": "f" * 64})
+
+
+def remove_the_plan(folder):
+    for path in (folder / "runs").glob("*.toml"):
+        path.unlink()
+
+
+def plan_with_a_gap(folder):
+    (path,) = (folder / "runs").glob("*.toml")
+    path.write_text(path.read_text().replace("n_hparams_from = 0", "n_hparams_from = 1"))
+
+
+def break_a_run(folder):
+    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
+    path.write_text("{broken\n" + path.read_text())
+
+
+def cut_a_run(folder):
+    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
+    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (remove_a_run, "1 of 4 planned runs are missing, split 1, configuration 0"),
+        (fail_a_run, "1 planned runs are not finished (failed)"),
+        (change_the_source, "were made with another file than method.py"),
+        (change_the_protocol, "runs of protocol version 99"),
+        (change_the_data, "has runs on data of different content"),
+        (remove_the_plan, "no sweep file says what was planned"),
+        (plan_with_a_gap, "not 0, 1, 2, … without a gap"),
+        (break_a_run, "no JSON"),
+        (cut_a_run, "its last record is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, capsys, spoil, said):
+    folder = shutil.copytree(submission, tmp_path / "copy")
+    spoil(folder)
+    source = str(folder / "method.py")
+    assert main(["submit", "check", str(folder / "runs"), "--source", source]) == 1
+    out = capsys.readouterr().out
+    assert said in out
+    assert "NOT passed" in out
+    target = tmp_path / "x.parquet"
+    assert (
+        main(["submit", "merge", str(runs), str(folder / "runs"), "--source", source, "-o", str(target)]) == 1
+    )
+    assert not target.exists()
+
+
+def test_other_records_of_the_same_run_are_not_merged(submission, tmp_path, capsys):
+    folder = shutil.copytree(submission, tmp_path / "copy")
+    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[-1]["test_acc"] = 1.0
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    target = tmp_path / "x.parquet"
+    words = ["submit", "merge", str(submission / "runs"), str(folder / "runs")]
+    assert main([*words, "--source", str(submission / "method.py"), "-o", str(target)]) == 2
+    assert "is in both, with other records" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_a_source_is_needed(submission, capsys):
+    assert main(["submit", "check", str(submission / "runs")]) == 2
+    assert "--source FILE" in capsys.readouterr().err
+    assert main(["submit", "check", str(submission / "runs"), "--source", "nothing.py"]) == 2
+    assert "cannot read the algorithm's file 'nothing.py'" in capsys.readouterr().err
