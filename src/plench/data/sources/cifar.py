@@ -202,15 +202,8 @@ def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_di
             raise DataError(f"{card.name}: the files have no coarse labels")
         card = replace(card, superclasses=tuple(arrays.superclasses.tolist()))
     candidates = arrays.labels[:, None] == np.arange(files.n_classes)
-    return Dataset(
-        arrays.features,
-        candidates,
-        arrays.labels,
-        card,
-        arrays.test,
-        arrays.notices,
-        class_names=files.class_names,
-    )
+    card = replace(card, class_names=files.class_names)
+    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.notices)
 
 
 CIFAR10 = make_source("CIFAR10", CIFAR10_FILES, CandidateSpec("fps"), "image classification")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def load_idx(
     candidates = labels[:, None] == np.arange(N_CLASSES)
     if (labels >= N_CLASSES).any():
         raise DataError(f"{card.name}: {folder} has the label {labels.max()}; allowed are 0…{N_CLASSES - 1}")
-    return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]), class_names=class_names)
+    card = replace(card, class_names=class_names)
+    return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]))
 
 
 def read_part(folder: Path, stem: str, name: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -111,15 +112,8 @@ def load_plcifar10(
         notices.append(f"{card.name}: {file} is not the public release (its git SHA-1 differs)")
     verified = is_release and not arrays.notices
     candidates = combine(annotations)
-    dataset = Dataset(
-        arrays.features,
-        candidates,
-        arrays.labels,
-        card,
-        arrays.test,
-        verified=verified,
-        class_names=CIFAR10_FILES.class_names,
-    )
+    card = replace(card, class_names=CIFAR10_FILES.class_names)
+    dataset = Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, verified=verified)
     return dataset.with_notices(notices + compare_published(dataset))
 
 

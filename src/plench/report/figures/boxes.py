@@ -4,12 +4,17 @@ Boxes of plain accuracies would show how datasets and splits differ, so each acc
 of the compared algorithms on the same split.
 """
 
+from __future__ import annotations
+
+import argparse
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.names import find_name
+from plench.report.figures.base import FigureKind
 from plench.report.figures.limits import Range, find_range
 from plench.report.figures.style import (
     COLUMN,
@@ -25,6 +30,7 @@ from plench.report.figures.style import (
     shades,
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.results import Results
 from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ LEFT_OUT_BY_THE_PAPER = ("NN", "GA")
 
 def draw_boxes(
     board: Leaderboard, leave_out: Collection[str] = LEFT_OUT_BY_THE_PAPER, width: float = COLUMN
-) -> "Figure":
+) -> Figure:
     """Draw box plots by algorithm, the best on top, one panel per criterion.
 
     An algorithm that lacks some (dataset, split) pair that another one has does not compare: its box stands
@@ -98,7 +104,7 @@ def subtract_medians(found: Mapping[str, Sample], compared: Collection[str]) -> 
     }
 
 
-def _draw_column(axes: "Axes", samples: Sequence[Sample], n_whole: int, scale: Range) -> None:
+def _draw_column(axes: Axes, samples: Sequence[Sample], n_whole: int, scale: Range) -> None:
     """Draw boxes below each other; one whose median is off the scale is an arrow with that median."""
     from matplotlib import patheffects
 
@@ -134,7 +140,7 @@ def _draw_column(axes: "Axes", samples: Sequence[Sample], n_whole: int, scale: R
         line.set_path_effects([patheffects.withStroke(linewidth=2.2, foreground="white")])
 
 
-def _write_at_edge(axes: "Axes", place: int, text: str, edge: int) -> None:
+def _write_at_edge(axes: Axes, place: int, text: str, edge: int) -> None:
     """Write at the left (0) or right (1) edge of a row, over a white ground."""
     axes.annotate(
         text,
@@ -197,3 +203,19 @@ def _notes(board: Leaderboard, leave_out: Collection[str], partial: bool, beyond
         arrows = "; of a box whose median does, ◂ or ▸ and the median are shown"
         notes.append(f"{count(beyond, 'figure')} lie{'s' if beyond == 1 else ''} beyond the scale{arrows}.")
     return notes
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add which algorithms are left out."""
+    parser.add_argument("--leave_out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the box plots of runs that were read."""
+    if options.leave_out is None:
+        return draw_boxes(found.board, LEFT_OUT_BY_THE_PAPER, options.width)
+    left_out = [find_name(name, found.board.algorithms, "algorithm") for name in options.leave_out]
+    return draw_boxes(found.board, left_out, options.width)
+
+
+FIGURE = FigureKind("boxes", "box plots of test accuracy, one panel per criterion", draw, add_options)

@@ -1,11 +1,16 @@
 """The paper's two charts of complexity: time and memory of a step, by algorithm."""
 
+from __future__ import annotations
+
+import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
-from plench.report.costs import Cost
+from plench.report.costs import Cost, read_costs
+from plench.report.figures.base import FigureKind
 from plench.report.figures.style import (
     COLUMN,
     DARK,
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_costs(costs: Sequence[Cost], dataset: str | None = None, width: float = COLUMN) -> "Figure":
+def draw_costs(costs: Sequence[Cost], dataset: str | None = None, width: float = COLUMN) -> Figure:
     """Draw milliseconds and peak memory per step, the fastest algorithm on top, for one dataset.
 
     Memory is shown beyond the least of all: what every process needs would make all bars alike.
@@ -59,7 +64,7 @@ def draw_costs(costs: Sequence[Cost], dataset: str | None = None, width: float =
     return figure
 
 
-def _draw_times(axes: "Axes", rows: Sequence[Cost]) -> list[str]:
+def _draw_times(axes: Axes, rows: Sequence[Cost]) -> list[str]:
     """Draw a dot per algorithm on a log scale, with its time, and return what has to be said of them."""
     axes.set_xscale("log")
     times = [cost.ms for cost in rows]
@@ -83,7 +88,7 @@ def _draw_times(axes: "Axes", rows: Sequence[Cost]) -> list[str]:
     return [f"Dotted: forward, backward and Adam alone, {floor:.2g} ms."]
 
 
-def _draw_memory(axes: "Axes", memory: Sequence[float | None], least: float) -> None:
+def _draw_memory(axes: Axes, memory: Sequence[float | None], least: float) -> None:
     """Draw a bar per algorithm for the memory beyond the least; where there is none, say so."""
     beyond = [0.0 if peak is None else peak - least for peak in memory]
     axes.barh(range(len(memory)), beyond, height=0.6, color=shades(5)[3], edgecolor=DARK, linewidth=0.4)
@@ -101,3 +106,17 @@ def _draw_memory(axes: "Axes", memory: Sequence[float | None], least: float) -> 
     axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel("beyond the least (MB)")
     add_grid(axes, "x")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the file of costs."""
+    parser.add_argument("costs", type=Path, metavar="JSON", help="from benchmarks/step.py --json")
+    parser.add_argument("--dataset", metavar="NAME", help="which dataset, if the file has several")
+
+
+def draw(found: Any, options: Any) -> Figure:
+    """Draw time and memory of a step, from a file of costs."""
+    return draw_costs(read_costs(options.costs), options.dataset, options.width)
+
+
+FIGURE = FigureKind("cost", "time and memory of a step, by algorithm", draw, add_options, from_runs=False)

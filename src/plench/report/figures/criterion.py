@@ -1,12 +1,15 @@
 """Each criterion against test accuracy: a point per configuration, at the checkpoint the criterion chose."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.criterion_quality import CriterionQuality, judge_criteria
+from plench.report.figures.base import FigureKind
 from plench.report.figures.limits import find_range
 from plench.report.figures.style import (
     COLUMN,
@@ -21,6 +24,7 @@ from plench.report.figures.style import (
     new_figure,
 )
 from plench.report.leaderboard import label_settings, title_criterion
+from plench.report.results import Results
 from plench.selection import choose_checkpoint
 from plench.storage.records import Experiment, Run
 
@@ -34,7 +38,7 @@ PANEL = 1.35  # inches
 Points = list[tuple[float, float]]
 
 
-def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> "Figure":
+def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> Figure:
     """Draw a panel per setting and criterion, with the criterion's regret and mean rank correlation there."""
     runs = [run for run in runs if run.finished]
     labels = label_settings({run.experiment.setting for run in runs})
@@ -81,7 +85,7 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
     return figure
 
 
-def _draw_panel(axes: "Axes", points: Points) -> int:
+def _draw_panel(axes: Axes, points: Points) -> int:
     """Draw one cloud on the scale of its bulk, and return how many points lie outside."""
     across, up = (find_range([100 * point[i] for point in points], least=2.0) for i in (0, 1))
     inside = [(100 * x, 100 * y) for x, y in points if across.holds(100 * x) and up.holds(100 * y)]
@@ -115,3 +119,11 @@ def _describe(judged: Sequence[CriterionQuality]) -> str:
     regret = f"regret {100 * fmean(regrets):.2f} points" if regrets else "regret undefined"
     rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
     return f"{regret}, {rho}".replace("-", "−")
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the criteria of runs that were read against test accuracy."""
+    return draw_criteria(found.runs, found.criteria, options.width)
+
+
+FIGURE = FigureKind("criterion", "each criterion against test accuracy", draw)

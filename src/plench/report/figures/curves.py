@@ -1,14 +1,17 @@
 """Learning curves of the chosen runs, with the selected checkpoint marked."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.escape import clean
+from plench.report.figures.base import FigureKind, one_criterion, one_setting
 from plench.report.figures.limits import Range, find_range
 from plench.report.figures.style import (
     COLUMN,
@@ -24,6 +27,7 @@ from plench.report.figures.style import (
     shades,
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.results import Results
 from plench.selection import Choice
 from plench.storage.records import Experiment
 
@@ -36,7 +40,7 @@ PANEL = 0.95  # inches
 
 def draw_curves(
     board: Leaderboard, setting: Experiment, criterion: Criterion, width: float = COLUMN
-) -> "Figure":
+) -> Figure:
     """Draw one panel per algorithm: test accuracy and criterion of the run chosen on each split.
 
     Panels share a scale. An algorithm whose test accuracies lie far from the others' has a scale of its own.
@@ -112,7 +116,7 @@ def _share_scale(
     return find_range(pooled, least=10.0).padded(0.05), own
 
 
-def _draw_panel(axes: "Axes", choices: Sequence[Choice], record_key: str) -> None:
+def _draw_panel(axes: Axes, choices: Sequence[Choice], record_key: str) -> None:
     colours = shades(max(len(choices), 2))
     for choice, colour in zip(choices, colours, strict=False):
         records = [record for record in choice.run.records if record.step > 0]
@@ -126,3 +130,11 @@ def _draw_panel(axes: "Axes", choices: Sequence[Choice], record_key: str) -> Non
         xs, ys = zip(*rings, strict=True)
         axes.scatter(xs, ys, s=9, color="white", edgecolor=DARK, linewidth=0.7, zorder=3)
     add_grid(axes)
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the learning curves of runs that were read, of one setting."""
+    return draw_curves(found.board, one_setting(found.board), one_criterion(found, options), options.width)
+
+
+FIGURE = FigureKind("curves", "learning curves with the selected checkpoint", draw)

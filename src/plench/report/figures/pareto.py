@@ -1,17 +1,22 @@
 """Accuracy against cost, with the algorithms that no other one beats in both."""
 
+from __future__ import annotations
+
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.names import normalise
-from plench.report.costs import Cost
+from plench.report.costs import Cost, read_costs
 from plench.report.escape import clean
+from plench.report.figures.base import FigureKind, one_criterion
 from plench.report.figures.labels import name_points
 from plench.report.figures.limits import find_range, place_outside
 from plench.report.figures.style import (
@@ -27,6 +32,7 @@ from plench.report.figures.style import (
     set_plain_ticks,
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.results import Results
 from plench.report.statistics import gather_scores
 
 if TYPE_CHECKING:
@@ -54,7 +60,7 @@ def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]
 
 def draw_pareto(
     board: Leaderboard, criterion: Criterion, costs: Sequence[Cost], width: float = COLUMN
-) -> "Figure":
+) -> Figure:
     """Draw each algorithm's mean test accuracy against its time per step (log scale), over the same datasets.
 
     Datasets without measurements, and algorithms without a figure or a measurement on some of the others, are
@@ -102,7 +108,7 @@ def draw_pareto(
     return figure
 
 
-def _set_scale(axes: "Axes", accuracies: Sequence[float]) -> list[float]:
+def _set_scale(axes: Axes, accuracies: Sequence[float]) -> list[float]:
     """Set the scale of the bulk and return where each accuracy is drawn; outliers stand beyond it."""
     scale = find_range(accuracies)
     gap = scale.span * 0.09
@@ -184,3 +190,19 @@ def _count_splits(board: Leaderboard, criterion: Criterion) -> list[int]:
     """Return, for each setting, the number of splits behind its means (the largest of any algorithm)."""
     cells = [[board.cell(setting, a, criterion) for a in board.algorithms] for setting in board.settings]
     return [max((cell.n for cell in row if cell is not None), default=0) for row in cells]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the file of costs."""
+    parser.add_argument(
+        "--costs", type=Path, required=True, metavar="JSON", help="from benchmarks/step.py --json"
+    )
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the accuracy of runs that were read against cost."""
+    costs = read_costs(options.costs)
+    return draw_pareto(found.board, one_criterion(found, options), costs, options.width)
+
+
+FIGURE = FigureKind("pareto", "accuracy against time per step, with the Pareto front", draw, add_options)

@@ -1,13 +1,18 @@
 """Critical-difference diagram: average ranks on a line, algorithms that do not differ joined by a bar."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
+from plench.report.figures.base import FigureKind, one_criterion
 from plench.report.figures.style import COLUMN, DARK, SMALL, add_notes, add_title, label, new_figure
 from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.results import Results
 from plench.report.statistics import (
     critical_difference,
     find_groups,
@@ -30,7 +35,7 @@ def draw_ranks(
     post_hoc: str = "nemenyi",
     alpha: float = 0.05,
     width: float = COLUMN,
-) -> "Figure":
+) -> Figure:
     """Draw the diagram over the settings of a leaderboard, groups by Nemenyi's or by Wilcoxon–Holm's test."""
     scores = gather_scores(board, criterion)
     n, k = scores.values.shape
@@ -88,7 +93,7 @@ def draw_ranks(
     return figure
 
 
-def _draw_scale(axes: "Axes", k: int) -> None:
+def _draw_scale(axes: Axes, k: int) -> None:
     axes.plot([1, k], [0, 0], color=DARK, linewidth=0.8)
     step = max(1, round(k / 10))
     for tick in range(1, k + 1):
@@ -98,7 +103,24 @@ def _draw_scale(axes: "Axes", k: int) -> None:
             axes.text(tick, -0.55, str(tick), ha="center", va="bottom", fontsize=SMALL)
 
 
-def _draw_difference(axes: "Axes", difference: float, k: int) -> None:
+def _draw_difference(axes: Axes, difference: float, k: int) -> None:
     end = min(1 + difference, k + 0.4 * (k - 1))
     axes.plot([1, end], [-1.9, -1.9], color=DARK, linewidth=1.2, marker="|", markersize=5)
     axes.text(end + 0.015 * (k - 1), -1.9, f"CD = {difference:.2f}", va="center", ha="left", fontsize=SMALL)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add test and level."""
+    parser.add_argument("--post_hoc", choices=("nemenyi", "wilcoxon"), default="nemenyi", help="which groups")
+    parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the critical-difference diagram of runs that were read."""
+    if not 0 < options.alpha < 1:
+        raise UsageError(f"--alpha must lie between 0 and 1, not {options.alpha}")
+    criterion = one_criterion(found, options)
+    return draw_ranks(found.board, criterion, options.post_hoc, options.alpha, options.width)
+
+
+FIGURE = FigureKind("ranks", "critical-difference diagram over datasets", draw, add_options)

@@ -1,5 +1,7 @@
 """How much each hyperparameter matters: test accuracy of all configurations against its value."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report.escape import clean
+from plench.report.figures.base import FigureKind, one_criterion
 from plench.report.figures.limits import Range, find_range
 from plench.report.figures.style import (
     COLUMN,
@@ -25,6 +28,7 @@ from plench.report.figures.style import (
     shades,
 )
 from plench.report.leaderboard import title_criterion
+from plench.report.results import Results
 from plench.selection import choose_checkpoint
 from plench.storage.lines import is_finite
 from plench.storage.records import Run
@@ -39,7 +43,7 @@ PANEL = 0.95  # inches
 
 def draw_sensitivity(
     runs: Sequence[Run], algorithm: str, criterion: Criterion, width: float = COLUMN
-) -> "Figure":
+) -> Figure:
     """Draw one panel per hyperparameter that varies, for one algorithm.
 
     Accuracy is taken at the checkpoint the criterion chose, less the median of its dataset and split, so that
@@ -96,7 +100,7 @@ def _relative_accuracies(runs: Sequence[Run], criterion: Criterion) -> list[tupl
     return points
 
 
-def _draw_panel(axes: "Axes", name: str, points: list[tuple[Run, float]], scale: Range) -> None:
+def _draw_panel(axes: Axes, name: str, points: list[tuple[Run, float]], scale: Range) -> None:
     values = [run.hparams.get(name) for run, _ in points]
     ys = np.array([relative for _, relative in points])
     shown = np.array([scale.clip(y) for y in ys])
@@ -119,7 +123,7 @@ def _draw_panel(axes: "Axes", name: str, points: list[tuple[Run, float]], scale:
     add_grid(axes)
 
 
-def _place_values(axes: "Axes", values: Sequence[Any], ys: np.ndarray) -> np.ndarray:
+def _place_values(axes: Axes, values: Sequence[Any], ys: np.ndarray) -> np.ndarray:
     """Return where each value lies on the axis: a number on a scale, or a category with a little jitter."""
     numbers = [float(value) for value in values if is_finite(value)]
     categories = sorted({str(value) for value in values}, key=_by_size)
@@ -159,3 +163,15 @@ def _by_size(text: str) -> tuple[int, float, str]:
         return (0, float(text), "")
     except ValueError:
         return (1, 0.0, text)
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the hyperparameters of the one algorithm whose runs were read."""
+    algorithms = sorted({run.experiment.algorithm for run in found.runs})
+    if len(algorithms) > 1:
+        known = ", ".join(map(clean, algorithms))
+        raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
+    return draw_sensitivity(found.runs, algorithms[0], one_criterion(found, options), options.width)
+
+
+FIGURE = FigureKind("sensitivity", "test accuracy against each hyperparameter", draw)

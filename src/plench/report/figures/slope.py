@@ -1,11 +1,15 @@
 """The paper's slope chart: the same algorithms in two sets of results, and how often their order turns."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
+from plench.report.figures.base import FigureKind, one_criterion, one_setting
 from plench.report.figures.labels import spread_positions
 from plench.report.figures.limits import Range, find_range, place_outside
 from plench.report.figures.style import (
@@ -21,6 +25,9 @@ from plench.report.figures.style import (
     new_figure,
     shades,
 )
+from plench.report.leaderboard import build_leaderboard, label_settings, title_criterion
+from plench.report.results import Results
+from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +48,7 @@ def draw_slopes(
     names: tuple[str, str],
     title: str,
     width: float = COLUMN,
-) -> "Figure":
+) -> Figure:
     """Draw a line per algorithm from its accuracy (a fraction) in one set to that in the other.
 
     Outliers stand below or above a dotted line, in their order but not to scale. Algorithms that only one set
@@ -103,7 +110,7 @@ def _place_names(drawn: Sequence[float], values: Sequence[float], scale: Range, 
 
 
 def _write_names(
-    axes: "Axes",
+    axes: Axes,
     side: int,
     names: Sequence[str],
     values: Sequence[float],
@@ -119,7 +126,7 @@ def _write_names(
         axes.text(text_x, place, shown, va="center", ha=align, fontsize=SMALL, color=DARK)
 
 
-def _mark_scale(axes: "Axes", scale: Range, gap: float, values: Sequence[float]) -> None:
+def _mark_scale(axes: Axes, scale: Range, gap: float, values: Sequence[float]) -> None:
     """Draw a dotted line where the scale ends, if there are outliers beyond."""
     for outside, edge, shift in (
         (min(values) < scale.low, scale.low, -1.2 * gap),
@@ -137,3 +144,41 @@ def _mark_scale(axes: "Axes", scale: Range, gap: float, values: Sequence[float])
                 color=GREY,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )
+
+
+def draw(found: Results, options: Any) -> Figure:
+    """Draw the results of two folders side by side, for one dataset."""
+    if len(options.folders) != 2:
+        raise UsageError(f"a slope chart needs two folders of runs, not {len(options.folders)}")
+    criterion = one_criterion(found, options)
+    sets: list[dict[str, float]] = []
+    splits: list[int] = []
+    settings: list[Experiment] = []
+    for folder in options.folders:
+        board = build_leaderboard(
+            [run for run in found.runs if run.path.parent == Path(folder)], [criterion], found.plans
+        )
+        settings.append(one_setting(board))
+        sets.append(board.means(settings[-1], criterion))
+        splits.append(max(cell.n for cell in board.cells.values()))
+    labels = label_settings(set(settings))
+    folders = _name_folders(options.folders)
+    first, second = (f"{name}: {labels[s]}" for name, s in zip(folders, settings, strict=True))
+    title = f"Mean test accuracy (%) selected by {title_criterion(criterion, settings)}"
+    n = str(splits[0]) if splits[0] == splits[1] else f"{splits[0]} and {splits[1]}"
+    return draw_slopes(sets[0], sets[1], (first, second), f"{title}, n = {n} splits", options.width)
+
+
+def _name_folders(folders: Sequence[str]) -> list[str]:
+    """Return the folders' own names, with as many of the folders above them as tell them apart."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    for depth in range(1, max(map(len, parts))):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(folders)
+
+
+FIGURE = FigureKind(
+    "slope", "two folders of runs side by side, with rank inversions", draw, folders_apart=True
+)
