@@ -25,8 +25,8 @@ from plench.report.rows import Row, cell_rows, choice_rows, record_rows
 from plench.selection import Plan, infer_plans
 from plench.settings import declared, describe_cell
 from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
-from plench.storage.records import OF_A_FITTED_ROW
 from plench.storage.gather import read_sweep_texts
+from plench.storage.records import OF_A_FITTED_ROW
 from plench.sweeps.spec import Grid, parse_sweep
 
 Folder = str | os.PathLike[str]
