@@ -224,6 +224,20 @@ def test_text_stays_text_in_svg(board, tmp_path):
     assert any("n = 4 splits" in text for text in texts)
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_one_algorithm_alone_has_room(runs):
+    alone = build_leaderboard([run for run in runs if run.experiment.algorithm == "CC"])
+    with figure_style():
+        for figure in (
+            draw_boxes(alone),
+            draw_costs([Cost("CC", "Lost", 1.0, 0.5, 320.0)]),
+            draw_pilot(pilot_results()[:1]),
+            draw_curves(alone, alone.settings[0], CR),
+        ):
+            figure.canvas.draw()
+            assert all(axes.get_window_extent().height > 10 for axes in figure.axes)
+
+
 @pytest.mark.parametrize("width", ["1", "nan", "100"])
 def test_a_width_that_no_figure_can_have_is_refused(folder, tmp_path, capsys, width):
     words = ["plot", "boxes", str(folder), "--output", str(tmp_path / "x.svg"), "--width", width]

@@ -45,8 +45,10 @@ def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> 
 
 
 def is_foreign(run: Run) -> bool:
-    """Whether the run's algorithm is not plench's own: its name then carries a hash of its file."""
-    return "@" in run.experiment.algorithm or run.info.get("algorithm_spec") != run.experiment.algorithm
+    """Whether the run's algorithm or network is not plench's own, so that repeating it runs others' code."""
+    algorithm = run.experiment.algorithm
+    own = run.info.get("algorithm_spec") == algorithm and "@" not in algorithm
+    return not own or run.info.get("network") is not None
 
 
 def compare_conditions(before: Mapping[str, Any], now: Mapping[str, Any], keys: Sequence[str]) -> list[str]:

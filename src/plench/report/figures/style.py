@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".pdf", ".png")
-COLUMN, NARROWEST, WIDEST = 3.3, 2.5, 20.0  # inches
+COLUMN, NARROWEST, WIDEST, LOWEST = 3.3, 2.5, 20.0, 1.2  # inches
 SMALL, NORMAL, LARGE = 6.0, 6.5, 7.5  # points
 MARKERS = "osD^vP*X<>hpd8"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
@@ -67,11 +67,14 @@ def figure_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of this size in inches, whose parts are laid out so that nothing is cut off."""
+    """Return an empty figure of this size in inches, whose parts are laid out so that nothing is cut off.
+
+    One of few rows gets the height that axes need to be there at all.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, max(height, LOWEST)), layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03)  # type: ignore[union-attr, call-arg]
     return figure
