@@ -2,8 +2,8 @@
 
     python -m tests.report.site_sweep FOLDER [--datasets 7 --splits 5 --configurations 20]
 
-All algorithms of the package and two classical ones; runs that diverged, cells and splits that are missing,
-one method below chance, one far above, a failed run, a dataset without true labels, names like markup.
+All deep algorithms of the package and two classical ones; runs that diverged, cells and splits that are
+missing, one method below chance, one far above, a failed run, a dataset without true labels, names like markup.
 """
 
 import argparse
@@ -32,6 +32,7 @@ MARKUP = "<script>alert(1)</script>"
 UNLABELLED = "own_photos"
 CLASSICAL = ("LR_EM", "RF_AVG")
 STEPS = 10_000
+ROUNDS = 4
 
 
 def write_benchmark(
@@ -47,8 +48,8 @@ def write_benchmark(
 ) -> Path:
     """Write the benchmark's run folders."""
     rng = np.random.default_rng(seed)
-    known = algorithms()
-    shown = [*(names or known), *CLASSICAL, *([MARKUP] if markup else [])]
+    deep = [name for name, entry in algorithms().items() if entry.card.family != "classical"]
+    shown = [*(names or deep), *CLASSICAL, *([MARKUP] if markup else [])]
     datasets = [*DATASETS[:n_datasets], *([(UNLABELLED, 12, 0.6)] if unlabelled else [])]
     for dataset, n_classes, level in datasets:
         for algorithm in shown:
@@ -88,7 +89,10 @@ def _write(
     quality = float(np.clip(skill - rng.exponential(0.05), 0.002, 0.98))
     if algorithm == "CC" and configuration == 2:
         quality = 0.05  # a configuration that does not learn, far from the others
-    records = make_records(quality, rng, STEPS, 11)
+    fitted = algorithm in CLASSICAL
+    steps = ROUNDS + 1 if fitted else STEPS
+    kind = {"model": None, "fitted": True} if fitted else {}
+    records = make_records(quality, rng, steps, steps + 1 if fitted else 11)
     status, after, error = "done", None, None
     if algorithm == "EXP" and configuration == 1:
         status, after = "diverged", records[4]["step"]
@@ -115,10 +119,10 @@ def _write(
         split,
         configuration,
         status=status,
-        steps=STEPS,
+        steps=steps,
         hparams=hparams,
         diverged_after_step=after,
-        experiment=experiment_of(dataset, algorithm, STEPS, precision="float32"),
+        experiment=experiment_of(dataset, algorithm, steps, precision="float32", **kind),
         info={
             "error": error,
             "algorithm_card": card,
@@ -149,9 +153,15 @@ def _describe(
         about = dataset_card("Lost")
         traits = DataTraits(about.kind, about.protocol_noise_rate)
         drawn = draw_hparams(card.hyperparameters, traits, configuration, split, {})
+        if algorithm in CLASSICAL:
+            drawn.pop("model", None)
         return {**drawn, "max_steps": STEPS}, describe_card(card, about)
-    family = "classical" if algorithm in CLASSICAL else "third party"
-    card = {"name": algorithm, "family": family, "venue": "", "idea": f"{algorithm}: made up for tests."}
+    card = {
+        "name": algorithm,
+        "family": "third party",
+        "venue": "",
+        "idea": f"{algorithm}: made up for tests.",
+    }
     return {"C": float(10 ** rng.uniform(-2, 2)), "__proto__": MARKUP, "max_steps": STEPS}, card
 
 

@@ -230,6 +230,30 @@ def test_the_page_is_made_without_torch():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_methods_fitted_in_rounds_stand_in_the_tables_of_the_others(site, benchmark_runs):
+    index = chunk(site, "index")
+    assert len(index["settings"]) == 4  # none of their own
+    by_name = {entry["name"]: entry for entry in index["algorithms"]}
+    assert (by_name["LR_EM"]["classical"], by_name["LR_EM"]["budget"]) == (True, "4 rounds")
+    assert (by_name["CC"]["classical"], by_name["CC"]["budget"]) == (False, "10,000 steps")
+    a = list(by_name).index("LR_EM")
+    own = [run for run in read_runs(benchmark_runs) if run.experiment.algorithm == "LR_EM"]
+    assert sum(len(chunk(site, f"cell-{s}-{a}")["runs"]) for s in range(4)) == len(own)
+    rows = (site / "download" / "runs.csv").read_text(encoding="utf-8").splitlines()
+    assert sum(row.startswith("Lost,Lost,LR_EM,") for row in rows) == len(own) / 4
+    lost = [entry["label"] for entry in index["settings"]].index("Lost")
+    quality = {table["by"]: table["rows"] for table in chunk(site, "criteria")["tables"]}
+    assert quality["dataset"][lost][0]["n_experiments"] == len(by_name)
+
+
+def test_class_names_of_records_name_the_flipping_matrix(tmp_path):
+    names = [f"class <{n}>" for n in range(16)]
+    info = {"dataset": {"name": "Lost", "n_classes": 16, "class_names": names}}
+    write_run(tmp_path / "runs" / "one", make_records(0.5, np.random.default_rng(0)), info=info)
+    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "site")]) == 0
+    assert chunk(tmp_path / "site", "dataset-0")["classes"] == names
+
+
 def test_planned_runs_of_what_never_started_count_as_unfinished(tmp_path):
     runs = write_sweep(tmp_path / "runs", algorithms=("CC",), datasets=("Lost",), n_trials=2, n_hparams=2)
     spec = SweepSpec(make_grids(["CC", "PRODEN"], ["Lost", "MSRCv2"], n_hparams=2, n_trials=2, steps=1000))
@@ -333,7 +357,7 @@ def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
         hparams = {"lr": 10.0 ** (-configuration / 4), "kind": "a" if configuration % 2 else "b"}
         write_run(tmp_path / str(configuration), records, "Lost", "CC", 0, configuration, hparams=hparams)
     runs = read_runs(tmp_path)
-    kind, lr = describe_sensitivity(runs, [runs[0].experiment.setting], criteria["OA"])
+    kind, lr = describe_sensitivity(runs, criteria["OA"])
     assert (kind["name"], lr["name"]) == ("kind", "lr")
     assert lr["rho"] < -0.8
     assert lr["log"]
@@ -355,7 +379,8 @@ def test_notices_that_say_the_same_are_told_once():
     ]
 
 
-def test_the_command_repeats_the_run(tmp_path, capsys):
+@pytest.mark.parametrize("algorithm", ["PRODEN", "PL_KNN"])
+def test_the_command_repeats_the_run(algorithm, tmp_path):
     options = [
         "--steps",
         "12",
@@ -369,7 +394,7 @@ def test_the_command_repeats_the_run(tmp_path, capsys):
         "0.4",
     ]
     assert (
-        main(["train", "-a", "PRODEN", "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")])
+        main(["train", "-a", algorithm, "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")])
         == 0
     )
     (folder,) = [path for path in (tmp_path / "a").iterdir() if path.is_dir()]

@@ -31,24 +31,24 @@ _CARD = (
 def describe_algorithm(
     name: str,
     card: Mapping[str, Any],
-    runs: Sequence[Run],
-    settings: Sequence[Experiment],
+    by_setting: Sequence[Sequence[Run]],
     shown: Sequence[Criterion],
     costs: Sequence[Cost],
 ) -> dict[str, Any]:
-    """Return all that an algorithm's page shows, from its runs in all settings."""
+    """Return all that an algorithm's page shows, from its runs in each setting of the leaderboard."""
     declared = declared_algorithms()
+    runs = list({id(run): run for group in by_setting for run in group}.values())
     return {
         "idea": as_text(card.get("idea") or ""),
         "objective": declared[name].objective if name in declared else "",
         "card": [[title, _listed(card[key])] for key, title in _CARD if card.get(key) not in (None, "", [])],
         "hyperparameters": _hyperparameters(card),
         "bibtex": as_text(card.get("bibtex") or ""),
-        "cost": [_cost(s, [run for run in runs if run.experiment.setting == s], settings) for s in settings],
+        "cost": [[number, *_cost(group)] for number, group in enumerate(by_setting)],
         "measured": [
             [cost.dataset, cost.ms, cost.floor_ms, cost.peak_mb] for cost in costs if cost.algorithm == name
         ],
-        "sensitivity": [describe_sensitivity(runs, settings, criterion) for criterion in shown],
+        "sensitivity": [describe_sensitivity(runs, criterion) for criterion in shown],
     }
 
 
@@ -63,14 +63,14 @@ def _hyperparameters(card: Mapping[str, Any]) -> list[list[str]]:
     return [[as_text(entry.get(key)) for key in keys] for entry in entries if isinstance(entry, Mapping)]
 
 
-def _cost(setting: Experiment, runs: Sequence[Run], settings: Sequence[Experiment]) -> list[Any]:
-    """Return medians over finished runs: seconds a step, seconds of training, and the most memory in GB."""
+def _cost(runs: Sequence[Run]) -> list[Any]:
+    """Return how many runs finished, medians of seconds a step and of training, and the most memory in GB."""
     finished = [run for run in runs if run.finished]
     steps = [_median([record.get("step_time") for record in run.usable_records]) for run in finished]
     seconds = [_training_seconds(run) for run in finished]
     memory = [record.get("mem_gb") for run in finished for record in run.records]
     most = max((value for value in memory if value is not None), default=None)
-    return [settings.index(setting), len(finished), _median(steps), _median(seconds), most]
+    return [len(finished), _median(steps), _median(seconds), most]
 
 
 def _training_seconds(run: Run) -> float | None:
@@ -84,9 +84,7 @@ def _median(values: Sequence[float | None]) -> float | None:
     return float(f"{median(found):.4g}") if found else None
 
 
-def describe_sensitivity(
-    runs: Sequence[Run], settings: Sequence[Experiment], criterion: Criterion
-) -> list[dict[str, Any]]:
+def describe_sensitivity(runs: Sequence[Run], criterion: Criterion) -> list[dict[str, Any]]:
     """Return, for each hyperparameter that varies, the points of all configurations and what they add up to.
 
     Accuracy is taken at the checkpoint the criterion chose, less the mean of its setting and split, so that
@@ -103,7 +101,7 @@ def describe_sensitivity(
         relative = [difference for _, difference in points]
         numbers = [float(value) for value in values if is_finite(value)]
         if len(numbers) == len(values) and len(texts) > MOST_CATEGORIES:
-            described.append({"name": name, **_numeric(numbers, relative, points, settings)})
+            described.append({"name": name, **_numeric(numbers, relative, points)})
         else:
             described.append({"name": name, **_categorical(values, relative, points)})
     return described
@@ -124,12 +122,7 @@ def relative_accuracies(runs: Sequence[Run], criterion: Criterion) -> list[tuple
     return points
 
 
-def _numeric(
-    numbers: list[float],
-    relative: list[float],
-    points: list[tuple[Run, float]],
-    settings: Sequence[Experiment],
-) -> dict[str, Any]:
+def _numeric(numbers: list[float], relative: list[float], points: list[tuple[Run, float]]) -> dict[str, Any]:
     """Describe a hyperparameter with many values: all points, their rank correlation, means of quarters."""
     x, y = np.array(numbers), np.array(relative)
     order = np.argsort(x, kind="stable")
@@ -148,12 +141,7 @@ def _numeric(
             for part in quarters
         ],
         "points": [
-            [
-                _short(a),
-                round(b, 4),
-                settings.index(run.experiment.setting),
-                int(run.hparams_seed == 0),
-            ]
+            [_short(a), round(b, 4), int(run.hparams_seed == 0)]
             for a, b, (run, _) in zip(numbers, relative, points, strict=True)
         ],
     }
@@ -174,7 +162,7 @@ def _categorical(
         "categories": ordered,
         "bins": [[text, places[text], len(by_text[text]), fmean(by_text[text])] for text in ordered],
         "points": [
-            [places[as_text(value)], round(difference, 4), 0, int(run.hparams_seed == 0)]
+            [places[as_text(value)], round(difference, 4), int(run.hparams_seed == 0)]
             for value, difference, (run, _) in zip(values, relative, points, strict=True)
         ],
     }

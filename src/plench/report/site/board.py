@@ -1,15 +1,14 @@
 """What the page needs to open: criteria, settings, algorithms, and every cell of the leaderboard."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from plench.report.criterion_quality import REFERENCE, CriterionQuality
 from plench.report.grids import describe_gaps, describe_plans
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.site.scripts import distinct
+from plench.report.unlabelled import lacks_labels, score_cell
 from plench.selection import Cell
-from plench.storage.lines import is_finite
 from plench.storage.records import Experiment, Run
 
 CLASSICAL = "classical"  # the family of methods that are fitted rather than trained step by step
@@ -33,19 +32,20 @@ def describe_criteria(board: Leaderboard) -> list[Content]:
 
 
 def describe_settings(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> list[Content]:
-    """Return the columns: a label, the dataset, the number of classes, and whether test labels are there."""
+    """Return the columns: a label, the dataset, the number of classes, and whether true labels are there."""
     labels = distinct([board.labels[setting] for setting in board.settings])
     described = []
     for label, setting in zip(labels, board.settings, strict=True):
         n_classes = count_classes(first_runs[setting])
+        model = setting.details.get("model")
         described.append(
             {
                 "label": label,
                 "dataset": setting.dataset,
                 "chance": None if n_classes is None else 1 / n_classes,
-                "labelled": any(board.means(setting, criterion) for criterion in board.criteria),
+                "labelled": not lacks_labels(board, setting),
                 "plan": describe_plans(board, [setting]),
-                "model": setting.model,
+                "model": model if isinstance(model, str) else "–",
                 "steps": setting.steps,
             }
         )
@@ -60,18 +60,19 @@ def count_classes(run: Run) -> int | None:
 
 
 def describe_algorithms(board: Leaderboard) -> list[Content]:
-    """Return the rows: a name, its family and venue, and whether the method is classical."""
+    """Return the rows: a name, family, venue and budget, and whether the method is classical."""
     described = []
     for name, algorithm in zip(distinct(list(board.algorithms)), board.algorithms, strict=True):
         card = board.cards.get(algorithm, {})
-        family = card.get("family")
         venue = card.get("venue")
         described.append(
             {
                 "name": name,
-                "family": family if isinstance(family, str) and family else "unknown",
+                "family": board.family(algorithm),
                 "venue": venue if isinstance(venue, str) else "",
-                "classical": family == CLASSICAL,
+                "classical": card.get("family") == CLASSICAL,
+                "answers": card.get("answers") is True,
+                "budget": board.budget(algorithm, board.settings),
             }
         )
     return described
@@ -82,7 +83,7 @@ def describe_cells(board: Leaderboard, judged: Sequence[CriterionQuality]) -> li
     regrets = {(q.experiment, q.criterion.name): q.regret for q in judged}
     cells = []
     for s, setting in enumerate(board.settings):
-        labelled = any(board.means(setting, criterion) for criterion in board.criteria)
+        labelled = not lacks_labels(board, setting)
         for a, algorithm in enumerate(board.algorithms):
             for c, criterion in enumerate(board.criteria):
                 cell = board.cell(setting, algorithm, criterion)
@@ -93,50 +94,42 @@ def describe_cells(board: Leaderboard, judged: Sequence[CriterionQuality]) -> li
 
 
 def describe_cell(cell: Cell, labelled: bool, regret: float | None) -> Content:
-    """Return a cell's figures: of test accuracy or, without test labels, of the criterion itself."""
-    splits = [(trial, _figure(cell, trial, labelled)) for trial, _ in cell.by_split()]
-    content: Content = {
-        "mean": cell.mean,
-        "std": cell.std,
-        "se": cell.stderr,
-        "n": cell.n,
-        "splits": [list(split) for split in splits],
+    """Return a cell's figures: of test accuracy or, without true labels, of the criterion itself."""
+    shown = cell if labelled else score_cell(cell)
+    splits = [[trial, None if choice is None else choice.test_acc] for trial, choice in shown.by_split()]
+    needs_labels = cell.criterion.needs_labels and not labelled
+    return {
+        "mean": shown.mean,
+        "std": shown.std,
+        "se": shown.stderr,
+        "n": shown.n,
+        "splits": splits,
         "regret": regret,
         "planned": cell.plan.n_runs,
         "finished": cell.n_finished,
         "diverged": cell.n_diverged,
-        "lacking": not cell.complete,
-        "note": describe_gaps(cell),
+        "lacking": not shown.complete and not needs_labels,
+        "note": "" if needs_labels else describe_gaps(shown),
     }
-    if not labelled:
-        scores = [score for _, score in splits if score is not None]
-        n = len(scores)
-        std = stdev(scores) if n > 1 else None
-        content.update(
-            mean=fmean(scores) if n else None,
-            std=std,
-            se=None if std is None else std / n**0.5,
-            n=n,
-            lacking=cell.n_missing > 0 or cell.n_absent > 0,
-            # Without accuracies a cell "rests on 0 splits": only what else is to be known of it is true here.
-            note="; ".join(part for part in content["note"].split("; ") if not part.startswith("rests on")),
-        )
-    return content
 
 
-def _figure(cell: Cell, trial: int, labelled: bool) -> float | None:
-    choice = next((choice for choice in cell.choices if choice.trial_seed == trial), None)
-    if choice is None:
-        return None
-    figure = choice.test_acc if labelled else choice.score
-    return figure if is_finite(figure) else None
+def group_runs(board: Leaderboard, runs: Sequence[Run]) -> dict[tuple[Experiment, str], list[Run]]:
+    """Return the runs behind each row of each setting; those of a fitted method may stand in several."""
+    by_experiment: dict[Experiment, list[Run]] = {}
+    for run in runs:
+        by_experiment.setdefault(run.experiment, []).append(run)
+    return {
+        (setting, algorithm): by_experiment.get(cell.experiment, [])
+        for (setting, algorithm, _), cell in board.cells.items()
+    }
 
 
-def find_first_runs(runs: Sequence[Run]) -> dict[Experiment, Run]:
+def find_first_runs(groups: Mapping[tuple[Experiment, str], Sequence[Run]]) -> dict[Experiment, Run]:
     """Return a run of every setting that says most of its data: one with run.json if there is one."""
     first: dict[Experiment, Run] = {}
-    for run in runs:
-        held = first.get(run.experiment.setting)
-        if held is None or (not isinstance(held.info.get("dataset"), dict) and run.info.get("dataset")):
-            first[run.experiment.setting] = run
+    for (setting, _), runs in groups.items():
+        for run in runs:
+            held = first.get(setting)
+            if held is None or (not isinstance(held.info.get("dataset"), dict) and run.info.get("dataset")):
+                first[setting] = run
     return first

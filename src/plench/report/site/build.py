@@ -22,6 +22,7 @@ from plench.report.site.board import (
     describe_criteria,
     describe_settings,
     find_first_runs,
+    group_runs,
 )
 from plench.report.site.cells import describe_runs
 from plench.report.site.criteria import describe_pairs, describe_quality
@@ -30,7 +31,7 @@ from plench.report.site.made import describe_making, describe_progress
 from plench.report.site.runs import run_rows
 from plench.report.site.scripts import as_script
 from plench.storage.files import write_text
-from plench.storage.records import Experiment, Run
+from plench.storage.records import Experiment
 from plench.version import __version__
 
 GENERATOR = "plench report"
@@ -93,10 +94,8 @@ def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tup
     """Yield the name and value of every chunk: `index` is loaded first, the others when they are needed."""
     all_runs, board = content.results.runs, content.results.board
     judged = judge_criteria(all_runs, board.criteria)
-    first_runs = find_first_runs(all_runs)
-    groups: dict[tuple[Experiment, str], list[Run]] = {}
-    for run in all_runs:
-        groups.setdefault((run.experiment.setting, run.experiment.algorithm), []).append(run)
+    groups = group_runs(board, all_runs)
+    first_runs = find_first_runs(groups)
     yield (
         "index",
         {
@@ -118,14 +117,11 @@ def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tup
                 cells = {c.name: board.cells[setting, algorithm, c.name] for c in board.criteria}
                 yield f"cell-{s}-{a}", describe_runs(runs, cells, board.criteria)
     for a, algorithm in enumerate(board.algorithms):
-        runs = [run for setting in board.settings for run in groups.get((setting, algorithm), ())]
-        yield (
-            f"algorithm-{a}",
-            describe_algorithm(
-                algorithm, board.cards.get(algorithm, {}), runs, board.settings, board.criteria, content.costs
-            ),
-        )
-    yield "criteria", describe_quality(board, all_runs, judged)
+        by_setting = [groups.get((setting, algorithm), []) for setting in board.settings]
+        card = board.cards.get(algorithm, {})
+        described = describe_algorithm(algorithm, card, by_setting, board.criteria, content.costs)
+        yield f"algorithm-{a}", described
+    yield "criteria", describe_quality(board, groups, judged)
     for c, criterion in enumerate(board.criteria):
         yield f"pairs-{c}", describe_pairs(board, criterion)
     notices = [*content.notices, *warn_of_defects(board)]

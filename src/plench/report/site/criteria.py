@@ -1,6 +1,6 @@
 """The page of the criteria, and the pairs of algorithms under each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,35 +10,49 @@ from plench.report.leaderboard import Leaderboard
 from plench.report.pairs import compare_each_pair, describe_power, describe_test
 from plench.report.statistics import critical_difference, friedman, gather_scores
 from plench.report.subset_regret import SubsetRegret, measure_subset_regret
-from plench.storage.records import Run
+from plench.storage.records import Experiment, Run
 
 
 def describe_quality(
-    board: Leaderboard, runs: Sequence[Run], judged: Sequence[CriterionQuality]
+    board: Leaderboard,
+    groups: Mapping[tuple[Experiment, str], Sequence[Run]],
+    judged: Sequence[CriterionQuality],
 ) -> dict[str, Any]:
     """Return regret and rank correlation over all, by dataset, by algorithm, and regret by number tried."""
-    tables = []
-    for by, places in (
-        ("all", ["all"]),
-        ("dataset", [board.labels[setting] for setting in board.settings]),
-        ("algorithm", list(board.algorithms)),
-    ):
-        summary = summarise(judged, by)
-        rows = []
-        for place in places:
-            found = [summary.get((criterion.name, place)) for criterion in board.criteria]
-            rows.append([None if entry is None else vars(entry) for entry in found])
-        tables.append({"by": by, "rows": rows})
-    curves = [{"setting": None, **_curve(measure_subset_regret(runs, board.criteria))}]
-    for number, setting in enumerate(board.settings):
-        own = [run for run in runs if run.experiment.setting == setting]
-        curves.append({"setting": number, **_curve(measure_subset_regret(own, board.criteria))})
-    return {"tables": tables, "curves": [curve for curve in curves if curve.get("regrets")]}
+    by_setting: dict[Experiment, set[Experiment]] = {}
+    by_algorithm: dict[str, set[Experiment]] = {}
+    for (setting, algorithm, _), cell in board.cells.items():
+        by_setting.setdefault(setting, set()).add(cell.experiment)
+        by_algorithm.setdefault(algorithm, set()).add(cell.experiment)
+    tables = [
+        {"by": "all", "rows": [_summarise(board, judged)]},
+        {"by": "dataset", "rows": [_summarise(board, judged, by_setting[s]) for s in board.settings]},
+        {"by": "algorithm", "rows": [_summarise(board, judged, by_algorithm[a]) for a in board.algorithms]},
+    ]
+    runs = {setting: _runs_of(setting, groups) for setting in board.settings}
+    everything = {id(run): run for own in runs.values() for run in own}
+    over: list[tuple[int | None, list[Run]]] = [(None, list(everything.values()))]
+    over += [(number, runs[setting]) for number, setting in enumerate(board.settings)]
+    found = [(number, measure_subset_regret(own, board.criteria)) for number, own in over]
+    curves = [{"setting": number, **_curve(curve)} for number, curve in found if curve is not None]
+    return {"tables": tables, "curves": curves}
 
 
-def _curve(found: SubsetRegret | None) -> dict[str, Any]:
-    if found is None:
-        return {}
+def _summarise(
+    board: Leaderboard, judged: Sequence[CriterionQuality], experiments: set[Experiment] | None = None
+) -> list[dict[str, Any] | None]:
+    """Return the summary of each criterion over some experiments, or all."""
+    kept = [quality for quality in judged if experiments is None or quality.experiment in experiments]
+    summary = summarise(kept, "all")
+    found = (summary.get((criterion.name, "all")) for criterion in board.criteria)
+    return [None if entry is None else vars(entry) for entry in found]
+
+
+def _runs_of(setting: Experiment, groups: Mapping[tuple[Experiment, str], Sequence[Run]]) -> list[Run]:
+    return [run for (place, _), runs in groups.items() if place == setting for run in runs]
+
+
+def _curve(found: SubsetRegret) -> dict[str, Any]:
     return {
         "regrets": found.regrets,
         "accuracies": found.accuracies,

@@ -7,15 +7,18 @@ from typing import Any
 from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard
 from plench.selection import choose_checkpoint
-from plench.storage.records import Run
+from plench.storage.records import Experiment, Run
 
 
 def run_rows(runs: Sequence[Run], board: Leaderboard) -> list[dict[str, Any]]:
     """Return one row per run: what it is, how it ended, and what it offers to each criterion."""
+    labels: dict[Experiment, dict[str, None]] = {}  # those of the tables in which an experiment has a row
+    for (setting, _, _), cell in board.cells.items():
+        labels.setdefault(cell.experiment, {})[clean(board.labels[setting], None)] = None
     rows = []
     for run in runs:
         row: dict[str, Any] = {
-            "setting": clean(board.labels[run.experiment.setting], None),
+            "setting": "; ".join(labels[run.experiment]),
             "dataset": clean(run.experiment.dataset, None),
             "algorithm": clean(run.experiment.algorithm, None),
             "trial_seed": run.trial_seed,

@@ -26,6 +26,11 @@
           },
           { title: "Venue", value: (row) => index.algorithms[row].venue, cell: (row) => index.algorithms[row].venue },
           {
+            title: "Budget",
+            value: (row) => index.algorithms[row].budget,
+            cell: (row) => index.algorithms[row].budget,
+          },
+          {
             title: "Datasets",
             kind: "number",
             value: (row) => own(row).length,
@@ -319,7 +324,7 @@
         frame.layer.append(
           s("line", { class: "zero", x1: frame.box.left, x2: frame.box.right, y1: frame.Y(0), y2: frame.Y(0) }),
         );
-        entry.points.forEach(([value, difference, , isDefault], number) => {
+        entry.points.forEach(([value, difference, isDefault], number) => {
           const spread = entry.categories ? (((number * 0.618) % 1) - 0.5) * 0.5 : 0;
           frame.layer.append(
             p.mark({

@@ -95,6 +95,7 @@
   function columnsOf(view, board) {
     const { index } = p;
     const low = view.show === "accuracy";
+    const mixed = index.algorithms.some((entry) => entry.classical);
     const columns = [
       {
         key: "name",
@@ -102,14 +103,14 @@
         header: true,
         kind: "name",
         value: (a) => index.algorithms[a].name,
-        cell: (a) => p.algorithmLink(a),
+        cell: (a) => [p.algorithmLink(a), index.algorithms[a].answers ? h("small", {}, " uses answers") : null],
       },
       {
         key: "family",
         title: "Family",
         kind: "family",
         value: (a) => index.algorithms[a].family,
-        cell: (a) => index.algorithms[a].family,
+        cell: (a) => [index.algorithms[a].family, mixed ? h("small", {}, ` ${index.algorithms[a].budget}`) : null],
       },
     ];
     if (board.settings.length > 1) {
