@@ -161,7 +161,7 @@ def sort_into_thirds(counts):
 def test_a_long_tail_that_cannot_be_made_is_refused():
     with pytest.raises(UsageError, match="imbalance needs true labels, and Toy has none"):
         split_dataset(make(100), 0, imbalance=10)
-    with pytest.raises(UsageError, match="imbalance must be a number of at least 1, not 0.5"):
+    with pytest.raises(UsageError, match=r"imbalance must be a number of at least 1, not 0\.5"):
         split_dataset(make_labelled([0, 1] * 20), 0, imbalance=0.5)
-    with pytest.raises(DataError, match="Toy cannot be made long-tailed: .* no example of the first class"):
+    with pytest.raises(DataError, match=r"Toy cannot be made long-tailed: .* no example of the first class"):
         split_dataset(make_labelled([1, 2] * 20), 0, imbalance=10)
