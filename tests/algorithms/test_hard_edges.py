@@ -20,7 +20,6 @@ from plench.contract import Subject
 from plench.contract.compare import find_not_finite
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
-from plench.data import CandidateSpec
 from plench.hparams import DataTraits, draw_hparams
 from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
@@ -379,9 +378,7 @@ def test_valen_says_what_it_lacks() -> None:
 def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Default schedules are longer than three steps: the run says so and goes on."""
     entry, dataset = find_algorithm(name), make_examples(64)
-    config = configure_run(
-        entry, dataset.card, hparams={"batch_size": 16}, steps=3, candidates=CandidateSpec("real")
-    )
+    config = configure_run(entry, dataset.card, hparams={"batch_size": 16}, steps=3, pl_type="real")
     outcome = run_training(config, dataset, entry, tmp_path)
     assert outcome.status == "done"
     assert "after the last of this run's 3" in caplog.text
@@ -410,7 +407,7 @@ def test_every_network_sees_its_views(name: str) -> None:
     """On images every declared view is another tensor, and each goes through the network that it is for."""
     subject = Subject(find_algorithm(name))
     session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
-    run_finite(session, 8)
+    run_finite(session, 9)  # the next update does not begin an epoch
     batch = session.training_set.next_batch()
     views = {view: batch.view(view) for view in subject.entry.card.views}
     assert len({view.data_ptr() for view in views.values()}) == len(views)
