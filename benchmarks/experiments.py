@@ -29,6 +29,7 @@ from plench.training.run import TrainingRun
 
 RESULTS = ROOT / "docs" / "results"
 INSPECTED = "inspected.json"
+THIRDS = ("test_acc_many", "test_acc_medium", "test_acc_few")
 
 # Looks at a finished run's algorithm and data, for figures that records do not hold.
 Inspect = Callable[[TrainingRun], Mapping[str, float]]
@@ -48,6 +49,7 @@ class Setting:
     hparams: Mapping[str, Any] = field(default_factory=dict)
     candidates: CandidateSpec | None = None
     seeded_as: str | None = None
+    imbalance: float | None = None
 
     def configure(self, trial_seed: int) -> RunConfig:
         """Describe the run on one split."""
@@ -58,6 +60,7 @@ class Setting:
             hparams=self.hparams,
             steps=self.steps,
             **({} if self.candidates is None else vars(self.candidates)),
+            imbalance=self.imbalance,
             device="cpu",
             skip_model_save=True,
             trial_seed=trial_seed,
@@ -67,7 +70,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a finished run says: test accuracy after the last step in percent, seconds of training, more."""
+    """What a finished run says: test accuracy after the last step in percent, seconds of training, more.
+
+    `thirds` is the accuracy on classes with many, medium and few training examples, of a long-tailed run.
+    """
 
     accuracy: float
     seconds: float
@@ -75,6 +81,7 @@ class Figures:
     logged: Mapping[str, float]
     inspected: Mapping[str, float]
     notices: Sequence[str]
+    thirds: Sequence[float]
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, trials: int) -> None:
@@ -168,6 +175,7 @@ def read_figures(setting: Setting, trial: int, output_dir: Path, data_dir: Path 
         logged=last["logged"],
         inspected=json.loads(inspected.read_text(encoding="utf-8")) if inspected.exists() else {},
         notices=run["notices"],
+        thirds=[100 * last[key] for key in THIRDS if last.get(key) is not None],
     )
 
 

@@ -1,10 +1,13 @@
 """Learning curves on images, from the records of finished runs; writes docs/results/image_curves.md.
 
-    for a in PRODEN CC PiCO; do
+    for a in PRODEN CC PiCO PaPi GFWS; do
       plench train -a $a -d PLCIFAR10_Aggregate --data_dir DIR --output_dir runs/images --steps 1500 \
         --checkpoint_freq 250 --hparams '{"batch_size": 128}'
     done
     python benchmarks/image_curves.py runs/images
+
+Where time is short, a smaller network and fewer steps (--hparams '{"batch_size": 128, "model": "CNN"}') on a
+page of their own (--page image_curves_short).
 
 With CIFAR-10N's three human labels per image in the format of PLCIFAR10, the sets are their unions.
 """
@@ -51,10 +54,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", type=Path, nargs="+", help="folders of runs")
-    folders = parser.parse_args().folders
+    parser.add_argument("--page", default="image_curves", help="name of the page in docs/results")
+    options = parser.parse_args()
+    folders = options.folders
     runs = [run for folder in folders for run in read_runs(folder) if run.finished]
     write_page(
-        "image_curves",
+        options.page,
         [
             "# Learning curves on CIFAR-10 images",
             "Written by `python benchmarks/image_curves.py` from the records of its runs (its text has the "

@@ -17,6 +17,7 @@ from plench.algorithms.idgp import both_terms as idgp_terms
 from plench.algorithms.idgp import kl_weight as idgp_lambda
 from plench.algorithms.idgp import weigh_by_generator as idgp_weights_from_generator
 from plench.algorithms.nn_ga import class_risks
+from plench.algorithms.papi import similarity_ramp as papi_ramp
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     Similarities,
@@ -40,6 +41,7 @@ from plench.algorithms.parts.targets import (
 from plench.algorithms.pico_plus import guess_labels as pico_plus_guess
 from plench.algorithms.pico_plus import mean_similarity_to_nearest as pico_plus_to_nearest
 from plench.algorithms.pico_plus import select_reliable as pico_plus_reliable
+from plench.algorithms.scarce import risks_against_rest as scarce_risks
 from plench.algorithms.valen import build_decoder as valen_decoder
 from plench.algorithms.valen import clamped_concentration as valen_alpha
 from plench.algorithms.valen import concentrate as valen_concentration
@@ -73,9 +75,11 @@ __all__ = [
     "idgp_weights_from_generator",
     "masked_softmax",
     "mean_similarity_by_label",
+    "papi_ramp",
     "pico_plus_guess",
     "pico_plus_reliable",
     "pico_plus_to_nearest",
+    "scarce_risks",
     "soft_cross_entropy",
     "sum_by_label",
     "update_prototypes",

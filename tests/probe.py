@@ -119,14 +119,19 @@ class StackedRows:
 
 
 def stack(runs: Sequence[Any]) -> Any:
-    """Return one algorithm that stands for several runs: state stacked, differing hyperparameters as (R,)."""
+    """Return one algorithm that stands for several runs: state stacked, differing hyperparameters as (R,).
+
+    Words that differ are left out: what they decide is in the state, and nothing may read them any more.
+    """
     together = copy.deepcopy(runs[0])
     together.__class__ = type("Stacked", (StackedRows, type(runs[0])), {})
     for name, _ in together.named_buffers(recurse=False):
         setattr(together, name, torch.stack([getattr(run, name).clone() for run in runs]))
-    for name in together.hparams:
+    for name in list(together.hparams):
         values = [run.hparams[name] for run in runs]
-        if len(set(values)) > 1:
+        if isinstance(values[0], str) and len(set(values)) > 1:
+            del together.hparams[name]
+        elif len(set(values)) > 1:
             dtype = torch.float64 if isinstance(values[0], float) else None
             together.hparams[name] = torch.tensor(values, dtype=dtype)
     return together

@@ -162,6 +162,15 @@ class Settings:
     tabular_test_fraction: float = declare(
         0.1, "share of test in data without a test set of its own", cell="test_fraction", **_split
     )
+    imbalance: float | None = declare(
+        None,
+        "make the training split long-tailed: class k keeps R^(-k/(K-1)) of the first class's number "
+        "(default: left as it is)",
+        cell="imbalance",
+        group="split",
+        metavar="R",
+        at_least=1,
+    )
     precision: Precision = declare(
         "float32",
         "bf16: networks compute in bfloat16",

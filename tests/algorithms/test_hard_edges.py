@@ -20,7 +20,6 @@ from plench.contract import Subject
 from plench.contract.compare import find_not_finite
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
-from plench.data import CandidateSpec
 from plench.hparams import DataTraits, draw_hparams
 from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
@@ -34,13 +33,17 @@ REACH: dict[str, dict[str, Any]] = {
     "PiCO": {"prot_start": 3},
     "ABLE": {},
     "CRDPLL": {},
+    "PaPi": {},
+    "GFWS": {},
+    "RECORDS": {},
+    "CroSel": {"warm_up": 1, "k": 1, "select_threshold": 0.2},
     "DIRK": {"prot_start": 3},
     "FREDIS": {"update_interval": 1, "theta": 0.2},
     "ALIM": {"prot_start": 3, "start_epoch": 1},
     "PiCO_plus": {"prot_start": 3, "knn_start": 5, "pure_ratio": 0.6},
 }
 WITH_QUEUE = ["PiCO", "DIRK", "ALIM", "PiCO_plus"]
-TWO_HEADED = [*WITH_QUEUE, "ABLE"]
+TWO_HEADED = [*WITH_QUEUE, "ABLE", "PaPi"]
 
 
 def run_finite(session: Session, updates: int = 12) -> None:
@@ -369,24 +372,29 @@ def test_valen_says_what_it_lacks() -> None:
         algorithm.update(batch)
 
 
-@pytest.mark.parametrize("name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus"])
+@pytest.mark.parametrize(
+    "name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus", "RECORDS", "CroSel"]
+)
 def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Default schedules are longer than three steps: the run says so and goes on."""
     entry, dataset = find_algorithm(name), make_examples(64)
-    config = configure_run(
-        entry, dataset.card, hparams={"batch_size": 16}, steps=3, candidates=CandidateSpec("real")
-    )
+    config = configure_run(entry, dataset.card, hparams={"batch_size": 16}, steps=3, pl_type="real")
     outcome = run_training(config, dataset, entry, tmp_path)
     assert outcome.status == "done"
     assert "after the last of this run's 3" in caplog.text
 
 
-# What goes through each network in a step, in this order; "joined" is all declared views in one pass.
+# What goes through each network in a step, in this order; "joined" is all declared views in one pass,
+# "crossed" the strong and the weak one, "second" the second batch.
 PASSES: dict[str, dict[str, list[str]]] = {
     "VALEN": {"network": ["weak"], "encoder": ["weak"]},
     "PiCO": {"network": ["weak"], "key_network": ["strong"]},
     "ABLE": {"network": ["joined"]},
     "CRDPLL": {"network": ["weak", "strong"]},
+    "PaPi": {"network": ["weak", "strong", "mixed", "mixed"]},
+    "GFWS": {"network": ["joined"]},
+    "RECORDS": {"network": ["joined"]},
+    "CroSel": {"network": ["second", "crossed", "mixed"] * 2},
     "DIRK": {"teacher": ["weak", "distill"], "network": ["strong", "distill"]},
     "FREDIS": {"network": ["weak", "strong", "distill"]},
     "ALIM": {"network": ["weak", "mixed"], "key_network": ["strong"]},
@@ -399,11 +407,13 @@ def test_every_network_sees_its_views(name: str) -> None:
     """On images every declared view is another tensor, and each goes through the network that it is for."""
     subject = Subject(find_algorithm(name))
     session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
-    run_finite(session, 8)
+    run_finite(session, 9)  # the next update does not begin an epoch
     batch = session.training_set.next_batch()
     views = {view: batch.view(view) for view in subject.entry.card.views}
     assert len({view.data_ptr() for view in views.values()}) == len(views)
     known = {**views, "joined": torch.cat([*views.values()])}
+    if batch.second is not None:
+        known |= {"second": batch.second.weak, "crossed": torch.cat([batch.strong, batch.weak])}
     seen: dict[str, list[str]] = {}
     for place, module in session.algorithm.named_modules():
         if isinstance(module, FeatureExtractor):

@@ -117,6 +117,12 @@ def test_noise_rate_elsewhere() -> None:
         ("PiCO", {"moco_m": 1.5}),
         ("ABLE", {"temperature": 0.0}),
         ("VALEN", {"knn": 0}),
+        ("PaPi", {"tau_proto": 0.0}),
+        ("GFWS", {"entropy_weight": -0.1}),
+        ("SCARCE", {"prior": "estimated"}),
+        ("RECORDS", {"base": "CC"}),
+        ("RECORDS", {"m": 1.1}),
+        ("CroSel", {"k": 0}),
         ("PiCO_plus", {"pure_ratio": 1.2}),
     ],
 )

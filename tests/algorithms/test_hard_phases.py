@@ -26,6 +26,10 @@ SCHEDULES: dict[str, tuple[dict[str, Any], set[int]]] = {
     "PiCO": ({"prot_start": 5}, {5}),
     "ABLE": ({}, {4}),
     "CRDPLL": ({}, {20}),
+    "PaPi": ({}, {2}),
+    "GFWS": ({}, {4}),
+    "RECORDS": ({"upd_start": 2}, {8}),
+    "CroSel": ({"warm_up": 2, "k": 2, "select_threshold": 0.2}, {4, 8, 12}),
     "DIRK": ({"prot_start": 5}, {5}),
     "FREDIS": ({"update_interval": 1, "theta": 0.3, "dec": 0.05, "inc": 0.05, "change_size": 7}, {4, 8}),
     "ALIM": ({"prot_start": 3, "start_epoch": 2}, {3, 8, 12}),
@@ -63,7 +67,7 @@ def test_algorithms_with_a_schedule_declare_its_phases(name: str) -> None:
     begins = start(name, **hparams).algorithm.phases()
     assert all(first < 20 for first in begins.values())
     assert all(first >= 0 for first in begins.values())
-    assert bool(begins) == (name not in ("ABLE", "CRDPLL"))
+    assert bool(begins) == (name not in ("ABLE", "CRDPLL", "PaPi", "GFWS"))
 
 
 def confidence_of(session: Session) -> torch.Tensor:

@@ -13,8 +13,17 @@ from plench.cli import main
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_pages.py"
 
-# The keys under which the benchmark's paper cites the methods.
+# The keys of the methods after the benchmark's paper.
+NEWER = {
+    "PaPi": "xia2023towards",
+    "GFWS": "chen2024general",
+    "SCARCE": "wang2024learning",
+    "RECORDS": "hong2023long",
+    "CroSel": "tian2024crosel",
+}
+# Those of the paper's methods are the paper's own.
 KEYS = {
+    **NEWER,
     "PRODEN": "lv2020progressive",
     "CAVL": "zhang20222exploiting",
     "POP": "xu2023progressive",
@@ -101,5 +110,5 @@ def test_cite_of_an_unknown_name_offers_the_nearest(capsys: pytest.CaptureFixtur
 
 
 def test_every_algorithm_of_the_paper_is_there() -> None:
-    assert set(KEYS) == PAPER
+    assert set(KEYS) - set(NEWER) == PAPER
     assert set(KEYS) == {n for n, entry in algorithms().items() if entry.source is None and entry.card.shared}

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import algorithms
+from tests.conformance.harness import linear
 from tests.probe import at_step, batch_of, build, evaluate, stack
 
 R, N, B, K = 4, 14, 7, 5
-VIEWS = {"CRDPLL": 2, "FREDIS": 3}
+VIEWS = {"CRDPLL": 2, "FREDIS": 3, "GFWS": 2, "RECORDS": 2}
 STACKED = [
     *(name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")),
     *VIEWS,
 ]
 # Hyperparameters that differ among the runs.
-DIFFERING: dict[str, dict[str, list[float]]] = {
+DIFFERING: dict[str, dict[str, list[Any]]] = {
     "ABS_GCE": {"q": [0.1, 0.35, 0.7, 1.0]},
     "LWS": {"lw_weight": [1.0, 2.0, 0.0, 0.5]},
     "NN": {"beta": [0.0, 0.5, 0.01, 1.2]},
@@ -26,10 +27,13 @@ DIFFERING: dict[str, dict[str, list[float]]] = {
         "theta": [0.1, 0.35, 0.7, 1.0],
         "inc": [0.0, 0.5, 0.01, 1.2],
     },
+    "GFWS": {"entropy_weight": [0.0, 0.1, 0.5, 1.3]},
+    "SCARCE": {"prior": ["uniform", "candidates", "candidates", "uniform"]},
+    "RECORDS": {"upd_start": [0, 1, 2, 0], "m": [0.9, 0.5, 0.0, 1.0]},
     "FREDIS": {"lam": [1.0, 10.0, 2.0, 0.0], "alpha": [1.0, 0.1, 0.01, 0.5]},
 }
 # Steps at which revisions do most; with two updates an epoch, epoch 6 ends with step 13.
-STEPS = {"POP": (12, 13), "IDGP": (0, 900), "CRDPLL": (0, 700)}
+STEPS = {"POP": (12, 13), "IDGP": (0, 900), "CRDPLL": (0, 700), "RECORDS": (0, 2)}
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -49,6 +53,8 @@ def draw_outputs(name: str, seed: int) -> Any:
     """Return what the passes of R runs give: logits, of several views or of two networks where it is so."""
     if name == "IDGP":
         return 3 * draw(R, B, K, seed=seed), draw(R, B, K, seed=seed + 1)
+    if name == "RECORDS":
+        return 3 * draw(VIEWS[name], R, B, K, seed=seed), draw(R, 1, K, seed=seed + 1).log_softmax(-1)
     shape = (VIEWS[name], R, B, K) if name in VIEWS else (R, B, K)
     return 3 * draw(*shape, seed=seed)
 
@@ -93,7 +99,12 @@ def test_stacked_runs_equal_separate_runs(name: str) -> None:
             for key, value in alone.items():
                 assert losses[key].shape == (R,)
                 torch.testing.assert_close(losses[key][r], value, rtol=1e-12, atol=1e-13)
-            torch.testing.assert_close(of_run(gradient, r), alone_gradient, rtol=1e-12, atol=1e-13)
+            if name == "RECORDS":  # no gradient reaches the prior
+                assert gradient[1] is alone_gradient[1] is None
+                of_logits, alone_gradient = gradient[0], alone_gradient[0]
+            else:
+                of_logits = gradient
+            torch.testing.assert_close(of_run(of_logits, r), alone_gradient, rtol=1e-12, atol=1e-13)
             run.revise(of_run(outputs, r), alone_batch)
             for place, state in run.named_buffers(recurse=False):
                 torch.testing.assert_close(getattr(together, place)[r], state, rtol=1e-12, atol=1e-13)
@@ -111,3 +122,35 @@ def test_the_revisions_compared_do_something() -> None:
     removed = [int(run.removed) for run in runs]
     assert removed[2] == removed[3] == 0, "before warm_up, and within a window"
     assert removed[0] < removed[1], "by threshold"
+
+
+class StackedLinear(nn.Module):
+    """The linear classifiers of R runs, on features (…, R, B, F)."""
+
+    def __init__(self, weights: Tensor, biases: Tensor) -> None:
+        super().__init__()
+        self.weights, self.biases = weights, biases
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features @ self.weights.mT + self.biases[:, None]
+
+
+def test_records_moves_the_feature_means_of_stacked_runs() -> None:
+    """Each run has its momentum, its mean and its classifier; passes give logits and prior of each."""
+    candidates, width = draw_candidates(), 3
+    weights, biases = draw(R, K, width, seed=3), draw(R, K, seed=4)
+    runs = build_runs("RECORDS", candidates)
+    for r, run in enumerate(runs):
+        run.network = nn.Sequential(nn.Identity(), linear(weights[r], biases[r]))
+        run.feature_mean = draw(width, seed=r)
+    together = stack(runs)
+    together.network = nn.Sequential(nn.Identity(), StackedLinear(weights, biases))
+    features = draw(R, B, width, seed=5)
+    logits, prior = together.passes(batch_of(candidates[:, :B], features))
+    assert (logits.shape, prior.shape) == ((2, R, B, K), (R, 1, K))
+    for r, run in enumerate(runs):
+        alone, alone_prior = run.passes(batch_of(candidates[r, :B], features[r]))
+        torch.testing.assert_close(logits[:, r], alone, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(prior[r], alone_prior, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(together.feature_mean[r], run.feature_mean, rtol=1e-12, atol=1e-13)
+    assert len(together.feature_mean[:, 0].unique()) == R

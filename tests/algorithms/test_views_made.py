@@ -19,6 +19,9 @@ from plench.training.run import TrainingRun
         ("FREDIS", {"views": 1}, {"weak"}),
         ("DIRK", {"moco_queue": 64}, {"weak", "strong", "distill"}),
         ("DIRK", {"weight": 0.0}, {"distill"}),
+        ("RECORDS", {}, {"weak", "strong"}),
+        ("RECORDS", {"base": "PRODEN"}, {"weak"}),
+        ("CroSel", {}, {"original", "weak", "strong"}),
     ],
 )
 def test_a_batch_has_the_views_of_its_run(name, hparams, made, tmp_path):

@@ -106,3 +106,62 @@ def test_given_validation_rows_and_groups():
     )
     with pytest.raises(DataError, match="a group stays in one"):
         split_dataset(dataset, 0)
+
+
+def make_labelled(labels, n_classes=None):
+    candidates = np.ones((len(labels), n_classes or max(labels) + 1))
+    return Dataset(np.zeros((len(labels), 1)), candidates, np.asarray(labels), CARD)
+
+
+def count(dataset, index, n_classes):
+    return np.bincount(dataset.labels[index], minlength=n_classes).tolist()
+
+
+def test_a_long_tail_falls_by_a_constant_factor():
+    dataset = make_labelled(np.tile(np.arange(5), 2000))
+    whole, tailed = split_dataset(dataset, 3), split_dataset(dataset, 3, imbalance=16)
+    first = count(dataset, whole.train, 5)[0]
+    assert count(dataset, tailed.train, 5) == [round(first / 2**k) for k in range(5)]
+    assert np.array_equal(tailed.validation, whole.validation)
+    assert np.array_equal(tailed.test, whole.test)
+    assert tailed.thirds.tolist() == [0, 0, 1, 1, 2]
+    assert whole.thirds is None
+
+
+def test_a_long_tail_keeps_what_comes_first_in_the_order_of_the_split():
+    dataset = make_labelled(np.tile(np.arange(3), 100))
+    whole, tailed = split_dataset(dataset, 1), split_dataset(dataset, 1, imbalance=4)
+    kept = count(dataset, tailed.train, 3)
+    for label in range(3):
+        of_class = [i for i in whole.train if dataset.labels[i] == label]
+        assert [i for i in tailed.train if dataset.labels[i] == label] == of_class[: kept[label]]
+    order = {example: place for place, example in enumerate(whole.train)}
+    assert [order[i] for i in tailed.train] == sorted(order[i] for i in tailed.train)
+
+
+def test_a_long_tail_of_uneven_classes_keeps_at_most_what_there_is_and_at_least_one():
+    labels = [0] * 60 + [1] * 8 + [2] * 60 + [3] * 60
+    dataset = make_labelled(labels, n_classes=5)
+    tailed = split_dataset(dataset, 0, imbalance=1e6)
+    counts = count(dataset, tailed.train, 5)
+    assert counts[2:4] == [1, 1], "the share rounds to 0"
+    assert counts[4] == 0, "there is none"
+    whole = count(dataset, split_dataset(dataset, 0).train, 5)
+    level = count(dataset, split_dataset(dataset, 0, imbalance=1).train, 5)
+    assert level == [min(number, whole[0]) for number in whole]
+    assert split_dataset(dataset, 0, imbalance=1).thirds.tolist() == sort_into_thirds(level)
+
+
+def sort_into_thirds(counts):
+    """Of five classes the two largest are many, the next two medium, the last few."""
+    order = sorted(range(5), key=lambda label: (-counts[label], label))
+    return [[0, 0, 1, 1, 2][order.index(label)] for label in range(5)]
+
+
+def test_a_long_tail_that_cannot_be_made_is_refused():
+    with pytest.raises(UsageError, match="imbalance needs true labels, and Toy has none"):
+        split_dataset(make(100), 0, imbalance=10)
+    with pytest.raises(UsageError, match=r"imbalance must be a number of at least 1, not 0\.5"):
+        split_dataset(make_labelled([0, 1] * 20), 0, imbalance=0.5)
+    with pytest.raises(DataError, match=r"Toy cannot be made long-tailed: .* no example of the first class"):
+        split_dataset(make_labelled([1, 2] * 20), 0, imbalance=10)

@@ -20,6 +20,7 @@ ON_SCHEDULE = {
     "ALIM": {"prot_start": 3, "start_epoch": 1, "moco_queue": 60},
     "PiCO_plus": {"prot_start": 2, "knn_start": 8, "pure_ratio": 0.6, "moco_queue": 60},
     "FREDIS": {"update_interval": 1, "theta": 0.2, "dec": 0.05, "inc": 0.05, "change_size": 7},
+    "CroSel": {"warm_up": 1, "k": 1, "select_threshold": 0.25},
 }
 # What the last record logs once the last phase is entered.
 REACHED = {
@@ -28,6 +29,7 @@ REACHED = {
     "ALIM": lambda logged: logged["importance"] > 0,
     "PiCO_plus": lambda logged: 0 < logged["reliable"] < 1 and logged["loss_guess"] > 0,
     "FREDIS": lambda logged: logged["changed"] > 0,
+    "CroSel": lambda logged: 0 < logged["selected"] < 1 and logged["loss_sel"] > 0,
 }
 # Smaller than the default: after twelve updates rounding on another processor stays in the fifth digit.
 IMAGE_LR = 1e-4
@@ -37,6 +39,8 @@ ALGORITHMS = (
     *("ABLE", "ABS_GCE", "ABS_MAE", "ALIM", "CAVL", "CC", "CRDPLL", "DIRK", "EXP", "FREDIS", "Forward"),
     *("GA", "IDGP", "LWS", "L_W", "MCL_GCE", "MCL_MSE", "NN", "OP_W", "PC", "POP", "PRODEN", "PiCO"),
     *("PiCO_plus", "SCL_EXP", "SCL_NL", "VALEN"),
+    # after the paper
+    *("PaPi", "GFWS", "SCARCE", "RECORDS", "CroSel"),
 )
 
 
@@ -124,6 +128,7 @@ OTHERS = [
         options=("--save_model_every_checkpoint",),
         **SHORT,
     ),
+    Case("long-tail", "RECORDS", "Digits_FPS", {}, options=("--imbalance", "8"), **SHORT),
     Case("no-model", "CAVL", str(TABULAR), {"batch_size": 16}, options=("--skip_model_save",), **SHORT),
 ]
 CASES = {case.name: case for case in [*(case for name in ALGORITHMS for case in make_pair(name)), *OTHERS]}

@@ -26,7 +26,7 @@ def test_run_as_recorded(name: str, tmp_path: Path) -> None:
 
 def test_every_algorithm_has_golden_runs() -> None:
     assert set(algorithm_names()) == set(ALGORITHMS)
-    assert len(ALGORITHMS) == 27
+    assert len(ALGORITHMS) == 27 + 5
     assert {path.stem for path in RUNS.glob("*.json")} == set(CASES)
 
 

@@ -107,6 +107,16 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
     assert joined.fingerprint != dataset.fingerprint
 
 
+def test_validation_joins_training_that_was_made_long_tailed():
+    from plench.sweeps.pilot import join_validation
+    from plench.sweeps.spec import Grid
+
+    dataset = load_dataset("Digits_FPS")
+    _, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",), imbalance=20.0), 1)
+    tailed = split_dataset(dataset, 1, imbalance=20)
+    assert sorted(split.train) == sorted([*tailed.train, *tailed.validation])
+
+
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
     from plench.sweeps.pilot import train_with_validation
     from plench.sweeps.spec import Grid

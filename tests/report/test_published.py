@@ -119,6 +119,7 @@ def test_beside_the_paper(tmp_path):
         ({"steps": 1000}, "1000 steps"),
         ({"model": "MLP"}, "no table"),
         ({"holdout_fraction": 0.2}, "validation share is 0.2"),
+        ({"imbalance": 50.0}, "made long-tailed"),
         ({"candidates": {"pl_type": "uss", "drop_true_rate": 0.0}}, "generated"),
     ],
 )

@@ -3,13 +3,8 @@
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import mask_out
+from plench.algorithms.parts.targets import candidate_nll
 from plench.batch import Batch
-
-
-def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return −log Σ_{j∈S} p_j for each row, as a log-sum-exp of log-probabilities."""
-    return -mask_out(logits.log_softmax(-1), candidates).logsumexp(-1)
 
 
 def weighted_nll(logits: Tensor, weights: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast
 from plench.algorithms.parts.schedules import first_step_of, starts_epoch
-from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy
+from plench.algorithms.parts.targets import best_candidate, mean_over, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
 from plench.batch import Batch
 from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
@@ -244,11 +244,6 @@ def select_reliable(distances: Tensor, pure_ratio: float) -> Tensor:
     """Mark the share `pure_ratio` of examples with the smallest distances; the lower index first on ties."""
     nearest = distances.argsort(stable=True)[: int(len(distances) * pure_ratio)]
     return torch.zeros_like(distances, dtype=torch.bool).index_fill_(0, nearest, True)
-
-
-def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
-    """Return the mean of values (B,) over the chosen rows, 0 if there are none."""
-    return (values * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
 
 
 def mean_similarity_to_nearest(

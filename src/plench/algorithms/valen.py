@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +21,7 @@ from plench.algorithms.base import (
     register,
 )
 from plench.algorithms.parts.targets import mask_out, uniform_over
+from plench.algorithms.parts.views import pass_all_inputs
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
@@ -29,8 +29,8 @@ from plench.hparams import Choice, Hyperparameter
 EPSILON = 1e-12
 # Weight of the reconstruction of inputs and of candidates, and floor of every concentration.
 SMALL = 0.01
-# Rows of the training set per pass, and rows of distances held at once: the graph's memory is 256·N numbers.
-FEATURE_ROWS, DISTANCE_ROWS = 1024, 256
+# Rows of distances held at once: the graph's memory is 256·N numbers.
+DISTANCE_ROWS = 256
 
 
 def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:
@@ -145,14 +145,8 @@ class VALEN(LossAlgorithm):
         """Build the graph from the network's features, and start the encoder as a copy of the network."""
         if self.inputs is None:
             raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
-        featurizer = self.network[0]
-        rows = len(self.inputs)
-        with evaluating(self.network):
-            features = [
-                featurizer(self.inputs.original(start, min(start + FEATURE_ROWS, rows)))
-                for start in range(0, rows, FEATURE_ROWS)
-            ]
-        self.neighbours.copy_(find_neighbours(torch.cat(features), self.hparams["knn"]))
+        features = pass_all_inputs(self.network[0], self.inputs)
+        self.neighbours.copy_(find_neighbours(features, self.hparams["knn"]))
         self.encoder.load_state_dict(self.network.state_dict())
         self.sampled_targets.copy_(self.targets)
 
@@ -282,14 +276,3 @@ def build_decoder(num_classes: int, width: int) -> nn.Sequential:
             nn.init.xavier_normal_(layer.weight)
             nn.init.constant_(layer.bias, 0.01)
     return decoder
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put a module in evaluation mode inside the block."""
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)

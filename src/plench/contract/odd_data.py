@@ -127,7 +127,8 @@ def enlarge_logits(session: Session) -> float:
     """Scale the last layers so that logits reach ±200; return what predictions for training inputs reach.
 
     Every linear layer with K outputs, in whichever network of the algorithm, is scaled by its own outputs in
-    an update and in a prediction. If the logits do not come from such a layer, the inputs are scaled.
+    an update and in a prediction; then all of them alike, as a prediction may be a mean of several. If the
+    logits do not come from such a layer, the inputs are scaled.
     """
     num_classes = session.training_set.candidates.shape[1]
     peaks: dict[nn.Linear, float] = {}
@@ -147,12 +148,20 @@ def enlarge_logits(session: Session) -> float:
     predict(session, x)
     for hook in hooks:
         hook.remove()
-    with torch.no_grad():
-        for layer, peak in peaks.items():
-            for parameter in layer.parameters():
-                parameter.mul_(HUGE / max(peak, 1e-3))
+    scale_layers({layer: HUGE / max(peak, 1e-3) for layer, peak in peaks.items()})
     reached = float(predict(session, x).abs().max())
-    if reached < HUGE / 2:
+    if HUGE / 2 <= reached < HUGE:
+        scale_layers(dict.fromkeys(peaks, HUGE / reached))
+        reached = float(predict(session, x).abs().max())
+    elif reached < HUGE / 2:
         session.training_set.stored[:].mul_(HUGE / max(reached, 1e-3))
         reached = float(predict(session, session.training_set.original(0, len(x))).abs().max())
     return reached
+
+
+@torch.no_grad()
+def scale_layers(factors: dict[nn.Linear, float]) -> None:
+    """Multiply the outputs of linear layers."""
+    for layer, factor in factors.items():
+        for parameter in layer.parameters():
+            parameter.mul_(factor)

@@ -1,7 +1,7 @@
 """Training, validation and test split of a dataset, decided by the trial seed alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import RandomState
@@ -12,14 +12,21 @@ from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
 from plench.settings import Settings, declared
 
+# The thirds of the classes by their number of training examples, in the order of `Split.thirds`.
+THIRDS = ("many", "medium", "few")
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices into a dataset's examples; `test` is None where the dataset has a test set of its own."""
+    """Indices into a dataset's examples; `test` is None where the dataset has a test set of its own.
+
+    `thirds` (K,) says, where training was made long-tailed, to which of `THIRDS` each class belongs.
+    """
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
     test: NDArray[np.int64] | None
+    thirds: NDArray[np.int64] | None = None
 
 
 def split_dataset(
@@ -27,13 +34,15 @@ def split_dataset(
     trial_seed: int,
     test_fraction: float = Settings.tabular_test_fraction,
     holdout_fraction: float = Settings.holdout_fraction,
+    imbalance: float | None = Settings.imbalance,
 ) -> Split:
     """Split by the protocol: shuffle, cut off the test part, shuffle the rest again, cut off validation.
 
     Both shuffles start from the same seed. A dataset with its own test set skips the first cut, one that says
     which rows are validation the second. Sizes are the protocol's floating-point expressions int(n·(1 − F))
     and int(m·H), to the letter. With groups, n and m count groups, which stay whole. A fraction of 0 leaves
-    the part empty.
+    the part empty. With `imbalance` the training part is then made long-tailed; validation and test stay as
+    they are.
     """
     declared()["tabular_test_fraction"].check(test_fraction)
     declared()["holdout_fraction"].check(holdout_fraction)
@@ -66,7 +75,34 @@ def split_dataset(
                 f"{dataset.card.name} has too few {what} to split: of {n_examples}, with test fraction "
                 f"{test_fraction} and holdout fraction {holdout_fraction} the {part} part is empty"
             )
-    return split
+    return split if imbalance is None else make_long_tailed(dataset, split, imbalance)
+
+
+def make_long_tailed(dataset: Dataset, split: Split, imbalance: float) -> Split:
+    """Return the split with fewer training examples of later classes.
+
+    Class k keeps R^(−k/(K−1)) times the number of the first class, rounded, at least one and at most what it
+    has: those that come first in the split's order, so that the trial seed alone decides which.
+    """
+    declared()["imbalance"].check(imbalance)
+    if dataset.labels is None:
+        raise UsageError(f"imbalance needs true labels, and {dataset.card.name} has none")
+    labels, classes = dataset.labels[split.train], np.arange(dataset.n_classes)
+    counts = np.bincount(labels, minlength=len(classes))
+    if counts[0] == 0:
+        raise DataError(
+            f"{dataset.card.name} cannot be made long-tailed: its training split has no example of the first "
+            "class, whose number the others follow"
+        )
+    wanted = np.maximum(1, np.rint(counts[0] * imbalance ** (-classes / max(1, len(classes) - 1))))
+    by_class = np.argsort(labels, kind="stable")
+    place = np.empty_like(by_class)  # of an example among those of its class
+    place[by_class] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[by_class]]
+    most_first = np.argsort(-np.minimum(counts, wanted), kind="stable")
+    thirds = np.empty(len(classes), dtype=np.int64)
+    for third, members in enumerate(np.array_split(most_first, len(THIRDS))):
+        thirds[members] = third
+    return replace(split, train=split.train[place < wanted[labels]], thirds=thirds)
 
 
 def cut(

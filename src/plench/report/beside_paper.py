@@ -116,6 +116,8 @@ def _explain_difference(setting: Experiment, is_release: bool) -> str:
     held_out = setting.details.get("holdout_fraction")
     if held_out != HOLDOUT_FRACTION:
         return f"its validation share is {held_out}, the paper's is {HOLDOUT_FRACTION}"
+    if setting.details.get("imbalance") is not None:
+        return "its training splits were made long-tailed, the paper's are not"
     return ""
 
 

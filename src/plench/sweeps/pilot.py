@@ -103,6 +103,7 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
         trial_seed,
         test_fraction=grid.tabular_test_fraction,
         holdout_fraction=grid.holdout_fraction,
+        imbalance=grid.imbalance,
     )
     candidates = drawn.candidates.copy()
     candidates[split.validation] = np.eye(drawn.n_classes, dtype=bool)[dataset.labels[split.validation]]

@@ -10,6 +10,7 @@ import torch
 
 from plench.algorithms import Algorithm
 from plench.criteria import Criterion, accuracy, criteria, measure_all
+from plench.data.splits import THIRDS
 from plench.training.inputs import Inputs
 from plench.training.prepare import PreparedData
 from plench.training.stored import Stored
@@ -62,4 +63,15 @@ def evaluate(
         figures = {c.record_key: None for c in (*criteria.values(), *more_criteria)}
     labels = data.test.labels
     figures["test_acc"] = None if labels is None or not len(labels) else accuracy(test, labels)
+    if labels is not None and data.test.thirds is not None:
+        figures |= accuracy_by_third(test, labels, data.test.thirds)
+    return figures
+
+
+def accuracy_by_third(logits: np.ndarray, labels: np.ndarray, thirds: np.ndarray) -> dict[str, float | None]:
+    """Return the accuracy on the classes with many, medium and few training examples; None without any."""
+    figures: dict[str, float | None] = {}
+    for third, name in enumerate(THIRDS):
+        chosen = thirds[labels] == third
+        figures[f"test_acc_{name}"] = accuracy(logits[chosen], labels[chosen]) if chosen.any() else None
     return figures

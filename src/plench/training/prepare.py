@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,15 @@ from plench.training.stored import Stored
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Examples to evaluate on: stored inputs on the device, candidates and true labels for the criteria."""
+    """Examples to evaluate on: stored inputs on the device, candidates and true labels for the criteria.
+
+    `thirds` (K,) are those of the classes by training count (`Split.thirds`), on test where there are any.
+    """
 
     stored: Stored
     candidates: np.ndarray | None
     labels: np.ndarray | None
+    thirds: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
         config.trial_seed,
         config.holdout_fraction,
         config.tabular_test_fraction,
+        config.imbalance,
         config.device,
     )
 
@@ -65,6 +70,7 @@ def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> P
         config.trial_seed,
         test_fraction=config.tabular_test_fraction,
         holdout_fraction=config.holdout_fraction,
+        imbalance=config.imbalance,
     )
     return prepare_split(dataset, split, device, weights)
 
@@ -96,7 +102,7 @@ def prepare_split(
         train=inputs.store(dataset.features, device, split.train),
         train_candidates=train_candidates,
         validation=evaluation_set(split.validation),
-        test=test,
+        test=replace(test, thirds=split.thirds),
         train_noise_rate=noise_rate,
         train_answers=None if answers is None else answers.take_items(split.train),
         train_weights=None if weights is None else weights[split.train],

@@ -76,6 +76,16 @@ def push_non_candidates(logits: Tensor, candidates: Tensor) -> Tensor:
     return -logs.masked_fill(candidates, 0).sum(-1).mean(-1)
 
 
+def candidate_nll(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return −log Σ_{j∈S} p_j for each row, as a log-sum-exp of log-probabilities."""
+    return -mask_out(logits.log_softmax(-1), candidates).logsumexp(-1)
+
+
+def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
+    """Return the mean of values (…, B) over the chosen rows, 0 if there are none."""
+    return (values * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
+
+
 # Losses of each class, were it the true one ---------------------------------------------------------------
 
 

@@ -1,12 +1,20 @@
-"""Passes over several views of a batch, and mixup."""
+"""Passes over several views of a batch or over all training inputs, and mixup."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+
+from plench.algorithms.base import TrainingInputs
+
+# Rows of the training inputs per pass.
+INPUT_ROWS = 1024
 
 
 def pass_views(network: nn.Module, *views: Tensor) -> Tensor:
@@ -15,6 +23,15 @@ def pass_views(network: nn.Module, *views: Tensor) -> Tensor:
         logits: Tensor = network(views[0])
         return logits.expand(len(views), *logits.shape)
     return torch.stack([network(view) for view in views])
+
+
+def pass_together(network: nn.Module, *views: Tensor) -> Tensor:
+    """Return the outputs (V, B, …) of each view, from one pass over the rows of all of them."""
+    if one_pass_serves(network, *views):
+        outputs: Tensor = network(views[0])
+        return outputs.expand(len(views), *outputs.shape)
+    joined: Tensor = network(torch.cat(views))
+    return joined.unflatten(0, (len(views), -1))
 
 
 def one_pass_serves(network: nn.Module, *views: Tensor) -> bool:
@@ -28,9 +45,38 @@ def one_pass_serves(network: nn.Module, *views: Tensor) -> bool:
     return not any(isinstance(module, _BatchNorm | _DropoutNd) for module in network.modules())
 
 
+@torch.no_grad()
+def pass_all_inputs(network: nn.Module, inputs: TrainingInputs) -> Tensor:
+    """Return a network's outputs (N, …) on the original view of all training inputs, in evaluation mode."""
+    rows = len(inputs)
+    with evaluating(network):
+        parts = [
+            network(inputs.original(start, min(start + INPUT_ROWS, rows)))
+            for start in range(0, rows, INPUT_ROWS)
+        ]
+    return torch.cat(parts)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode inside the block."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+def draw_share(alpha: float) -> Tensor:
+    """Draw l ~ Beta(α, α)."""
+    share: Tensor = Beta(alpha, alpha, validate_args=False).sample()
+    return share
+
+
 def draw_mixing(alpha: float) -> Tensor:
     """Draw l ~ Beta(α, α) and return max(l, 1 − l), so that the first partner dominates."""
-    share = Beta(alpha, alpha, validate_args=False).sample()
+    share = draw_share(alpha)
     return torch.maximum(share, 1 - share)
 
 

@@ -41,7 +41,7 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "what to run", "without any of these: what was launched into the output folder before"
     )
-    group.add_argument("--suite", metavar="NAME", help="lite, tabular, image or full")
+    group.add_argument("--suite", metavar="NAME", help="lite, tabular, image, full or extended")
     group.add_argument("--file", metavar="FILE", help="a sweep file (TOML), as written into output folders")
     group.add_argument("--algorithms", nargs="+", metavar="NAME", help="names, or path/to/file.py:ClassName")
     group.add_argument(
@@ -121,7 +121,7 @@ def _read_specs(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Sw
     if not recorded:
         raise UsageError(
             f"{arguments.output_dir} holds no sweep: say what to run with --suite (lite, tabular, image, "
-            "full), --file, or --datasets and --algorithms"
+            "full, extended), --file, or --datasets and --algorithms"
         )
     return recorded
 
