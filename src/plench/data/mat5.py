@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
-from plench.shown import show_value
+from plench.shown import clean_text
 
 HEADER_BYTES = 128
 PREFIX_BYTES = 4_096  # of a compressed variable: room for its flags, sizes and name
@@ -24,6 +24,7 @@ MAX_CELLS = 2**27  # of one matrix, twelve times the largest known: 1 GiB of dou
 MAX_BYTES = 8 * MAX_CELLS + PREFIX_BYTES
 MAX_VARIABLES = 1_000
 MAX_SHOWN_AXES = 8
+MAX_NAME_BYTES = 63  # as in MATLAB
 FREE_CELLS = 2**24  # a sparse matrix may have that many, twice the largest known,
 CELLS_PER_BYTE = 64  # or else so many for each byte of the file
 
@@ -76,7 +77,7 @@ def read_matrices(content: bytes, wanted: Collection[str]) -> dict[str, NDArray[
             raise DataError(f"a packed element has type code {matrix.code}; expected is a matrix")
         head = _read_head(matrix.data, order)
         if head.name in found:
-            raise DataError(f"the file has two variables {show_value(head.name)}")
+            raise DataError(f"the file has two variables `{head.name}`")
         found[head.name] = None
         if len(found) > MAX_VARIABLES:
             raise DataError(f"the file has more than {MAX_VARIABLES:,} variables")
@@ -157,7 +158,9 @@ def _read_head(data: memoryview, order: str) -> Head:
         raise DataError("the head of a variable is broken")
     bits = struct.unpack_from(f"{order}I", flags.data)[0]
     shape = struct.unpack(f"{order}{len(sizes.data) // 4}i", sizes.data)
-    text = bytes(name.data).decode("ascii", errors="replace")
+    if len(name.data) > MAX_NAME_BYTES:
+        raise DataError(f"a variable's name has {len(name.data):,} letters; allowed are {MAX_NAME_BYTES}")
+    text = clean_text(bytes(name.data).decode("ascii", errors="replace"), keep="")
     return Head(text, bits & 0xFF, bool(bits & COMPLEX_FLAG), shape, name.end)
 
 

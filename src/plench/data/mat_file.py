@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from plench.data.mat5 import read_matrices
 from plench.errors import DataError
-from plench.shown import MAX_SHOWN, clean_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ def read_mat(content: bytes) -> MatContent:
     found = read_matrices(content, ("data", "partial_target", "target"))
     features, partial_target, target = (found.get(name) for name in ("data", "partial_target", "target"))
     if features is None or partial_target is None:
-        names = ", ".join(clean_text(entry[:MAX_SHOWN]) for entry in sorted(found)[:10]) or "nothing"
+        names = ", ".join(sorted(found)[:10]) or "nothing"
         raise DataError(
             f"the file holds {names}; needed are the variables `data` and `partial_target`, "
             "and `target` for true labels"
