@@ -84,10 +84,6 @@ def read_matrices(content: bytes, wanted: Collection[str]) -> dict[str, NDArray[
         if head.name in wanted:
             _check_head(head, len(content))
             if packed:
-                if matrix.end > allowed_bytes(len(data)):
-                    raise DataError(
-                        f"`{head.name}` unpacks to {matrix.end:,} bytes, far more than are packed"
-                    )
                 matrix = _take_element(_unpack(data, matrix.end, whole=True), 0, order)
             found[head.name] = _read_values(head, matrix.data, order)
     return found
@@ -136,8 +132,11 @@ def _take_element(data: memoryview, offset: int, order: str, *, whole: bool = Tr
 
 def _unpack(data: memoryview, limit: int, *, whole: bool) -> memoryview:
     """Decompress at most `limit` bytes; with `whole` the stream must end there and its checksum hold."""
-    if limit > MAX_BYTES:
-        raise DataError(f"a variable declares {limit:,} bytes; allowed are at most {MAX_BYTES:,}")
+    allowed = min(MAX_BYTES, allowed_bytes(len(data)))
+    if limit > allowed:
+        raise DataError(
+            f"a variable of {len(data):,} packed bytes declares {limit:,}; allowed are at most {allowed:,}"
+        )
     stream = zlib.decompressobj()
     try:
         unpacked = stream.decompress(data, limit)
