@@ -59,7 +59,7 @@ def list_entries(file: BinaryIO) -> list[ZipEntry]:
     if len(names) != len(entries):
         raise DataError("two of its entries have one name")
     entries.sort(key=lambda entry: entry.head)
-    ends = [*(entry.head for entry in entries[1:]), start]
+    ends = [*(entry.head for entry in entries), start][1:]
     for entry, end in zip(entries, ends, strict=True):
         if entry.head + LOCAL.size + entry.packed_bytes > end:
             raise DataError(f"its entry {show_value(entry.name)} shares bytes with another or is truncated")
