@@ -74,7 +74,7 @@ class PickleMachine:
                 return self.check_plain(self.pop(1))[0]
             else:
                 self.place = place
-                STEPS.get(code, PickleMachine.refuse)(self)
+                STEPS.get(code, refuse)(self)
                 place = self.place
         if len(content) > MAX_STEPS:
             raise DataError(f"it has more than {MAX_STEPS:,} steps")
@@ -236,6 +236,50 @@ class PickleMachine:
         raise ValueError(f"unknown step {code!r}")
 
 
+def scan_pickle(content: bytes) -> None:
+    """Raise DataError for a pickle whose values take far more time or memory than its bytes, or is broken.
+
+    Names and calls are passed over: it is for those who read the pickle with other rules afterwards.
+    """
+    try:
+        ScanningMachine(content).run()
+    except (IndexError, KeyError, ValueError, struct.error, UnicodeError, OverflowError) as error:
+        raise DataError(f"its pickle is damaged ({type(error).__name__}: {error})") from None
+
+
+class Unknown:
+    """Stands for whatever a name or a call would give."""
+
+
+class ScanningMachine(PickleMachine):
+    """Carries a pickle out without names, calls and references."""
+
+    def name(self, module: Any, name: Any) -> None:
+        """Push something unknown in the place of what is named."""
+        self.stack.append(Unknown())
+
+    def call(self) -> None:
+        """Push something unknown in the place of what a call would give."""
+        self.pop(2)
+        self.stack.append(Unknown())
+
+    def build(self) -> None:
+        """Drop what an unknown value would be given."""
+        self.pop(1)
+        self.top()
+
+    def fill_dict(self, target: Any, values: list[Any]) -> None:
+        """Look at the keys; an unknown value may be a mapping."""
+        super().fill_dict({} if isinstance(target, Unknown) else target, values)
+
+    def refuse(self) -> None:
+        """Let a reference to an object outside the pickle (Q) be something unknown."""
+        if self.content[self.place - 1 : self.place] != b"Q":
+            super().refuse()
+        self.pop(1)
+        self.stack.append(Unknown())
+
+
 def parse_number(line: bytes) -> int | bool:
     """Return a number of the oldest protocol, in which 00 and 01 are truth values."""
     return line == b"01" if line in (b"00", b"01") else parse_digits(line)
@@ -292,6 +336,11 @@ def make_dict(machine: PickleMachine) -> None:
 def set_items(machine: PickleMachine, values: list[Any]) -> None:
     """Add keys and values to the dict on the stack."""
     machine.fill_dict(machine.top(), values)
+
+
+def refuse(machine: PickleMachine) -> None:
+    """Say why a step is not carried out."""
+    machine.refuse()
 
 
 def take_frame(machine: PickleMachine) -> None:
@@ -359,6 +408,6 @@ STEPS: dict[int, Callable[[PickleMachine], object]] = {
     ord("q"): lambda m: m.put(m.take(1)[0]),
     ord("c"): lambda m: m.name(m.take_line().decode(), m.take_line().decode()),
     ord("\x93"): lambda m: m.name(*m.pop(2)),
-    ord("R"): PickleMachine.call,
-    ord("b"): PickleMachine.build,
+    ord("R"): lambda m: m.call(),
+    ord("b"): lambda m: m.build(),
 }
