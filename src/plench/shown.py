@@ -6,21 +6,19 @@ import unicodedata
 
 MAX_SHOWN = 60
 NUMBER_BITS = 128
-# Control characters, characters without a meaning of their own (surrogates, private, unassigned) and those
-# that turn the direction of writing or are not seen.
-HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def clean_text(text: str, *, keep: str = "\n\t") -> str:
-    """Return text in which every character that a terminal obeys or hides is written out, as in `\\x1b`."""
+    """Return text without characters that a terminal obeys or that hide: control, direction, separators."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        character
-        if character in keep or unicodedata.category(character) not in HIDDEN_CATEGORIES
-        else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
+    return "".join(c if c in keep or not _is_hidden(unicodedata.category(c)) else REPLACEMENT for c in text)
+
+
+def _is_hidden(category: str) -> bool:
+    """Whether a category of Unicode is that of control, format, private and unassigned, or ends of lines."""
+    return category[0] == "C" or category in ("Zl", "Zp")
 
 
 def show_value(value: object) -> str:

@@ -136,7 +136,9 @@ def test_show_value_and_clean_text() -> None:
     assert show_value("a" * 100) == repr("a" * 60) + "…"
     assert show_value("\x1b[2J") == "'\\x1b[2J'"
     assert clean_text("plain äß \t\n") == "plain äß \t\n"
-    assert clean_text("\x1b]0;x\x07 \u202e \x9b \ud800 \r") == "\\x1b]0;x\\x07 \\u202e \\x9b \\ud800 \\r"
+    hidden = "\x1b \x07 \u202e \x9b \ud800 \r \u2028"
+    assert clean_text(hidden) == " ".join(["\N{REPLACEMENT CHARACTER}"] * 7)
+    assert clean_text("a\nb", keep="") == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @pytest.fixture

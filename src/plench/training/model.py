@@ -116,12 +116,12 @@ def load_network(store: RunStore, run: dict[str, Any]) -> None:
 
 
 def check_sizes(data: dict[str, Any]) -> None:
-    """Raise DataError unless a description's sizes are whole numbers that leave some memory."""
+    """Raise ValueError unless a description's sizes are whole numbers that leave some memory."""
     sizes = [data["n_train"], data["n_classes"], *data["input_shape"]]
     if not all(type(size) is int and size > 0 for size in sizes):
-        raise DataError("the sizes in its run.json are not whole numbers above 0")
+        raise ValueError("the sizes in its run.json are not whole numbers above 0")
     if data["n_train"] * data["n_classes"] > MAX_CELLS or math.prod(data["input_shape"][1:]) > MAX_CELLS:
-        raise DataError("the sizes in its run.json are larger than any data")
+        raise ValueError("the sizes in its run.json are larger than any data")
 
 
 def find_model(store: RunStore, criterion: str) -> str:

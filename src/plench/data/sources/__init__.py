@@ -97,6 +97,17 @@ def find_source(name: str) -> Source:
     return _as_source(DATASETS.find(name))
 
 
+def find_own_source(name: str) -> Source | None:
+    """The source of a dataset if it is ours, by name or path, else None; nobody's code is imported."""
+    if is_third_party(name):
+        return None
+    if not has_separator(name) and DATASETS.is_own(name):
+        return _as_source(DATASETS.find(name))
+    if not has_separator(name) and DATASETS.knows(name):
+        return None
+    return next((found for finder in _list_finders(DATASETS.own) if (found := finder.find(name))), None)
+
+
 def has_separator(name: str) -> bool:
     """Say whether a name is a path beyond doubt."""
     return any(separator in name for separator in (os.sep, os.altsep) if separator)
