@@ -73,7 +73,7 @@ class Watch:
         """Note what no reader may do."""
         if self.folder is None:
             return
-        if event in STARTS_PROCESSES:
+        if event in STARTS_PROCESSES and arguments[0] != "uname":  # Python's own way to name the machine
             self.seen.append(f"{event} {str(arguments)[:100]}")
         elif event == "exec" and str(getattr(arguments[0], "co_filename", "")).startswith(self.folder):
             self.seen.append(f"code of {arguments[0].co_filename}")

@@ -88,6 +88,7 @@ def read_images(folder: Path) -> object:
 def write_run(folder: Path) -> Path:
     """Put the files of a good run beside the damaged one, which stays; return the run's folder."""
     run = folder / "run"
+    run.mkdir(exist_ok=True)
     for name, content in s.make_run().items():
         if not (run / name).exists() and name != "done":
             (run / name).write_bytes(content)
@@ -128,20 +129,46 @@ def command(*arguments: str) -> object:
 
 def continue_run(folder: Path) -> object:
     """A run that was stopped and is continued."""
-    from plench.training import train
+    from plench.algorithms import find_algorithm
+    from plench.data import load_dataset
+    from plench.training import configure_run, run_training
 
     run = write_run(folder)
     output = folder / "output"
     (output / s.run_name()).parent.mkdir()
     run.rename(output / s.run_name())
-    return train("PRODEN", "Digits_FPS", output_dir=output, **s.RUN_SETTINGS)
+    entry, dataset = find_algorithm("PRODEN"), load_dataset("Digits_FPS")
+    config = configure_run(entry, dataset.card, device="cpu", **s.RUN_SETTINGS)
+    return run_training(config, dataset, entry, output)
 
 
 def read_sweep(folder: Path) -> object:
-    """A sweep's file, and the state of the runs it asks for."""
-    from plench.sweeps.spec import read_sweeps
+    """A sweep's file: the state of the runs it asks for, and the table of those there are."""
+    from plench.errors import PlenchError
+    from plench.sweeps.spec import read_sweep
 
-    return [spec.to_toml() for spec in read_sweeps(folder)]
+    shutil.copytree(write_run(folder), folder / s.run_name())
+    shutil.rmtree(folder / "run")
+    command("collect", str(folder))  # must not depend on it
+    try:
+        return read_sweep(folder / "sweep-0.toml").file_name
+    except PlenchError:
+        pass
+    return command("sweep", "status", "--output_dir", str(folder))
+
+
+def read_table(folder: Path) -> object:
+    """A user's own table."""
+    (table,) = folder.glob("mine.*")
+    return load(str(table))
+
+
+def read_npy(folder: Path) -> object:
+    """Features that stay on disk, with labels beside them."""
+    import numpy as np
+
+    np.save(folder / "labels.npy", np.arange(12) % 3)
+    return load(str(folder / "features.npy"))
 
 
 ZIP = (m.patch_zip, m.rarely(m.zip_bomb))
@@ -162,6 +189,10 @@ READERS: tuple[Reader, ...] = (
     Reader("bmp", "x/a.bmp", lambda: s.make_images("BMP"), read_images, (m.set_number,)),
     Reader("ppm", "x/a.ppm", lambda: s.make_images("PPM"), read_images, (v.forge_text,)),
     Reader("webp", "x/a.webp", lambda: s.make_images("WEBP"), read_images, (m.set_number,)),
+    Reader("csv", "mine.csv", s.make_tables, read_table, (v.forge_text, v.forge_table)),
+    Reader("tsv", "mine.tsv", lambda: s.make_tables()[2:], read_table, (v.forge_text, v.forge_table)),
+    Reader("parquet", "mine.parquet", s.make_parquet, read_table, (m.set_number,)),
+    Reader("npy", "features.npy", s.make_npy, read_npy, (m.forge_npy,)),
     Reader("sweep", "sweep-0.toml", s.make_sweep, read_sweep, (v.forge_toml, v.forge_text)),
     Reader("records", "run/results.jsonl", s.make_records, collect, (v.forge_json, v.forge_text)),
     Reader("description", "run/run.json", s.make_description, collect, (v.forge_json, v.forge_text)),

@@ -121,7 +121,9 @@ RUN_SETTINGS: dict[str, Any] = {"steps": 4, "checkpoint_freq": 2}
 @cache
 def make_run() -> dict[str, bytes]:
     """The files of a short run's folder, with a checkpoint from its middle."""
-    from plench.training import RunOptions, train
+    from plench.algorithms import find_algorithm
+    from plench.data import load_dataset
+    from plench.training import configure_run, run_training
     from plench.training.listener import Silence
 
     found: dict[str, bytes] = {}
@@ -143,8 +145,9 @@ def make_run() -> dict[str, bytes]:
                 found[path.name] = path.read_bytes()
 
     with TemporaryDirectory() as folder:
-        options = RunOptions(save_steps=1)
-        outcome = train("PRODEN", "Digits_FPS", folder, options=options, listener=Copying(), **RUN_SETTINGS)
+        entry, dataset = find_algorithm("PRODEN"), load_dataset("Digits_FPS")
+        config = configure_run(entry, dataset.card, save_steps=1, **RUN_SETTINGS)
+        outcome = run_training(config, dataset, entry, folder, Copying())
         for path in outcome.folder.iterdir():
             if path.is_file() and not path.name.startswith("."):
                 found[path.name] = path.read_bytes()
@@ -159,6 +162,48 @@ def run_name() -> str:
     """Return the name of the run's folder."""
     make_run()
     return RUN_NAMES[0]
+
+
+@cache
+def make_tables() -> list[bytes]:
+    """Tables with candidates, with answers and with features of several kinds."""
+    sets, colours = ("dog|emu", "cat|dog", "cat|dog"), ("blue", "red")
+    rows = [f"{i / 7:.3f},{colours[i % 2]},{sets[i % 3]},dog" for i in range(12)]
+    first = "width,colour,candidates,truth\n" + "\n".join(rows) + "\n"
+    rows = [f"{i};{i * 3};{'cat' if i % 2 else 'dog'};{'emu' if i % 3 else 'cat'}" for i in range(12)]
+    second = "x;y;annotator_1;annotator_2\n" + "\n".join(rows) + "\n"
+    return [first.encode(), second.encode(), b"\xef\xbb\xbf" + first.replace(",", "\t").encode()]
+
+
+@cache
+def make_parquet() -> list[bytes]:
+    """The first of the tables as Parquet, packed in two ways."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {
+        "width": [i / 7 for i in range(12)],
+        "colour": ["red", "blue"] * 6,
+        "candidates": [["cat", "dog"], ["dog", "emu"]] * 6,
+        "truth": ["dog"] * 12,
+    }
+    found = []
+    for compression in ("snappy", "none"):
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table(columns), buffer, compression=compression)
+        found.append(buffer.getvalue())
+    return found
+
+
+@cache
+def make_npy() -> list[bytes]:
+    """A matrix of features."""
+    found = []
+    for array in (np.arange(48.0).reshape(12, 4), np.asfortranarray(np.ones((12, 4), ">f4"))):
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        found.append(buffer.getvalue())
+    return found
 
 
 @cache

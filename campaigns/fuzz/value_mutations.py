@@ -57,6 +57,43 @@ def forge_json(content: bytes, random: Random) -> bytes:
     return "\n".join(lines).encode("utf-8") + b"\n"
 
 
+def forge_table(content: bytes, random: Random) -> bytes:
+    """Change a cell, a row or the header of a table."""
+    lines = content.decode("utf-8", "replace").split("\n")
+    place = random.choice((0, random.randrange(len(lines))))
+    delimiter = max(",;\t", key=lines[place].count)
+    cells = lines[place].split(delimiter)
+    cell = random.randrange(len(cells))
+    odd = (
+        "",
+        '"',
+        '"x',
+        "a|b|c",
+        "|",
+        "!cat",
+        "nan",
+        "1e999",
+        "-1",
+        "2" * 400,
+        "9" * 5000,
+        "x" * 100_000,
+        "=1+1",
+    )
+    change = random.randrange(5)
+    if change == 0:
+        cells[cell] = random.choice((*odd, *TEXTS))
+    elif change == 1:
+        cells[cell] = random.choice(("candidates", "truth", "answers", "weight", "group", "split", "item"))
+    elif change == 2:
+        cells = cells * random.choice((2, 50))
+    elif change == 3:
+        del cells[cell]
+    else:
+        lines[place:place] = [lines[-2 if len(lines) > 1 else -1]] * random.choice((1, 1000))
+    lines[min(place, len(lines) - 1)] = delimiter.join(cells)
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
 def forge_state(content: bytes, random: Random) -> bytes:
     """Replace, drop or wrap a value of a checkpoint or a model, in a file that is sound otherwise."""
     import torch

@@ -1,16 +1,19 @@
-"""Arrays of numbers in numpy's own file formats, `.npz` and the `.npy` within, read without trust."""
+"""Arrays of numbers or texts in numpy's own file formats, `.npz` and `.npy`, read without trust."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from plench.errors import DataError
+from plench.plain_files import open_plain
 from plench.shown import show_value
 from plench.zip_archive import ZipEntry, read_entry
 
@@ -18,7 +21,7 @@ MARK = b"\x93NUMPY"
 LENGTH_BYTES = {1: 2, 2: 4, 3: 4}  # by version: of the number that says how long the head is
 MAX_HEAD_BYTES = 10_000
 MAX_AXES = 32
-NUMBER_TYPE = re.compile(r"[|<>=]?[biuf][0-9]{1,2}")
+NUMBER_TYPE = re.compile(r"[|<>=]?[biuf][0-9]{1,2}|[|<>=]?[US][0-9]{1,4}")  # numbers, and short texts
 # The head is written like a Python dict: 'descr' a text, 'fortran_order' a truth value, 'shape' numbers.
 PAIR = re.compile(r"\s*(['\"])(\w+)\1\s*:\s*('[^']*'|\"[^\"]*\"|True|False|\([\d\sL,]*\))\s*(,|$)")
 
@@ -40,6 +43,35 @@ def read_array(file: BinaryIO, entry: ZipEntry) -> np.ndarray:
         )
     raw = gather(start[head_bytes:], pieces, n_bytes)
     return raw.view(dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """Return the array of an `.npy` file; raise DataError unless it is one of plain numbers or texts."""
+    return np.array(map_npy(path))
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """Return the array of an `.npy` file, which stays on disk; raise DataError unless it is a plain one."""
+    with open_plain(path) as file:
+        dtype, by_columns, shape, start = parse_head(file.read(MAX_HEAD_BYTES + 16))
+        size = os.fstat(file.fileno()).st_size
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if start + n_bytes != size:
+            raise DataError(f"it has {size - start:,} bytes for an array of shape {shape} and type {dtype}")
+        order: Literal["C", "F"] = "F" if by_columns else "C"
+        if n_bytes == 0:
+            return np.empty(shape, dtype, order)
+        return np.memmap(file, dtype, "r", start, shape, order)
+
+
+def parse_npy(content: bytes) -> np.ndarray:
+    """Return the array that the bytes of an `.npy` file hold; raise DataError unless it is a plain one."""
+    dtype, by_columns, shape, start = parse_head(content)
+    if start + math.prod(shape) * dtype.itemsize != len(content):
+        raise DataError(
+            f"it has {len(content) - start:,} bytes for an array of shape {shape} and type {dtype}"
+        )
+    return np.frombuffer(content, dtype, offset=start).reshape(shape, order="F" if by_columns else "C")
 
 
 def gather(first: bytes, pieces: Iterator[bytes], n_bytes: int) -> np.ndarray:

@@ -130,7 +130,7 @@ def name_processor() -> str:
     except OSError:  # not Linux
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    return next(named, "") or platform.processor() or platform.machine()
 
 
 def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:

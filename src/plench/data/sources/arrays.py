@@ -19,11 +19,12 @@ from numpy.typing import ArrayLike
 from plench.data.answers import combine_answers, read_answer_matrix
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, TestSet
-from plench.data.npy import read_array
+from plench.data.highest import check_highest
+from plench.data.npy import map_npy, read_array, read_npy
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
-from plench.plain_files import open_plain
+from plench.plain_files import is_plain, open_plain
 from plench.shown import show_value
 from plench.zip_archive import ZipEntry, list_entries
 
@@ -35,8 +36,6 @@ LAYOUT = (
 )
 OPTIONAL = ("candidates", "answers", "labels", "class_names", "groups")
 MAX_MEMBER_BYTES = 2**34
-FEW_CLASSES = 1_000  # always allowed; beyond that
-MAX_CELLS = 2**27  # examples × classes, and at most ten classes an example
 
 
 def find_arrays(name: str) -> Source | None:
@@ -49,8 +48,9 @@ def find_arrays(name: str) -> Source | None:
 def find_mapped(name: str) -> Source | None:
     """Answer the path of an `.npy` file of features, or of a folder with `features.npy`."""
     path = Path(name)
-    if path.is_dir() and ((path / "features.npy").is_file() or (path / "images.npy").is_file()):
-        path = path / ("features.npy" if (path / "features.npy").is_file() else "images.npy")
+    found = [path / file for file in ("features.npy", "images.npy") if is_plain(path / file)]
+    if found:
+        path = found[0]
     elif not name.lower().endswith(".npy"):
         return None
     return open_arrays(path.resolve().parent, *read_folder(path, name))
@@ -68,18 +68,22 @@ def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
     key = "images" if path.stem == "images" else "features"
     files = {key: path}
     for other in (*OPTIONAL, f"test_{key}", "test_labels"):
-        if (path.parent / f"{other}.npy").is_file():
+        if is_plain(path.parent / f"{other}.npy"):
             files[other] = path.parent / f"{other}.npy"
-    check_names(set(files), name)
+    try:
+        check_names(set(files))
+    except DataError as error:
+        raise DataError(f"{name} cannot be used: {error}") from None
     digest = hashlib.sha256()
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
         try:
-            with file.open("rb") as stream:
+            with open_plain(file) as stream:
                 digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
-            arrays[part] = np.load(file, mmap_mode="r" if key in part else None, allow_pickle=False)
-        except (ValueError, OSError, EOFError, MemoryError) as error:
-            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({error})") from None
+            arrays[part] = map_npy(file) if key in part else read_npy(file)
+        except (DataError, OSError, ValueError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({reason})") from None
     return digest.hexdigest(), arrays
 
 
@@ -165,13 +169,14 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
         n_classes = None if class_names is None else len(class_names)
         answers = read_answer_matrix(arrays["answers"], n_classes, f"{card.name}: answers")
         if labels is not None and labels.dtype.kind in "iu" and labels.size:
+            check_highest(int(labels.max()), len(features), card.name)
             answers = answers.widen(int(labels.max()) + 1)  # a class that no annotator has named
         candidates = combine_answers(answers)
     if candidates is None:
         assert labels is not None
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
             raise DataError(f"{card.name}: labels must be a list of whole numbers from 0")
-        check_classes(labels, card.name)
+        check_highest(int(labels.max()), len(labels), card.name)
         candidates = labels[:, None] == np.arange(int(labels.max()) + 1)
     test = None
     if "test_labels" in arrays:
@@ -223,16 +228,6 @@ def make_dataset(
     dataset = build_dataset(nameless, given, None)
     card = make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True)
     return replace(dataset, card=replace(dataset.card, name=card.name))
-
-
-def check_classes(labels: np.ndarray, name: str) -> None:
-    """Raise DataError where the highest label stands for more classes than so many examples can have."""
-    allowed = max(FEW_CLASSES, min(10 * len(labels), MAX_CELLS // len(labels)))
-    if int(labels.max()) >= allowed:
-        raise DataError(
-            f"{name}: the highest label is {labels.max()}; with {len(labels):,} examples {allowed:,} classes "
-            "are allowed. Number the classes 0, 1, …"
-        )
 
 
 def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:

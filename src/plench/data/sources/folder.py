@@ -242,7 +242,8 @@ class ImageReader:
         allowed = max(allowed_bytes(0), PIXELS_PER_BYTE * self.file_bytes)
         if pixels > allowed:
             raise DataError(
-                f"{self.name}: {what} have {pixels:,} pixels; in {self.file_bytes:,} bytes {allowed:,} are allowed"
+                f"{self.name}: {what} have {pixels:,} pixels; files of {self.file_bytes:,} bytes may have "
+                f"{allowed:,}"
             )
 
 
