@@ -128,7 +128,7 @@ def npy(head: str, values: bytes, version: int = 1) -> bytes:
         (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 30 + ",)}", b""), "too many"),
         (npy("{'descr': '|O', 'fortran_order': False, 'shape': (3, 2), }", bytes(48)), "allowed are"),
         (
-            npy("{'descr': '<U5', 'fortran_order': False, 'shape': (3, 2), }", bytes(48)),
+            npy("{'descr': '<M8[D]', 'fortran_order': False, 'shape': (3, 2), }", bytes(48)),
             "allowed are numbers",
         ),
         (npy("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3, 2), }", bytes(48)), "broken"),
