@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-real test-lowest lint format clean
+.PHONY: demo test test-fast test-real test-lowest fuzz lint format clean
+SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "plench needs Python 3.11 or newer (set PYTHON=...)")'
@@ -33,6 +34,9 @@ test-lowest:
 	$(PYTHON) scripts/lowest_versions.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n 2
+
+fuzz: $(READY)
+	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
 
 lint: $(READY)
 	$(BIN)/ruff check .

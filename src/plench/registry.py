@@ -25,11 +25,13 @@ from typing import Any, Generic, TypeVar
 
 from plench.errors import PlenchError, UsageError
 from plench.names import find_name, normalise, unknown_name
+from plench.plain_files import read_plain
 
 T = TypeVar("T")
 
 # How a third party's member is written.
 SPELLING = "path/to/file.py:NAME or module:NAME"
+MAX_FILE_BYTES = 2**24  # of a Python file
 
 logger = logging.getLogger("plench")
 
@@ -154,6 +156,11 @@ class Registry(Generic[T]):
     def knows(self, name: str) -> bool:
         """Say whether a name is that of a member, in any spelling; nobody's code is imported to tell."""
         return name in self.loaded or normalise(name) in self._spellings
+
+    def is_own(self, name: str) -> bool:
+        """Say whether a name, in any spelling, is that of a member of ours; nobody's code is imported."""
+        meant = None if is_third_party(name) else self._spellings.get(normalise(name))
+        return meant in self.own or meant in self._aliases
 
     def find_own(self, name: str) -> Entry[T]:
         """Return the member of ours that `name` means; a third party's code is never imported."""
@@ -303,7 +310,7 @@ def is_path(location: str) -> bool:
 def load_file(path: Path, what: str) -> ModuleType:
     """Import a Python file under a name of its own, made from its place and content."""
     try:
-        content = path.read_bytes()
+        content = read_plain(path, MAX_FILE_BYTES)
     except OSError as error:
         raise UsageError(f"cannot read the {what}'s file {path}: {error.strerror}") from error
     # A copy elsewhere is another module: the first place may be gone when a member's file is read again.

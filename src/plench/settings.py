@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from plench.errors import UsageError
 from plench.names import find_name
+from plench.shown import show_value
 
 PartialLabelType = Literal["real", "uss", "fps", "id"]
 Precision = Literal["float32", "bf16"]
@@ -91,7 +92,7 @@ class Setting:
                 and (self.at_most is None or value <= self.at_most)
             )
         if not good:
-            raise UsageError(f"{self.name} must be {self.allowed}, not {value!r}")
+            raise UsageError(f"{self.name} must be {self.allowed}, not {show_value(value)}")
         return value
 
 

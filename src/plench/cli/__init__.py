@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plench.errors import PlenchError, RunFailedError
+from plench.shown import clean_text
 from plench.version import __version__
 
 EXAMPLES = """examples:
@@ -109,7 +110,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> 
         code: int = arguments.handler(arguments)
         return code
     except PlenchError as error:
-        print(f"plench: error: {error}", file=sys.stderr)
+        print(f"plench: error: {clean_text(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, RunFailedError) else 2
     except KeyboardInterrupt:
         print("plench: stopped", file=sys.stderr)
@@ -126,7 +127,7 @@ class NoticeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one notice."""
-        print(f"notice: {self.format(record)}", file=sys.stderr, flush=True)
+        print(f"notice: {clean_text(self.format(record))}", file=sys.stderr, flush=True)
 
 
 def with_underscores(argv: Sequence[str]) -> list[str]:

@@ -21,9 +21,10 @@ from plench.cli.shared.sweep_options import (
     start_early,
 )
 from plench.errors import UsageError
+from plench.shown import clean_text
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
-    from plench.sweeps import DataShelf, EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
+    from plench.sweeps import EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
 
 _FAILURES_SHOWN = 20
 
@@ -154,11 +155,16 @@ def plan(arguments: argparse.Namespace) -> int:
     read_limits(arguments)
     specs = read_specs(arguments)
     slots = read_engine(arguments).count_slots(specs[0].grids[0])
-    runs, states = read_planned(arguments, specs, shelf)
+    named = arguments.suite or arguments.algorithms
+    folder = arguments.output_dir
+    runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
+    states = sweeps.read_states(runs, folder)
     todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
+    # What a file names is not run for measuring; what the command names is.
+    measured = [run for run in todo if named or sweeps.is_ours(run)]
     estimate = None
-    if todo and arguments.probe_seconds > 0:
-        estimate = sweeps.estimate_cost(todo, shelf, arguments.probe_seconds)
+    if measured and arguments.probe_seconds > 0:
+        estimate = sweeps.estimate_cost(measured, shelf, arguments.probe_seconds)
     content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
     if estimate is not None:
         seconds = estimate.seconds / (slots or 1)
@@ -185,7 +191,7 @@ def plan(arguments: argparse.Namespace) -> int:
 def status(arguments: argparse.Namespace) -> int:
     """Say how far the runs are."""
     describe_folder(arguments.output_dir)
-    runs, states = read_planned(arguments, read_specs(arguments))
+    runs, states = read_planned(arguments)
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -209,7 +215,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor going on."""
     folder = describe_folder(arguments.output_dir)
     with sweeps.hold_folder(folder.absolute()):
-        _, states = read_planned(arguments, read_specs(arguments))
+        _, states = read_planned(arguments)
         doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
         counts = Counter(entry.state for entry in doomed)
         print("incomplete: " + (", ".join(f"{n} {state}" for state, n in counts.items()) or "none"))
@@ -226,11 +232,10 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_planned(
-    arguments: argparse.Namespace, specs: list[SweepSpec], shelf: DataShelf | None = None
-) -> tuple[list[PlannedRun], list[RunState]]:
-    """Return the runs of sweeps and their states in the output folder."""
-    runs = sweeps.plan_runs(specs, shelf or sweeps.DataShelf(arguments.data_dir))
+def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
+    """Return the runs of sweeps and their states in the output folder; nobody's code is imported for it."""
+    shelf = sweeps.DataShelf(arguments.data_dir)
+    runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
     return runs, sweeps.read_states(runs, arguments.output_dir)
 
 
@@ -280,8 +285,8 @@ def print_failures(states: list[RunState], output_dir: str) -> None:
     """Print the runs that did not go well, with their reasons."""
     bad = [entry for entry in states if entry.state in ("failed", "foreign", "damaged")]
     for entry in bad[:_FAILURES_SHOWN]:
-        reason = entry.message.splitlines()[0] if entry.message else ""
-        print(f"{entry.state}: {entry.run.label}: {reason} ({entry.run.folder})")
+        reason = next(iter(entry.message.splitlines()), "")
+        print(clean_text(f"{entry.state}: {entry.run.label}: {reason} ({entry.run.folder})"))
     if len(bad) > _FAILURES_SHOWN:
         print(f"… and {len(bad) - _FAILURES_SHOWN} more")
 
@@ -291,7 +296,7 @@ def report_outcome(outcome: SweepOutcome, output_dir: str) -> None:
     print_states(outcome.states)
     print_failures(outcome.states, output_dir)
     for reason in outcome.busy.values():
-        print(f"left alone: {reason}")
+        print(clean_text(f"left alone: {reason}"))
     if outcome.unfinished and outcome.waits:
         print(f"{len(outcome.unfinished)} runs are not finished: repeat the command to continue")
     elif outcome.unfinished:

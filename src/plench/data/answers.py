@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plench.data.highest import check_highest
 from plench.errors import DataError, UsageError
 
 CombineRule = Literal["union", "vaguest", "votes"]
@@ -205,6 +206,8 @@ def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: st
     if len(item) == 0:
         raise DataError(f"{name} has nothing but gaps")
     labels = array[item, annotator]
+    if n_classes is None:
+        check_highest(int(labels.max()), len(labels), name)
     sets = labels[:, None] == np.arange(n_classes or max(2, int(labels.max()) + 1))
     return Answers(item, annotator, sets, len(array))
 

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import threading
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import IO
 from plench.data.sources import find_source
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError
+from plench.plain_files import read_plain
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 60  # without a single byte
+MAX_SECONDS = 3_600  # for a file: the largest has 170 MB
 MAX_BYTES = 2**30  # a server that never stops sending must not fill the disk
 CHUNK_BYTES = 2**20
 
@@ -31,16 +34,16 @@ def download_dataset(name: str, data_dir: str | Path) -> list[Path]:
 def download_file(remote: RemoteFile, path: Path) -> Path:
     """Fetch one file, verify it and move it to `path`; nothing is left behind where that fails."""
     try:
-        if path.exists():
-            if remote.explain_mismatch(path.read_bytes()) is None:
+        if os.path.lexists(path):
+            if remote.explain_mismatch(read_plain(path, MAX_BYTES)) is None:
                 return path
             raise DataError(f"{path} exists and is not the public file; move it away first")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                _fetch(remote.url, file)
-            mismatch = remote.explain_mismatch(Path(temporary).read_bytes())
+                _fetch_in_time(remote.url, file)
+            mismatch = remote.explain_mismatch(read_plain(temporary, MAX_BYTES))
             if mismatch is not None:
                 raise DataError(
                     f"{remote.url} did not give the file that is known: {mismatch}; nothing was kept"
@@ -49,17 +52,44 @@ def download_file(remote: RemoteFile, path: Path) -> Path:
             os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: an address that is none
         raise DataError(f"{remote.url} could not be fetched to {path} ({error})") from None
     return path
 
 
-def _fetch(url: str, file: IO[bytes]) -> None:
+def _fetch_in_time(url: str, file: IO[bytes]) -> None:
+    """Fetch within MAX_SECONDS.
+
+    The work is done in a thread that is left behind where it takes longer: a server that sends a byte a
+    minute can stretch every single step, the head of its answer among them.
+    """
+    failure: list[BaseException] = []
+    late = threading.Event()
+
+    def fetch() -> None:
+        try:
+            _fetch(url, file, late)
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    thread.join(MAX_SECONDS)
+    if thread.is_alive():
+        late.set()
+        raise DataError(f"{url} was not fetched within {MAX_SECONDS:,} seconds; nothing was kept")
+    if failure:
+        raise failure[0]
+
+
+def _fetch(url: str, file: IO[bytes], late: threading.Event) -> None:
     """Write what the address gives to an open file, at most MAX_BYTES."""
     size = 0
     with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
-        while chunk := response.read(CHUNK_BYTES):
+        while not late.is_set() and (chunk := response.read1(CHUNK_BYTES)):
             size += len(chunk)
             if size > MAX_BYTES:
                 raise DataError(f"{url} sends more than {MAX_BYTES:,} bytes; nothing was kept")
             file.write(chunk)
+        if response.length:
+            raise HTTPException(f"{response.length:,} bytes are missing")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from plench.data.unpack import Unpacker
 from plench.errors import DataError
 from plench.names import normalise
+from plench.plain_files import is_folder, open_plain, read_plain
 
 MAX_BYTES = 2**30  # public data files are far smaller
 
@@ -32,10 +32,11 @@ def find_entry(
         raise DataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
     try:
         top = sorted(data_dir.iterdir())
-        folders = [entry for entry in top if not is_hidden(entry) and entry.is_dir()]
-    except OSError as error:
+        folders = [entry for entry in top if not is_hidden(entry) and is_folder(entry)]
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
+        reason = getattr(error, "strerror", None) or error
         raise DataError(
-            f"{name}: the data folder {data_dir} cannot be read ({error.strerror or error}); "
+            f"{name}: the data folder {data_dir} cannot be read ({reason}); "
             f"it should hold {expected}: {obtain}"
         ) from None
     below, closed = list_folders(folders)
@@ -78,12 +79,13 @@ def is_hidden(entry: Path) -> bool:
 
 def read_file(path: Path, name: str) -> bytes:
     """Return a file's content, that of a gzip file unpacked."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with opened(path, "rb") as stream:
-            content: bytes = stream.read(MAX_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: {path} is damaged ({error})") from None
+        if path.suffix.lower() != ".gz":
+            return read_plain(path, MAX_BYTES)
+        with open_plain(path) as file:
+            content = Unpacker(file).read(MAX_BYTES + 1)
+    except DataError as error:
+        raise DataError(f"{name}: {path} is damaged: {error}") from None
     except OSError as error:
         raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
     if len(content) > MAX_BYTES:

@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
+from plench.shown import clean_text
 
 HEADER_BYTES = 128
 PREFIX_BYTES = 4_096  # of a compressed variable: room for its flags, sizes and name
 MAX_CELLS = 2**27  # of one matrix, twelve times the largest known: 1 GiB of doubles
 MAX_BYTES = 8 * MAX_CELLS + PREFIX_BYTES
+MAX_VARIABLES = 1_000
+MAX_SHOWN_AXES = 8
+MAX_NAME_BYTES = 63  # as in MATLAB
+FREE_CELLS = 2**24  # a sparse matrix may have that many, twice the largest known,
+CELLS_PER_BYTE = 64  # or else so many for each byte of the file
 
 NUMBER_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 MATRIX_TYPE, COMPRESSED_TYPE = 14, 15
@@ -72,8 +79,10 @@ def read_matrices(content: bytes, wanted: Collection[str]) -> dict[str, NDArray[
         if head.name in found:
             raise DataError(f"the file has two variables `{head.name}`")
         found[head.name] = None
+        if len(found) > MAX_VARIABLES:
+            raise DataError(f"the file has more than {MAX_VARIABLES:,} variables")
         if head.name in wanted:
-            _check_head(head)
+            _check_head(head, len(content))
             if packed:
                 matrix = _take_element(_unpack(data, matrix.end, whole=True), 0, order)
             found[head.name] = _read_values(head, matrix.data, order)
@@ -123,8 +132,11 @@ def _take_element(data: memoryview, offset: int, order: str, *, whole: bool = Tr
 
 def _unpack(data: memoryview, limit: int, *, whole: bool) -> memoryview:
     """Decompress at most `limit` bytes; with `whole` the stream must end there and its checksum hold."""
-    if limit > MAX_BYTES:
-        raise DataError(f"a variable declares {limit:,} bytes; allowed are at most {MAX_BYTES:,}")
+    allowed = min(MAX_BYTES, allowed_bytes(len(data)))
+    if limit > allowed:
+        raise DataError(
+            f"a variable of {len(data):,} packed bytes declares {limit:,}; allowed are at most {allowed:,}"
+        )
     stream = zlib.decompressobj()
     try:
         unpacked = stream.decompress(data, limit)
@@ -145,21 +157,28 @@ def _read_head(data: memoryview, order: str) -> Head:
         raise DataError("the head of a variable is broken")
     bits = struct.unpack_from(f"{order}I", flags.data)[0]
     shape = struct.unpack(f"{order}{len(sizes.data) // 4}i", sizes.data)
-    text = bytes(name.data).decode("ascii", errors="replace")
+    if len(name.data) > MAX_NAME_BYTES:
+        raise DataError(f"a variable's name has {len(name.data):,} letters; allowed are {MAX_NAME_BYTES}")
+    text = clean_text(bytes(name.data).decode("ascii", errors="replace"), keep="")
     return Head(text, bits & 0xFF, bool(bits & COMPLEX_FLAG), shape, name.end)
 
 
-def _check_head(head: Head) -> None:
+def _check_head(head: Head, file_bytes: int) -> None:
     if head.class_code != SPARSE_CLASS and head.class_code not in NUMBER_CLASSES:
         kind = OTHER_CLASSES.get(head.class_code, f"of unknown class {head.class_code}")
         raise DataError(f"`{head.name}` is {kind}; allowed are numeric matrices")
     if head.is_complex:
         raise DataError(f"`{head.name}` is complex; allowed are real numbers")
     if len(head.shape) != 2 or min(head.shape) < 1:
-        raise DataError(f"`{head.name}` has shape {head.shape}; allowed are matrices that are not empty")
-    if math.prod(head.shape) > MAX_CELLS:
+        more = " …" if len(head.shape) > MAX_SHOWN_AXES else ""
+        shape = f"{head.shape[:MAX_SHOWN_AXES]}{more}"
+        raise DataError(f"`{head.name}` has shape {shape}; allowed are matrices that are not empty")
+    allowed = MAX_CELLS
+    if head.class_code == SPARSE_CLASS:
+        allowed = min(allowed, max(FREE_CELLS, CELLS_PER_BYTE * file_bytes))
+    if math.prod(head.shape) > allowed:
         rows, columns = head.shape
-        raise DataError(f"`{head.name}` declares {rows}×{columns} entries; allowed are at most {MAX_CELLS:,}")
+        raise DataError(f"`{head.name}` declares {rows}×{columns} entries; allowed are at most {allowed:,}")
 
 
 def _read_values(head: Head, data: memoryview, order: str) -> NDArray[Any]:

@@ -28,7 +28,7 @@ def read_mat(content: bytes) -> MatContent:
     found = read_matrices(content, ("data", "partial_target", "target"))
     features, partial_target, target = (found.get(name) for name in ("data", "partial_target", "target"))
     if features is None or partial_target is None:
-        names = ", ".join(sorted(found)) or "nothing"
+        names = ", ".join(sorted(found)[:10]) or "nothing"
         raise DataError(
             f"the file holds {names}; needed are the variables `data` and `partial_target`, "
             "and `target` for true labels"

@@ -1,193 +1,413 @@
 """Pickles from outside, read without running anything in them.
 
-A pickle may name any importable function and call it. This reader knows lists, tuples, dicts, sets, numbers,
-strings, bytes and numpy arrays of numbers, and refuses a pickle at the first name of anything else. The numpy
-names in a pickle are answered by small stand-ins, so that no function of numpy runs on values from the file
-before they are checked.
+A pickle is a program for a small machine with a stack, and may name any importable function and call it.
+Python's own machine also lets a pickle of a few bytes take all memory or time: by a number for its memo, by
+tuples within tuples as a key. So the machine here is our own. It knows lists, tuples, dicts, sets, numbers,
+text, bytes and numpy arrays of numbers, counts what it makes, and refuses a pickle at the first name of
+anything else. What numpy would be called for is done by `pickled_arrays`.
 """
 
 from __future__ import annotations
 
-import io
-import math
-import pickle
+import codecs
+import re
+import struct
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
+from plench.data.pickled_arrays import ALLOWED, CALL_ONLY, Allowed, Arguments, ArrayStandIn, TypeStandIn
 from plench.errors import DataError
+from plench.shown import show_value
 
-NUMBER_KINDS = "biuf"
-BYTE_ORDERS: dict[object, Literal["|", "<", ">", "="]] = {"|": "|", "<": "<", ">": ">", "=": "="}
+MAX_STEPS = 2**26  # the release of PLCIFAR10, the largest known in steps, has 3 million
+MAX_CONTAINERS = 2**22  # and half a million lists
+MAX_LINE = 2**12  # of a number or a name written out; text can be longer
+MAX_NUMBER_BYTES = 2**12
+SMALL_NUMBER, LIST, END = b"K]."
+# Behind the start of a list: its place in the memo, then one number (K.a) or several ((K.K.K.e).
+SHORT_LIST = re.compile(rb"(?:q(.)|r(.{4})|\x94)(?:K(.)a|\(K((?:.K)*.)e)", re.DOTALL)
+ATOMS = frozenset(
+    (str, bytes, int, float, bool, type(None))
+)  # what a key may be: hashing a tuple may not end
 
 
 def read_pickle(content: bytes, name: str) -> Any:
     """Return what a pickle holds; text of Python 2 comes as bytes. Raises DataError, with `name` in front."""
-    unpickler = PlainUnpickler(content)
     try:
-        value = unpickler.load()
-        return replace_arrays(value, {}) if unpickler.met_names else value
+        return PickleMachine(content).run()
     except DataError as error:
         raise DataError(f"{name} is refused: {error}") from None
-    except Exception as error:  # a damaged pickle can make the unpickler raise nearly anything
+    except (IndexError, KeyError, ValueError, struct.error, UnicodeError, OverflowError) as error:
         raise DataError(f"{name} is damaged or no pickle ({type(error).__name__}: {error})") from None
 
 
-class PlainUnpickler(pickle.Unpickler):
-    """An unpickler that resolves no name but those of numpy arrays, and those to stand-ins."""
+class PickleMachine:
+    """Carries a pickle out. Its limits grow with the pickle: what is made of a byte is a few bytes."""
 
     def __init__(self, content: bytes) -> None:
-        super().__init__(io.BytesIO(content), encoding="bytes")
-        self.met_names = False
+        self.content = content
+        self.place = 0
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.containers = 0
+        self.copied = 0  # bytes that calls may have copied out of the pickle
 
-    def find_class(self, module: str, name: str) -> Any:
-        """Return the stand-in of an allowed name; refuse any other."""
+    def run(self) -> Any:
+        """Return the value that the pickle ends with."""
+        content, stack, memo = self.content, self.stack, self.memo
+        place = 0
+        for _ in range(min(len(content), MAX_STEPS)):
+            code = content[place]
+            place += 1
+            if code == SMALL_NUMBER:  # the most frequent, without a call
+                stack.append(content[place])
+                place += 1
+            elif code == LIST:  # with its place in the memo and the small numbers in it, if these follow
+                found = SHORT_LIST.match(content, place)
+                self.push_new([] if found is None else list(found[3] or found[4][::2]))
+                if found is not None:
+                    place = found.end()
+                    index = found[2] if found[2] is not None else found[1]
+                    self.put(len(memo) if index is None else int.from_bytes(index, "little"))
+            elif code == END:
+                return self.check_plain(self.pop(1))[0]
+            else:
+                self.place = place
+                STEPS.get(code, refuse)(self)
+                place = self.place
+        if len(content) > MAX_STEPS:
+            raise DataError(f"it has more than {MAX_STEPS:,} steps")
+        raise ValueError("it has no end")
+
+    # What the steps are made of.
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes."""
+        end = self.place + size
+        if end > len(self.content):
+            raise ValueError("it is truncated")
+        piece = self.content[self.place : end]
+        self.place = end
+        return piece
+
+    def take_sized(self, width: int) -> bytes:
+        """Return the bytes whose number stands before them, in `width` bytes."""
+        return self.take(int.from_bytes(self.take(width), "little"))
+
+    def take_line(self, limit: int = MAX_LINE) -> bytes:
+        """Return the bytes up to the end of the line."""
+        end = self.content.find(b"\n", self.place, self.place + limit)
+        if end < 0:
+            raise ValueError("a line has no end")
+        piece = self.content[self.place : end]
+        self.place = end + 1
+        return piece
+
+    def top(self) -> Any:
+        """Return the newest value that lies above the newest mark."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            raise ValueError("a value is missing")
+        return self.stack[-1]
+
+    def pop(self, count: int) -> list[Any]:
+        """Take values from the stack, none from below the newest mark."""
+        start = len(self.stack) - count
+        if start < (self.marks[-1] if self.marks else 0):
+            raise ValueError("a value is missing")
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def pop_mark(self) -> list[Any]:
+        """Take all values above the newest mark."""
+        start = self.marks.pop()
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def put(self, number: int) -> None:
+        """Keep the newest value under a number."""
+        if not 0 <= number <= max(len(self.content), 255):
+            raise DataError(f"it counts its values up to {number:,} and has {len(self.content):,} bytes")
+        self.memo[number] = self.top()
+
+    def get(self, number: int) -> None:
+        """Bring back what was kept under a number."""
+        if number not in self.memo:
+            raise ValueError(f"it has kept no value {number:,}")
+        found = self.memo[number]
+        self.stack.append(
+            found.array if isinstance(found, ArrayStandIn) and found.array is not None else found
+        )
+
+    def push_new(self, container: Any) -> None:
+        """Push a container, which has to be one of not too many."""
+        self.containers += 1
+        if self.containers > MAX_CONTAINERS:
+            raise DataError(f"it has more than {MAX_CONTAINERS:,} lists, tuples, dicts and sets")
+        self.stack.append(container)
+
+    def push_tuple(self, values: list[Any]) -> None:
+        """Push a tuple; one that only a call may take is marked as such."""
+        self.push_new(tuple(values) if CALL_ONLY.isdisjoint(map(type, values)) else Arguments(values))
+
+    def check_plain(self, values: list[Any]) -> list[Any]:
+        """Return the values if none of them is a type, a function or half an array."""
+        if not CALL_ONLY.isdisjoint(map(type, values)):
+            raise DataError("it holds a type, a function or an array without content")
+        return values
+
+    def extend_list(self, values: list[Any]) -> None:
+        """Add values to the list on the stack."""
+        target = self.top()
+        if type(target) is not list:
+            raise ValueError(f"it adds values to {show_value(target)}")
+        target += self.check_plain(values)
+
+    def fill_dict(self, target: Any, values: list[Any]) -> None:
+        """Add keys and values, which take turns."""
+        if type(target) is not dict or len(values) % 2:
+            raise ValueError(f"it adds keys and values to {show_value(target)}")
+        self.check_plain(values)
+        target.update(zip(self.check_keys(values[::2]), values[1::2], strict=True))
+
+    def check_keys(self, keys: list[Any]) -> list[Any]:
+        """Return keys of a dict or members of a set if they are numbers, text or bytes."""
+        if not ATOMS.issuperset(map(type, keys)):
+            wrong = next(key for key in keys if type(key) not in ATOMS)
+            raise DataError(f"it has {show_value(wrong)} as a key; allowed are numbers, text and bytes")
+        return keys
+
+    def fill_set(self, values: list[Any]) -> None:
+        """Add members to the set on the stack."""
+        target = self.top()
+        if type(target) is not set:
+            raise ValueError(f"it adds members to {show_value(target)}")
+        target.update(self.check_keys(values))
+
+    def name(self, module: Any, name: Any) -> None:
+        """Push the stand-in of an allowed name; refuse any other."""
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise ValueError("a name is no text")
         found = ALLOWED.get((module.replace("numpy._core.", "numpy.core."), name))
         if found is None:
-            raise DataError(
-                f"it asks for {module}.{name}; allowed are lists, dicts, numbers, text, bytes and arrays"
-            )
-        self.met_names = True
-        return found
+            asked = f"{module[:MAX_LINE]}.{name[:MAX_LINE]}"
+            raise DataError(f"it asks for {asked}; allowed are lists, dicts, numbers, text, bytes and arrays")
+        self.stack.append(found)
 
-    def persistent_load(self, pid: Any) -> Any:
-        """Refuse references to objects outside the file."""
-        raise DataError("it refers to objects outside the file")
-
-
-class Allowed:
-    """A function that a pickle may call. It cannot be changed from within the pickle."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function."""
-        return self.function(*arguments)
-
-    def __setstate__(self, state: Any) -> None:
-        raise DataError("it tries to change a function")
-
-
-class ArrayStandIn:
-    """Holds what a pickle says of an array, checked, until the array takes its place."""
-
-    array: np.ndarray | None = None
-
-    def __setstate__(self, state: Any) -> None:
-        if not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise DataError("it holds an array in an unknown form")
-        shape, dtype, by_columns, raw = state[-4:]
-        self.array = build_array(raw, dtype, shape, "F" if by_columns else "C")
-
-
-class TypeStandIn:
-    """Holds a number type named by a pickle."""
-
-    def __init__(self, code: Any, align: Any = False, copy: Any = True) -> None:
-        text = code.decode("ascii", "replace") if isinstance(code, bytes) else code
+    def call(self) -> None:
+        """Call one of the allowed functions."""
+        function, arguments = self.pop(2)
+        if not isinstance(function, Allowed) or not isinstance(arguments, tuple):
+            raise DataError("it calls what is no function")
+        self.count_copy(arguments)
         try:
-            dtype = np.dtype(text) if isinstance(text, str) else np.dtype("O")
+            self.stack.append(function(*arguments))
         except TypeError:
-            dtype = np.dtype("O")
-        if dtype.kind not in NUMBER_KINDS:
-            raise DataError(f"it holds an array of type {code!r}; allowed are arrays of numbers")
-        self.dtype = dtype
+            raise DataError("it calls a function in an unknown way") from None
 
-    def __setstate__(self, state: Any) -> None:
-        order = state[1] if isinstance(state, tuple) and len(state) > 1 else None
-        order = order.decode("ascii", "replace") if isinstance(order, bytes) else order
-        if order not in BYTE_ORDERS:
-            raise DataError("it holds a number type in an unknown form")
-        self.dtype = self.dtype.newbyteorder(BYTE_ORDERS[order])
+    def build(self) -> None:
+        """Give an array or a number type its content."""
+        (state,) = self.pop(1)
+        target = self.top()
+        if not isinstance(target, ArrayStandIn | TypeStandIn):
+            raise DataError("it tries to change a function or a value")
+        self.count_copy(state if isinstance(state, tuple) else ())
+        target.set_state(state)
+        if isinstance(target, ArrayStandIn):
+            self.stack[-1] = target.array
 
+    def count_copy(self, arguments: tuple[Any, ...]) -> None:
+        """Refuse calls that copy the same bytes again and again: each byte of a pickle is needed once."""
+        self.copied += sum(len(value) for value in arguments if isinstance(value, str | bytes | bytearray))
+        if self.copied > 2 * len(self.content):
+            raise DataError("it makes more of its bytes than there are")
 
-def build_array(raw: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
-    """Lay bytes out as an array, if type, shape and size agree."""
-    if not isinstance(dtype, TypeStandIn) or not isinstance(raw, bytes | bytearray):
-        raise DataError("it holds an array that is not one of plain numbers")
-    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
-        raise DataError(f"it holds an array of shape {shape!r}")
-    if math.prod(shape) * dtype.dtype.itemsize != len(raw):
-        raise DataError(f"it holds {len(raw):,} bytes for an array of shape {shape} and type {dtype.dtype}")
-    array = np.frombuffer(raw, dtype.dtype).reshape(shape, order="F" if order == "F" else "C")
-    return array.astype(dtype.dtype.newbyteorder("="), copy=False)
-
-
-def start_array(subtype: Any, shape: Any, code: Any) -> ArrayStandIn:
-    """Stand in for numpy's `_reconstruct`: an empty array, to be filled by its state."""
-    if subtype is not ALLOWED["numpy", "ndarray"]:
-        raise DataError("it holds an array of a special kind")
-    return ArrayStandIn()
-
-
-def wrap_buffer(raw: Any, dtype: Any, shape: Any, order: Any) -> ArrayStandIn:
-    """Stand in for numpy's `_frombuffer`, which newer pickles use."""
-    made = ArrayStandIn()
-    made.array = build_array(raw, dtype, shape, order)
-    return made
+    def refuse(self) -> None:
+        """Say why a step is not carried out."""
+        code = chr(self.content[self.place - 1])
+        if code in "PQ":
+            raise DataError("it refers to objects outside the file")
+        if code == "i":  # an instance, with the name of its class
+            self.name(self.take_line().decode(), self.take_line().decode())
+        if code in "io\x81\x92\x82\x83\x84\x97\x98":
+            raise DataError("it makes an object in a way that is not allowed")
+        raise ValueError(f"unknown step {code!r}")
 
 
-def read_scalar(dtype: Any, raw: Any) -> Any:
-    """Stand in for numpy's `scalar`: a plain number."""
-    return build_array(raw, dtype, (), "C").item()
+def scan_pickle(content: bytes) -> None:
+    """Raise DataError for a pickle whose values take far more time or memory than its bytes, or is broken.
 
-
-def encode_latin1(text: Any, encoding: Any = "latin1") -> bytes:
-    """Stand in for `_codecs.encode`, by which Python 3 writes bytes in old protocols."""
-    if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
-        raise DataError("it holds text in an unknown encoding")
-    return text.encode("latin1")
-
-
-def make_empty_bytes() -> bytes:
-    """Stand in for `bytes`, by which Python 3 writes empty bytes in old protocols."""
-    return b""
-
-
-def refuse_call() -> None:
-    """Stand in for the array type, which good pickles name and never call."""
-    raise DataError("it makes an array in an unknown way")
-
-
-ALLOWED: dict[tuple[str, str], Allowed] = {
-    ("numpy", "ndarray"): Allowed(refuse_call),
-    ("numpy", "dtype"): Allowed(TypeStandIn),
-    ("numpy.core.multiarray", "_reconstruct"): Allowed(start_array),
-    ("numpy.core.multiarray", "scalar"): Allowed(read_scalar),
-    ("numpy.core.numeric", "_frombuffer"): Allowed(wrap_buffer),
-    ("_codecs", "encode"): Allowed(encode_latin1),
-    ("__builtin__", "bytes"): Allowed(make_empty_bytes),
-}
-
-
-def replace_arrays(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
-    """Put arrays in the place of their stand-ins, in lists, tuples and the values of dicts.
-
-    `done` has, by identity, what was replaced by what: a value that occurs many times is visited once.
+    Names and calls are passed over: it is for those who read the pickle with other rules afterwards.
     """
-    if isinstance(value, ArrayStandIn):
-        if value.array is None:
-            raise DataError("it holds an array without content")
-        return value.array
-    if isinstance(value, TypeStandIn | Allowed):
-        raise DataError("it holds a type or a function")
-    if id(value) in done:
-        return done[id(value)][1]
-    if isinstance(value, dict):
-        done[id(value)] = value, value
-        for key, item in value.items():
-            value[key] = replace_arrays(item, done)
-    elif isinstance(value, list):
-        done[id(value)] = value, value
-        for place, item in enumerate(value):
-            if not isinstance(item, int):
-                value[place] = replace_arrays(item, done)
-    elif isinstance(value, tuple):
-        replaced = tuple(replace_arrays(item, done) for item in value)
-        done[id(value)] = value, replaced
-        return replaced
-    return value
+    try:
+        ScanningMachine(content).run()
+    except (IndexError, KeyError, ValueError, struct.error, UnicodeError, OverflowError) as error:
+        raise DataError(f"its pickle is damaged ({type(error).__name__}: {error})") from None
+
+
+class Unknown:
+    """Stands for whatever a name or a call would give."""
+
+
+class ScanningMachine(PickleMachine):
+    """Carries a pickle out without names, calls and references."""
+
+    def name(self, module: Any, name: Any) -> None:
+        """Push something unknown in the place of what is named."""
+        self.stack.append(Unknown())
+
+    def call(self) -> None:
+        """Push something unknown in the place of what a call would give."""
+        self.pop(2)
+        self.stack.append(Unknown())
+
+    def build(self) -> None:
+        """Drop what an unknown value would be given."""
+        self.pop(1)
+        self.top()
+
+    def fill_dict(self, target: Any, values: list[Any]) -> None:
+        """Look at the keys; an unknown value may be a mapping."""
+        super().fill_dict({} if isinstance(target, Unknown) else target, values)
+
+    def refuse(self) -> None:
+        """Let a reference to an object outside the pickle (Q) be something unknown."""
+        if self.content[self.place - 1 : self.place] != b"Q":
+            super().refuse()
+        self.pop(1)
+        self.stack.append(Unknown())
+
+
+def parse_number(line: bytes) -> int | bool:
+    """Return a number of the oldest protocol, in which 00 and 01 are truth values."""
+    return line == b"01" if line in (b"00", b"01") else parse_digits(line)
+
+
+def parse_digits(line: bytes) -> int:
+    """Return a number written in digits; Python 2 has an L behind some."""
+    return int(line.removesuffix(b"L"))
+
+
+def parse_long(piece: bytes) -> int:
+    """Return a number written in bytes."""
+    if len(piece) > MAX_NUMBER_BYTES:
+        raise DataError(f"it has a number of {len(piece):,} bytes")
+    return int.from_bytes(piece, "little", signed=True)
+
+
+def parse_quoted(line: bytes) -> bytes:
+    """Return text of the oldest protocol, which stands between quotes."""
+    if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
+        raise ValueError("text without quotes")
+    return codecs.escape_decode(line[1:-1])[0]
+
+
+def decode(piece: bytes) -> str:
+    """Return text; single surrogates are as Python writes them."""
+    return piece.decode("utf-8", "surrogatepass")
+
+
+def make_push(parse: Callable[[PickleMachine], Any]) -> Callable[[PickleMachine], None]:
+    """Return the step that pushes what `parse` takes from the pickle."""
+
+    def push(machine: PickleMachine) -> None:
+        machine.stack.append(parse(machine))
+
+    return push
+
+
+def pop_one(machine: PickleMachine) -> None:
+    """Drop the newest value, or the newest mark if nothing lies above it."""
+    if machine.marks and machine.marks[-1] == len(machine.stack):
+        machine.marks.pop()
+    else:
+        machine.pop(1)
+
+
+def make_dict(machine: PickleMachine) -> None:
+    """Make a dict of all values above the mark."""
+    made: dict[Any, Any] = {}
+    machine.fill_dict(made, machine.pop_mark())
+    machine.push_new(made)
+
+
+def set_items(machine: PickleMachine, values: list[Any]) -> None:
+    """Add keys and values to the dict on the stack."""
+    machine.fill_dict(machine.top(), values)
+
+
+def refuse(machine: PickleMachine) -> None:
+    """Say why a step is not carried out."""
+    machine.refuse()
+
+
+def take_frame(machine: PickleMachine) -> None:
+    """Pass over the size of a frame, which only helps those who read from a stream."""
+    machine.take(8)
+
+
+def take_protocol(machine: PickleMachine) -> None:
+    """Read the protocol, of which there are 0 to 5."""
+    if machine.take(1)[0] > 5:
+        raise ValueError("an unknown protocol")
+
+
+STEPS: dict[int, Callable[[PickleMachine], object]] = {
+    ord("\x80"): take_protocol,
+    ord("\x95"): take_frame,
+    ord("("): lambda m: m.marks.append(len(m.stack)),
+    ord("0"): pop_one,
+    ord("1"): PickleMachine.pop_mark,
+    ord("2"): lambda m: m.stack.append(m.top()),
+    ord("N"): make_push(lambda m: None),
+    ord("\x88"): make_push(lambda m: True),
+    ord("\x89"): make_push(lambda m: False),
+    ord("I"): make_push(lambda m: parse_number(m.take_line())),
+    ord("J"): make_push(lambda m: int.from_bytes(m.take(4), "little", signed=True)),
+    ord("M"): make_push(lambda m: int.from_bytes(m.take(2), "little")),
+    ord("L"): make_push(lambda m: parse_digits(m.take_line())),
+    ord("\x8a"): make_push(lambda m: parse_long(m.take_sized(1))),
+    ord("\x8b"): make_push(lambda m: parse_long(m.take_sized(4))),
+    ord("F"): make_push(lambda m: float(m.take_line())),
+    ord("G"): make_push(lambda m: struct.unpack(">d", m.take(8))[0]),
+    ord("S"): make_push(lambda m: parse_quoted(m.take_line(len(m.content)))),
+    ord("T"): make_push(lambda m: m.take_sized(4)),
+    ord("U"): make_push(lambda m: m.take_sized(1)),
+    ord("V"): make_push(lambda m: m.take_line(len(m.content)).decode("raw-unicode-escape")),
+    ord("X"): make_push(lambda m: decode(m.take_sized(4))),
+    ord("\x8c"): make_push(lambda m: decode(m.take_sized(1))),
+    ord("\x8d"): make_push(lambda m: decode(m.take_sized(8))),
+    ord("B"): make_push(lambda m: m.take_sized(4)),
+    ord("C"): make_push(lambda m: m.take_sized(1)),
+    ord("\x8e"): make_push(lambda m: m.take_sized(8)),
+    ord("\x96"): make_push(lambda m: bytearray(m.take_sized(8))),
+    ord("]"): lambda m: m.push_new([]),
+    ord("}"): lambda m: m.push_new({}),
+    ord("\x8f"): lambda m: m.push_new(set()),
+    ord(")"): make_push(lambda m: ()),
+    ord("a"): lambda m: m.extend_list(m.pop(1)),
+    ord("e"): lambda m: m.extend_list(m.pop_mark()),
+    ord("l"): lambda m: m.push_new(m.check_plain(m.pop_mark())),
+    ord("s"): lambda m: set_items(m, m.pop(2)),
+    ord("u"): lambda m: set_items(m, m.pop_mark()),
+    ord("d"): make_dict,
+    ord("\x90"): lambda m: m.fill_set(m.pop_mark()),
+    ord("\x91"): lambda m: m.push_new(frozenset(m.check_keys(m.pop_mark()))),
+    ord("t"): lambda m: m.push_tuple(m.pop_mark()),
+    ord("\x85"): lambda m: m.push_tuple(m.pop(1)),
+    ord("\x86"): lambda m: m.push_tuple(m.pop(2)),
+    ord("\x87"): lambda m: m.push_tuple(m.pop(3)),
+    ord("g"): lambda m: m.get(parse_digits(m.take_line())),
+    ord("h"): lambda m: m.get(m.take(1)[0]),
+    ord("j"): lambda m: m.get(int.from_bytes(m.take(4), "little")),
+    ord("r"): lambda m: m.put(int.from_bytes(m.take(4), "little")),
+    ord("\x94"): lambda m: m.put(len(m.memo)),
+    ord("p"): lambda m: m.put(parse_digits(m.take_line())),
+    ord("q"): lambda m: m.put(m.take(1)[0]),
+    ord("c"): lambda m: m.name(m.take_line().decode(), m.take_line().decode()),
+    ord("\x93"): lambda m: m.name(*m.pop(2)),
+    ord("R"): lambda m: m.call(),
+    ord("b"): lambda m: m.build(),
+}

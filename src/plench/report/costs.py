@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import DataError
+from plench.plain_files import read_plain
 from plench.storage.lines import is_finite
+
+MAX_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,8 @@ class Cost:
 def read_costs(path: Path) -> list[Cost]:
     """Read a list of measurements (or an object whose `rows` is one); DataError names what is wrong."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(read_plain(path, MAX_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read the measurements {str(path)!r}: {error}") from error
     rows = content.get("rows") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows:

@@ -1,7 +1,8 @@
 """Names from files are only text: make them safe for a terminal and for each format."""
 
 import re
-import unicodedata
+
+from plench.shown import clean_text
 
 LONGEST_NAME = 48
 
@@ -30,7 +31,7 @@ _LATEX = {
 
 def clean(name: str, longest: int | None = LONGEST_NAME) -> str:
     """Replace control characters and direction marks, and cut what is longer than a name should be."""
-    kept = "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in name)
+    kept = clean_text(name, keep="")
     return kept if longest is None or len(kept) <= longest else kept[: longest - 1] + "…"
 
 

@@ -27,7 +27,7 @@ from plench.settings import declared, describe_cell
 from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.storage.gather import read_sweep_texts
 from plench.storage.records import OF_A_FITTED_ROW
-from plench.sweeps.spec import Grid, parse_sweep
+from plench.sweeps.spec import MAX_PLACES, Grid, parse_sweep
 
 Folder = str | os.PathLike[str]
 
@@ -244,8 +244,10 @@ def _plans(
     """
     runs, grids = list(runs), list(grids)
     for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
-        if value is not None and value < 1:
-            raise UsageError(f"{option} must be at least 1, not {value}")
+        if value is not None and not 1 <= value <= MAX_PLACES:
+            raise UsageError(f"{option} must be from 1 to {MAX_PLACES:,}, not {value}")
+    if (n_trials or 1) * (n_hparams or 1) > MAX_PLACES:
+        raise UsageError(f"--planned_trials times --planned_hparams must be at most {MAX_PLACES:,}")
     there: dict[Experiment, set[tuple[int, int]]] = {}
     for run in runs:
         there.setdefault(run.experiment, set()).add((run.trial_seed, run.hparams_seed))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from plench import networks
 from plench.hparams import DataTraits
-from plench.storage.files import read_regular
+from plench.plain_files import read_plain
+from plench.shown import show_value
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # these import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # these import torch
 SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
+MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
     Raises FileNotFoundError where there is none, DescriptionError where it is of no use.
     """
     try:
-        content = json.loads(read_regular(path))
+        content = json.loads(read_plain(path, MAX_BYTES))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:
@@ -143,7 +145,7 @@ def check_description(content: dict[str, Any]) -> list[str]:
     """Say what is odd about a run.json that can be used: another schema, values of other types."""
     odd = []
     if content.get("schema") != SCHEMA:
-        odd.append(f"schema {content.get('schema')!r}, this version knows {SCHEMA}")
+        odd.append(f"schema {show_value(content.get('schema'))}, this version knows {SCHEMA}")
     odd += [
         f"{name} is {type(content[name]).__name__}, not {_name_types(key)}"
         for name, key in KEYS.items()
@@ -158,7 +160,7 @@ def find_lack(content: dict[str, Any]) -> str | None:
         if key.needed and not isinstance(content.get(name), key.type):
             return f"has no {name}"
     if content["status"] not in STATUSES:
-        return f"status {content['status']!r} is none of {', '.join(STATUSES)}"
+        return f"status {show_value(content['status'])} is none of {', '.join(STATUSES)}"
     return None
 
 

@@ -1,30 +1,43 @@
-"""Writing files so that a reader never meets half of one, and reading only what is a file."""
+"""Writing files so that a reader never meets half of one."""
 
-import errno
 import os
-import stat
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from plench.errors import UsageError
+
+
+@cache
+def default_mode() -> int:
+    """Return the rights that a new file has; asking for them means changing them for a moment, so once."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def make_temporary(path: Path, suffix: str = ".tmp") -> tuple[int, Path]:
+    """Make a new, empty file beside `path`, and open it: nobody can know its name and be there before.
+
+    It is for as many readers as any new file, not for its owner alone.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", suffix=suffix, dir=path.parent)
+    if os.name != "nt":
+        os.fchmod(descriptor, default_mode())
+    return descriptor, Path(name)
 
 
 def write_through(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make the file under a temporary name in the same folder, then give it its own."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", suffix=path.suffix, dir=path.parent)
+        descriptor, temporary = make_temporary(path, path.suffix)
     except OSError as error:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
+    os.close(descriptor)
     try:
         write(temporary)
-        # mkstemp makes files that only their owner can read; a table is for sharing.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         os.replace(temporary, path)
     except OSError as error:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from error
@@ -35,15 +48,3 @@ def write_through(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, whole or not at all."""
     write_through(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, but nothing that only looks like one: a pipe would never end."""
-    with open(path, "rb", opener=_open_without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read()
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

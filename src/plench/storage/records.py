@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
+from plench.plain_files import read_plain
 from plench.settings import describe_cell
 from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
-from plench.storage.files import read_regular
 from plench.storage.lines import Record, parse_lines
 from plench.storage.store import DONE, RESULTS, RUN
 
@@ -28,6 +28,7 @@ logger = logging.getLogger("plench")
 
 # What belongs to the row of a method fitted in rounds, where it belongs to the table for others.
 OF_A_FITTED_ROW = ("model", "steps", "fitted")
+MAX_BYTES = 2**28  # of the records of a run: two hundred thousand evaluations
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
 def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
     """Return the lines of results.jsonl, or None if there is none."""
     try:
-        text = read_regular(f"{folder}/{RESULTS}").decode("utf-8", errors="replace")
+        text = read_plain(f"{folder}/{RESULTS}", MAX_BYTES).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:

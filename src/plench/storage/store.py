@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,18 +14,24 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError
+from plench.plain_files import is_plain, read_plain
 from plench.storage.description import DescriptionError, read_description
+from plench.storage.ended import DONE, RESULTS, find_breach, make_done
+from plench.storage.files import make_temporary
 
-RESULTS = "results.jsonl"
 RUN = "run.json"
-DONE = "done"
 ALGORITHM = "algorithm.py"
 NETWORK = "network.py"
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS_CHECKPOINT = "checkpoint.previous.pt"
 NEW_CHECKPOINT = "checkpoint.new.pt"
+CHECKPOINTS = (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest first
 MODEL = "model_{}.pt"
 LOCK = ".lock"
+MAX_CHECKPOINT_BYTES = 2**36
+
+
+logger = logging.getLogger("plench")
 
 
 class RunStore:
@@ -39,21 +47,21 @@ class RunStore:
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 _sync_folder(self.folder.parent)
-            lock = FileLock(self.folder / LOCK, timeout=0)
-            lock.acquire()
-        except Timeout:
-            raise BusyError(f"another process is working on {self.folder}") from None
-        except OSError as error:
-            raise StorageError(f"cannot write to {self.folder}: {error.strerror}") from error
-        try:
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise StorageError(f"cannot write to {self.folder}: {reason}") from error
+        with hold(self.folder / LOCK, 0, f"another process is working on {self.folder}"):
+            self._sweep_up()
             yield
-        finally:
-            lock.release()
 
     @property
     def finished(self) -> bool:
         """Whether the run has ended (diverged counts as ended)."""
-        return (self.folder / DONE).exists()
+        return is_plain(self.folder / DONE)
+
+    def find_breach(self, steps: int) -> str | None:
+        """Say what is wrong with a run that has ended after so many steps; None if it is whole."""
+        return find_breach(os.fspath(self.folder), self.read_run(), steps, thorough=True)
 
     def read_run(self) -> dict[str, Any] | None:
         """Return run.json, or None if there is none or it is broken."""
@@ -70,21 +78,26 @@ class RunStore:
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file under a temporary name, then give it its own."""
         path = self.folder / name
-        temporary = path.with_name(f".{name}.tmp")
+        temporary = None
         try:
-            _write_whole(temporary, "wb", content)
+            descriptor, temporary = make_temporary(path)
+            _write_whole(descriptor, content)
             os.replace(temporary, path)
             _sync_folder(self.folder)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)  # what is half written only takes room on a full disk
+            if temporary is not None:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)  # what is half written only takes room on a full disk
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
         path = self.folder / RESULTS
+        flags = (
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        )
         try:
-            _write_whole(path, "ab", line.encode("utf-8") + b"\n")
+            _write_whole(os.open(path, flags, 0o666), line.encode("utf-8") + b"\n")
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
@@ -93,33 +106,54 @@ class RunStore:
         self.write_file(RESULTS, "".join(line + "\n" for line in lines).encode("utf-8"))
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the checkpoints there are, the newest first."""
-        for name in (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT):
-            path = self.folder / name
-            if path.exists():
-                yield name, path.read_bytes()
+        """Yield the checkpoints there are, the newest first; what cannot be read is passed over."""
+        for name in CHECKPOINTS:
+            try:
+                yield name, read_plain(self.folder / name, MAX_CHECKPOINT_BYTES)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s in %s cannot be read (%s)", name, self.folder, error.strerror or error)
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to continue from."""
+        return any(is_plain(self.folder / name) for name in CHECKPOINTS)
 
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
         self.write_file(NEW_CHECKPOINT, content)
         current = self.folder / CHECKPOINT
-        if current.exists():
-            os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
-        os.replace(self.folder / NEW_CHECKPOINT, current)
-        _sync_folder(self.folder)
+        try:
+            if current.exists():
+                os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
+            os.replace(self.folder / NEW_CHECKPOINT, current)
+            _sync_folder(self.folder)
+        except OSError as error:
+            raise StorageError(f"cannot write {current}: {error.strerror}") from error
 
     def discard(self, name: str) -> None:
         """Remove a file that is of no use."""
-        (self.folder / name).unlink(missing_ok=True)
+        path = self.folder / name
+        try:
+            if os.path.lexists(path):  # on a read-only disk, removing what is not there is an error too
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot remove {path}: {error.strerror}") from error
 
     def finish(self) -> None:
-        """Mark the run as ended and remove what only resuming needs."""
-        self.write_file(DONE, b"done\n")
+        """Mark the run as ended, with hashes of its records and models; remove what only resuming needs."""
+        names = [RESULTS, *(MODEL.format(name) for name in self.list_models())]
+        try:
+            content = make_done(self.folder, names)
+        except OSError as error:
+            raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
+        self.write_file(DONE, content)
         self.tidy()
 
     def tidy(self) -> None:
         """Remove from a finished run what only resuming needs."""
-        for name in (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT):
+        for name in CHECKPOINTS:
             self.discard(name)
 
     def write_model(self, name: str, content: bytes) -> None:
@@ -140,10 +174,35 @@ class RunStore:
         for name in self.list_models():
             self.discard(MODEL.format(name))
 
+    def _sweep_up(self) -> None:
+        """Remove temporary files that a killed process has left; nobody else writes here meanwhile."""
+        for path in self.folder.glob(".*.tmp"):
+            if not path.is_dir() or path.is_symlink():
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
-def _write_whole(path: Path, mode: str, content: bytes) -> None:
-    """Write or append; the content is on disk when this returns."""
-    with open(path, mode) as file:
+
+@contextmanager
+def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
+    """Hold a lock file; raise BusyError with the given text where another process does."""
+    try:
+        if lock.is_symlink():  # taking it would empty the file that it points to
+            raise OSError(errno.ELOOP, f"{lock.name} is a link")
+        held = FileLock(lock, timeout=patience)
+        held.acquire()
+    except Timeout:
+        raise BusyError(busy) from None
+    except OSError as error:
+        raise StorageError(f"cannot write to {lock.parent}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _write_whole(descriptor: int, content: bytes) -> None:
+    """Write to an open file and close it; the content is on disk when this returns."""
+    with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

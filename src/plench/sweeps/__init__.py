@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from plench.sweeps.launch import delete_runs as delete_runs
     from plench.sweeps.launch import hold_folder as hold_folder
     from plench.sweeps.launch import launch_sweep as launch_sweep
+    from plench.sweeps.look import is_ours as is_ours
+    from plench.sweeps.look import look_at_runs as look_at_runs
     from plench.sweeps.pilot import run_pilot as run_pilot
     from plench.sweeps.plan import DataShelf as DataShelf
     from plench.sweeps.plan import PlannedRun as PlannedRun

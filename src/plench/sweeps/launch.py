@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from plench.errors import BusyError, StorageError
-from plench.storage.store import DONE, RunStore
+from plench.storage.store import DONE, RunStore, hold
 from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweeps.spec import SweepSpec
 from plench.sweeps.state import PENDING, RunState, count_states, read_state, read_states
+
+logger = logging.getLogger("plench")
 
 LOCK = ".sweep.lock"
 # A second launch waits this long, so that one that is just ending, or a status being read, is no obstacle.
@@ -102,7 +103,7 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
         if entry.state == "damaged":
-            (store.folder / DONE).unlink(missing_ok=True)
+            store.discard(DONE)
         elif entry.state == "failed":
             store.write_run({**(store.read_run() or {}), "status": "interrupted"})
 
@@ -113,6 +114,9 @@ def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
 
 
 def _delete_run(run: PlannedRun, folder: Path) -> bool:
+    if folder.is_symlink():
+        logger.warning("%s is a link and stays, as what it points to may belong to another folder", folder)
+        return False
     try:
         with RunStore(folder).locked():
             if read_state(run, str(folder)).finished:
@@ -120,6 +124,8 @@ def _delete_run(run: PlannedRun, folder: Path) -> bool:
             shutil.rmtree(folder)
     except BusyError:
         return False
+    except OSError as error:
+        raise StorageError(f"cannot delete {error.filename or folder}: {error.strerror}") from error
     return True
 
 
@@ -128,18 +134,11 @@ def hold_folder(output_dir: Path) -> Iterator[None]:
     """Hold the output folder against a second launch. A killed process lets go by itself."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(output_dir / LOCK, timeout=_LOCK_PATIENCE_SECONDS)
-        lock.acquire()
-    except Timeout:
-        raise BusyError(
-            f"another launch is working on {output_dir}: wait until it has ended, or choose another folder"
-        ) from None
     except OSError as error:
         raise StorageError(f"cannot write to {output_dir}: {error.strerror}") from error
-    try:
+    busy = f"another launch is working on {output_dir}: wait until it has ended, or choose another folder"
+    with hold(output_dir / LOCK, _LOCK_PATIENCE_SECONDS, busy):
         yield
-    finally:
-        lock.release()
 
 
 class Watch:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plench.progress import watch_in_notebook
+from plench.shown import clean_text
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.sweeps.engines.base import Attempt, SweepListener
@@ -35,7 +36,7 @@ def watch_sweep() -> Iterator[SweepListener]:
             yield shown
         return
     if not console.is_terminal:
-        yield SweepLog(lambda line: print(line, file=sys.stderr, flush=True))
+        yield SweepLog(lambda line: print(clean_text(line), file=sys.stderr, flush=True))
         return
     with Live(get_renderable=view.render, console=console, refresh_per_second=4):
         yield view
@@ -151,7 +152,8 @@ class LiveView:
 
     def noticed(self, text: str) -> None:
         """Keep the latest notices."""
-        self.notices = [*self.notices, text.splitlines()[0]][-_NOTICES_SHOWN:]
+        first = next(iter(text.splitlines()), "")
+        self.notices = [*self.notices, clean_text(first)][-_NOTICES_SHOWN:]
 
     def render(self) -> Group:
         """Draw the view."""

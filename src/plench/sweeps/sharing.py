@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass
 
 from plench.data import Dataset
+from plench.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,22 @@ class SharedDataset:
     def __init__(self, dataset: Dataset) -> None:
         arrays: list[pickle.PickleBuffer] = []
         header = pickle.dumps(dataset, protocol=5, buffer_callback=arrays.append)
-        self.file = tempfile.TemporaryFile(prefix="plench-")  # noqa: SIM115 - lives as long as its owner
         spans = []
-        for array in arrays:
-            start = -(-self.file.tell() // mmap.PAGESIZE) * mmap.PAGESIZE
-            self.file.seek(start)
-            self.file.write(array.raw())
-            spans.append((start, self.file.tell()))
-        self.file.flush()
+        try:
+            self.file = tempfile.TemporaryFile(prefix="plench-")  # noqa: SIM115 - lives as long as its owner
+            for array in arrays:
+                start = -(-self.file.tell() // mmap.PAGESIZE) * mmap.PAGESIZE
+                self.file.seek(start)
+                self.file.write(array.raw())
+                spans.append((start, self.file.tell()))
+            self.file.flush()
+        except OSError as error:
+            needed = sum(array.raw().nbytes for array in arrays) / 2**20
+            raise StorageError(
+                f"the workers' copy of {dataset.card.name} needs {needed:,.1f} MB in the folder of temporary "
+                f"files, {tempfile.gettempdir()}: {error.strerror or error}; make room there, or name "
+                "another folder by the environment variable TMPDIR"
+            ) from error
         self.layout = SharedLayout(header, tuple(spans))
 
     def fileno(self) -> int:

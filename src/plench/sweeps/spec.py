@@ -13,12 +13,16 @@ from typing import Any
 
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
+from plench.plain_files import read_plain
 from plench.settings import Settings, declared, describe_settings
+from plench.shown import show_value
 from plench.storage.files import write_text
 from plench.storage.gather import SWEEP_FILES
 from plench.version import __version__
 
 SCHEMA = 1
+MAX_FILE_BYTES = 2**20
+MAX_PLACES = 10**5  # configurations times splits: a thousand times a full benchmark's
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 
@@ -48,7 +52,7 @@ class Grid(Settings):
                 isinstance(names, list | tuple) and names and all(isinstance(entry, str) for entry in names)
             )
             if not good:
-                raise UsageError(f"{name} must be a list of names and not empty, not {names!r}")
+                raise UsageError(f"{name} must be a list of names and not empty, not {show_value(names)}")
             object.__setattr__(self, name, tuple(names))
         for first, end in (("n_hparams_from", "n_hparams"), ("n_trials_from", "n_trials")):
             _check_whole(first, getattr(self, first), 0)
@@ -56,8 +60,14 @@ class Grid(Settings):
         for name, setting in declared().items():
             if setting.per_run and getattr(self, name) != setting.default:
                 raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
+        n_places = len(self.hparams_seeds) * len(self.trial_seeds)
+        if max(self.n_hparams, self.n_trials, n_places) > MAX_PLACES:
+            raise UsageError(f"a grid of {n_places:,} runs a pair is too large; allowed are {MAX_PLACES:,}")
         if not isinstance(self.hparams, Mapping):
-            raise UsageError(f"hparams must be a table of names and values, not {self.hparams!r}")
+            raise UsageError(f"hparams must be a table of names and values, not {show_value(self.hparams)}")
+        for name, value in self.hparams.items():
+            if not isinstance(value, str | int | float):
+                raise UsageError(f"hyperparameter {name} must be a number or text, not {show_value(value)}")
 
     @property
     def hparams_seeds(self) -> range:
@@ -149,7 +159,7 @@ class SweepSpec:
 def read_sweep(path: str | Path) -> SweepSpec:
     """Read a sweep file; anything that is not understood is an error that names the file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_plain(path, MAX_FILE_BYTES).decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the sweep file {path}: {error.strerror}") from error
     except ValueError as error:
@@ -161,6 +171,8 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
     """Read the text of the sweep file of this name."""
     try:
         content = tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{name} is not a sweep file: it is nested too deep") from None
     except ValueError as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from error
     try:
@@ -168,12 +180,12 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
         if unknown:
             raise UsageError(f"unknown key {unknown[0]!r}: known are schema, plench, grid, fingerprints")
         if content.get("schema", SCHEMA) != SCHEMA:
-            raise UsageError(f"schema {content['schema']!r}, this version of plench reads {SCHEMA}")
+            raise UsageError(f"schema {show_value(content['schema'])}, this version of plench reads {SCHEMA}")
         grids, fingerprints = content.get("grid", []), content.get("fingerprints", {})
         if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
             raise UsageError("grids are written as [[grid]]")
-        if not isinstance(fingerprints, dict):
-            raise UsageError("fingerprints are written as a table: [fingerprints]")
+        if not isinstance(fingerprints, dict) or not all(map(is_text, fingerprints.values())):
+            raise UsageError("fingerprints are written as a table of texts: [fingerprints]")
         return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from error
@@ -184,9 +196,14 @@ def read_sweeps(output_dir: str | Path) -> list[SweepSpec]:
     return [read_sweep(path) for path in sorted(Path(output_dir).glob(SWEEP_FILES))]
 
 
+def is_text(value: object) -> bool:
+    """Say whether a value is text."""
+    return isinstance(value, str)
+
+
 def _check_whole(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {show_value(value)}")
 
 
 def _toml_lines(table: Mapping[str, Any]) -> list[str]:
@@ -208,4 +225,4 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, str | bool | int):
         return json.dumps(value, ensure_ascii=False)
-    raise UsageError(f"a sweep file cannot hold {value!r}")
+    raise UsageError(f"a sweep file cannot hold {show_value(value)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -12,8 +11,11 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from plench.plain_files import is_plain
+from plench.shown import clean_text, show_value
 from plench.storage.description import FINISHED
-from plench.storage.store import DONE, LOCK, RESULTS, RunStore
+from plench.storage.ended import DONE, find_breach
+from plench.storage.store import LOCK, RunStore
 from plench.sweeps.plan import PlannedRun
 from plench.version import PROTOCOL_VERSION
 
@@ -21,8 +23,6 @@ State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged
 
 # What a launch carries out. Failed runs are carried out when a retry is asked for, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
-
-_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -57,24 +57,19 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
     """Read the state of one run from its folder."""
     info = RunStore(Path(folder)).read_run()
     done = os.path.exists(f"{folder}/{DONE}")
-    if info is None:
-        if done:
-            return RunState(run, "damaged", "its run.json is missing or broken")
-        return _unfinished(run, folder)
-    if info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run):
+    if info is not None and (info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run)):
         return RunState(run, "foreign", _explain_foreign(info))
-    status = info.get("status")
-    if done and status in FINISHED:
-        last = info.get("diverged_after_step") if status == "diverged" else run.config.steps - 1
-        if _last_step(f"{folder}/{RESULTS}") != last:
-            return RunState(run, "damaged", "its results.jsonl does not end with the last record")
-        return RunState(run, status)
     if done:
-        return RunState(run, "damaged", f"it is marked as done, but its status is {status!r}")
-    if status == "failed":
+        wrong = find_breach(folder, info, run.config.steps)
+        if wrong is not None:
+            return RunState(run, "damaged", wrong)
+        assert info is not None
+        return RunState(run, info["status"])
+    if info is not None and info.get("status") == "failed":
         error = info.get("error")
         told = error if isinstance(error, dict) else {"message": error}
-        return RunState(run, "failed", f"{told.get('type', 'error')}: {told.get('message', '')}".strip())
+        reason = f"{told.get('type', 'error')}: {told.get('message', '')}".strip()
+        return RunState(run, "failed", clean_text(reason))
     return _unfinished(run, folder)
 
 
@@ -85,7 +80,7 @@ def count_states(states: Iterable[RunState]) -> Counter[State]:
 
 def is_held(lock: str) -> bool:
     """Say whether a living process holds a lock file."""
-    if not os.path.exists(lock):
+    if not is_plain(lock) or os.path.islink(lock):
         return False
     try:
         with FileLock(lock, timeout=0):
@@ -108,21 +103,7 @@ def _names_itself(info: dict[str, Any], run: PlannedRun) -> bool:
 def _explain_foreign(info: dict[str, Any]) -> str:
     protocol = info.get("protocol")
     if protocol != PROTOCOL_VERSION:
-        return f"written under protocol {protocol!r}, this plench has {PROTOCOL_VERSION}: move it away"
+        return (
+            f"written under protocol {show_value(protocol)}, this plench has {PROTOCOL_VERSION}: move it away"
+        )
     return "its run.json belongs to another run: move it away"
-
-
-def _last_step(path: str) -> int | None:
-    """Return the step of the last record; None if there is none or the last line is not whole."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            for length in (_TAIL_BYTES, size):  # one record is far shorter than the tail, as a rule
-                file.seek(max(size - length, 0))
-                tail = file.read()
-                start = tail.rfind(b"\n", 0, -1) + 1
-                if start > 0:
-                    break
-        return json.loads(tail[start:]).get("step") if tail.endswith(b"\n") else None
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -23,6 +24,9 @@ from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
+
+ALIVE = "alive"
+SECONDS_BETWEEN_BEATS = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,21 @@ class Reporter:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.sending = threading.Lock()
 
     def tell(self, message: object) -> None:
         """Send a message. Without a driver there is nobody to work for, and no run to blame."""
         try:
-            self.connection.send(message)
+            with self.sending:
+                self.connection.send(message)
         except OSError:
             os._exit(1)
+
+    def beat(self) -> None:
+        """Tell every second that this process is alive, whatever its run is doing."""
+        while True:
+            self.tell(ALIVE)
+            time.sleep(SECONDS_BETWEEN_BEATS)
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
@@ -104,6 +116,7 @@ class Worker:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business between runs
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # so is Slurm's warning, which reaches every process
         threading.Thread(target=self.listen, daemon=True).start()
+        threading.Thread(target=self.reporter.beat, daemon=True).start()
         self.reporter.tell("ready")
         while True:
             message = self.messages.get()

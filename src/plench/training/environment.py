@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +20,27 @@ from plench.errors import ResumeError, UsageError
 from plench.version import __version__
 
 # A run may only be continued under the same of these: another value can change its numbers.
-MUST_AGREE = ("plench", "source", "python", "torch", "numpy", "scipy", "scikit-learn", "device", "threads")
+MUST_AGREE = (
+    "plench",
+    "source",
+    "python",
+    "torch",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "device",
+    "threads",
+    "arithmetic",
+)
+# What makes the libraries below torch and numpy compute by other instructions than the processor's best.
+STEERING = (
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+)
 # The parts of the package that decide a run's numbers.
 DECISIVE = (
     "algorithms",
@@ -90,12 +111,33 @@ def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
         "platform": platform.platform(),
         "device": device.type,
         "threads": threads,
+        "processor": name_processor(),
+        "arithmetic": describe_arithmetic(),
     }
+
+
+def describe_arithmetic() -> str:
+    """Return the instructions that sums are made of: others round in another order."""
+    steered = [f"{name}={os.environ[name]}" for name in STEERING if os.environ.get(name)]
+    return ", ".join([torch.backends.cpu.get_cpu_capability(), *steered])
+
+
+@cache
+def name_processor() -> str:
+    """Return the processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
 
 
 def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ResumeError if a run would be continued under other versions or settings than it began with."""
-    other = [f"{key} {before.get(key)} → {now[key]}" for key in MUST_AGREE if before.get(key) != now[key]]
+    # A condition that an older version did not write down cannot be compared.
+    known = [key for key in MUST_AGREE if key in before]
+    other = [f"{key} {before[key]} → {now[key]}" for key in known if before[key] != now[key]]
     if other:
         raise ResumeError(
             f"this run was begun under other conditions ({', '.join(other)}), so continuing it might not "

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, taken between two updates so that nothing is left half done."""
+"""Ctrl-C, SIGTERM and SIGHUP, taken between two updates so that nothing is left half done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)  # Windows has no SIGHUP
+                if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                    continue  # nohup: the run is to outlive its terminal
                 self._before[number] = signal.signal(number, self._ask)
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
 from plench.networks import NETWORKS
-from plench.storage.store import ALGORITHM, NETWORK, RunStore
-from plench.training.checkpoint import parse
+from plench.plain_files import read_plain
+from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
+from plench.training.checkpoint import fitting, parse
 from plench.training.environment import choose_device
 from plench.training.evaluation import predict_logits
 from plench.training.execution import set_execution
@@ -25,6 +27,7 @@ from plench.training.streams import Streams
 
 # What must be known of a run to build its algorithm again.
 NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
+MAX_CELLS = 2**31  # of candidates, and of an example
 
 
 class TrainedModel:
@@ -79,10 +82,20 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
         raise DataError(f"{folder} cannot be used: its run.json has no {missing[0]!r}")
     path = store.model_path(find_model(store, criterion))
     try:
-        payload = parse(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path} cannot be used: {error}") from error
+        payload = parse(read_plain(path, MAX_CHECKPOINT_BYTES))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be used: {reason}") from error
+    if payload.get("run_id", run.get("run_id")) != run.get("run_id"):
+        raise DataError(f"{path} cannot be used: it is the model of another run")
+    with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
+        return build_model(store, run, payload, device)
+
+
+def build_model(store: RunStore, run: dict[str, Any], payload: dict[str, Any], device: str) -> TrainedModel:
+    """Build a run's algorithm and give it the state of a saved model."""
     data = run["dataset"]
+    check_sizes(data)
     candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
     entry = find_entry(store, run)
     load_network(store, run)
@@ -100,6 +113,15 @@ def load_network(store: RunStore, run: dict[str, Any]) -> None:
     """Load a third party's network from the copy in the run's folder, so that it is found by its name."""
     if "network" in run:
         NETWORKS.load_third_party(f"{store.folder / NETWORK}:{run['network']}")
+
+
+def check_sizes(data: dict[str, Any]) -> None:
+    """Raise ValueError unless a description's sizes are whole numbers that leave some memory."""
+    sizes = [data["n_train"], data["n_classes"], *data["input_shape"]]
+    if not all(type(size) is int and size > 0 for size in sizes):
+        raise ValueError("the sizes in its run.json are not whole numbers above 0")
+    if data["n_train"] * data["n_classes"] > MAX_CELLS or math.prod(data["input_shape"][1:]) > MAX_CELLS:
+        raise ValueError("the sizes in its run.json are larger than any data")
 
 
 def find_model(store: RunStore, criterion: str) -> str:

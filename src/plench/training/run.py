@@ -24,7 +24,7 @@ from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
-from plench.training.checkpoint import dump, read_newest
+from plench.training.checkpoint import dump, fitting, read_newest
 from plench.training.config import RunConfig
 from plench.training.environment import (
     check_environment,
@@ -36,6 +36,7 @@ from plench.training.environment import (
 )
 from plench.training.evaluation import evaluate
 from plench.training.execution import set_execution
+from plench.training.finished import check_owner, find_fault, leave_finished, reopen
 from plench.training.interrupt import StopRequest
 from plench.training.listener import Listener, Silence
 from plench.training.outcome import RunOutcome, Status
@@ -66,21 +67,19 @@ def run_training(
     its folder below `output_dir`.
     """
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
-    if store.finished:
+    run_id = config.run_id(dataset.fingerprint)
+    if store.finished and find_fault(store, config, run_id) is None:
         return leave_finished(store)
     with compute_threads(config.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, listener or Silence(), prepared)
         with store.locked():
-            if store.finished:  # by another process, between the look above and the lock
-                return leave_finished(store)
+            check_owner(store, run_id)
+            if store.finished:  # by another process, between the look above and the lock; or it is not whole
+                fault = find_fault(store, config, run_id)
+                if fault is None:
+                    return leave_finished(store)
+                reopen(store, fault)
             return run.carry_out()
-
-
-def leave_finished(store: RunStore) -> RunOutcome:
-    """Say how a run that has ended before ended; a kill at its very end may have left a checkpoint."""
-    store.tidy()
-    status = (store.read_run() or {}).get("status", "done")
-    return RunOutcome(status, store.folder, 0, "already finished")
 
 
 class TrainingRun:
@@ -103,6 +102,7 @@ class TrainingRun:
         self.entry = entry
         self.store = store
         self.listener = listener
+        self.run_id = config.run_id(dataset.fingerprint)
         self.device = choose_device(config.device)
         self.environment = describe_environment(self.device, config.threads)
         self.data = prepared or prepare_data(dataset, config, self.device)
@@ -151,7 +151,12 @@ class TrainingRun:
         return RunOutcome(status, self.store.folder, self.updates_made, message)
 
     def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
-        """Refuse to continue on other data, or, unless asked to, under other versions or settings."""
+        """Refuse to continue another run, on other data, or, unless asked to, under other conditions."""
+        if not self.is_own(checkpoint):
+            raise ResumeError(
+                f"a checkpoint in {self.store.folder} is that of another run; remove it to continue from an "
+                "earlier one or from the beginning"
+            )
         if checkpoint["candidates"] != self.candidates_digest():
             raise ResumeError(
                 f"{self.store.folder} was begun on other candidate sets of the same description, perhaps by "
@@ -159,6 +164,16 @@ class TrainingRun:
             )
         if not self.config.resume_anyway:
             check_environment(checkpoint["environment"], self.environment)
+
+    def is_own(self, checkpoint: Mapping[str, Any]) -> bool:
+        """Say whether a checkpoint is this run's; those of older versions are told by their records."""
+        if "run_id" in checkpoint:
+            return bool(checkpoint["run_id"] == self.run_id)
+        if not checkpoint["records"]:
+            return True
+        record = json.loads(checkpoint["records"][0])
+        known = {"args": self.config.args(), "hparams": dict(self.config.hparams)}
+        return all(record.get(name) == value for name, value in known.items())
 
     def candidates_digest(self) -> str:
         """Return a hash of the training split's candidates, and of their weights where they have any."""
@@ -224,7 +239,8 @@ class TrainingRun:
         if checkpoint is None:
             self.notice_unsaved(take_snapshot(self.algorithm).unsaved)
         else:
-            self.restore(checkpoint)
+            with fitting(f"the checkpoint in {self.store.folder} cannot be restored", ResumeError):
+                self.restore(checkpoint)
         self.describe("running")
         self.store.rewrite_records(self.records)
         if self.entry.source is not None:
@@ -324,7 +340,12 @@ class TrainingRun:
     def write_model(self, name: str) -> None:
         """Save what prediction needs, under the name of a criterion, `last` or a step."""
         tree = take_snapshot(self.algorithm, for_prediction=True).tree
-        payload = {"algorithm": tree, "inputs": self.data.inputs.state(), "updates": self.updates}
+        payload = {
+            "run_id": self.run_id,
+            "algorithm": tree,
+            "inputs": self.data.inputs.state(),
+            "updates": self.updates,
+        }
         self.store.write_model(name, dump(payload))
 
     def write_checkpoint(self) -> None:
@@ -332,6 +353,7 @@ class TrainingRun:
         snapshot = take_snapshot(self.algorithm)
         self.notice_unsaved(snapshot.unsaved)
         payload = {
+            "run_id": self.run_id,
             "environment": self.environment,
             "candidates": self.candidates_digest(),
             "keep_models": not self.config.skip_model_save,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
+from plench.plain_files import is_folder
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
 from plench.sweeps.spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
@@ -70,6 +71,12 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="runs at once (default: one a GPU or core)")
     parser.add_argument("--run_timeout", type=float, metavar="S", help="seconds an attempt at a run may take")
     parser.add_argument("--memory_limit_gb", type=float, metavar="G", help="memory that a run may take")
+    parser.add_argument(
+        "--worker_silence",
+        type=float,
+        metavar="S",
+        help="seconds after which a local worker that says nothing is replaced (default: 120)",
+    )
     parser.add_argument("--skip_confirmation", action="store_true", help="do not ask before starting")
     add_settings(parser, carrying_out())
     ray = parser.add_argument_group("Ray (plench[ray])")
@@ -142,11 +149,14 @@ def _read_grids(arguments: argparse.Namespace) -> tuple[Grid, ...]:
 
 def read_limits(arguments: argparse.Namespace) -> Limits:
     """Return what a run may take."""
-    for name in ("run_timeout", "memory_limit_gb"):
+    given: dict[str, float] = {}
+    for name in ("run_timeout", "memory_limit_gb", "worker_silence"):
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise UsageError(f"--{name} must be above 0, not {value}")
-    return sweeps.Limits(arguments.run_timeout, arguments.memory_limit_gb)
+        if value is not None:
+            given[name] = value
+    return sweeps.Limits(**given)
 
 
 def start_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:
@@ -196,6 +206,6 @@ def read_pairs(words: list[str]) -> dict[str, str]:
 def describe_folder(output_dir: str) -> Path:
     """Return the output folder; one that is not there is an error."""
     folder = Path(output_dir)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"there is no folder {output_dir}")
     return folder

@@ -18,6 +18,7 @@ from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import make_table_dataset
 from plench.errors import DataError, UsageError
+from plench.plain_files import is_folder
 from plench.registry import Entry, Registry, is_third_party
 
 __all__ = [
@@ -97,6 +98,17 @@ def find_source(name: str) -> Source:
     return _as_source(DATASETS.find(name))
 
 
+def find_own_source(name: str) -> Source | None:
+    """The source of a dataset if it is ours, by name or path, else None; nobody's code is imported."""
+    if is_third_party(name):
+        return None
+    if not has_separator(name) and DATASETS.is_own(name):
+        return _as_source(DATASETS.find(name))
+    if not has_separator(name) and DATASETS.knows(name):
+        return None
+    return next((found for finder in _list_finders(DATASETS.own) if (found := finder.find(name))), None)
+
+
 def has_separator(name: str) -> bool:
     """Say whether a name is a path beyond doubt."""
     return any(separator in name for separator in (os.sep, os.altsep) if separator)
@@ -111,7 +123,7 @@ def keeps_name(name: str) -> bool:
         return False
     if DATASETS.knows(name):
         return name in DATASETS.own
-    return not Path(name).suffix and not Path(name).is_dir()
+    return not Path(name).suffix and not is_folder(name)
 
 
 def _list_finders(entries: Mapping[str, Entry[AnySource]]) -> list[SourceFinder]:

@@ -6,13 +6,12 @@ Features in an `.npy` file stay there: they are mapped, not read.
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +19,14 @@ from numpy.typing import ArrayLike
 from plench.data.answers import combine_answers, read_answer_matrix
 from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
 from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.highest import check_highest
+from plench.data.npy import map_npy, read_array, read_npy
 from plench.data.sources.base import Source, SourceFinder
+from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
+from plench.plain_files import is_plain, open_plain
+from plench.shown import show_value
+from plench.zip_archive import ZipEntry, list_entries
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 LAYOUT = (
@@ -43,8 +48,9 @@ def find_arrays(name: str) -> Source | None:
 def find_mapped(name: str) -> Source | None:
     """Answer the path of an `.npy` file of features, or of a folder with `features.npy`."""
     path = Path(name)
-    if path.is_dir() and ((path / "features.npy").is_file() or (path / "images.npy").is_file()):
-        path = path / ("features.npy" if (path / "features.npy").is_file() else "images.npy")
+    found = [path / file for file in ("features.npy", "images.npy") if is_plain(path / file)]
+    if found:
+        path = found[0]
     elif not name.lower().endswith(".npy"):
         return None
     return open_arrays(path.resolve().parent, *read_folder(path, name))
@@ -62,18 +68,22 @@ def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
     key = "images" if path.stem == "images" else "features"
     files = {key: path}
     for other in (*OPTIONAL, f"test_{key}", "test_labels"):
-        if (path.parent / f"{other}.npy").is_file():
+        if is_plain(path.parent / f"{other}.npy"):
             files[other] = path.parent / f"{other}.npy"
-    check_names(set(files), name)
+    try:
+        check_names(set(files))
+    except DataError as error:
+        raise DataError(f"{name} cannot be used: {error}") from None
     digest = hashlib.sha256()
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
         try:
-            with file.open("rb") as stream:
+            with open_plain(file) as stream:
                 digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
-            arrays[part] = np.load(file, mmap_mode="r" if key in part else None, allow_pickle=False)
-        except (ValueError, OSError, EOFError, MemoryError) as error:
-            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({error})") from None
+            arrays[part] = map_npy(file) if key in part else read_npy(file)
+        except (DataError, OSError, ValueError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({reason})") from None
     return digest.hexdigest(), arrays
 
 
@@ -95,47 +105,56 @@ def make_card(
 
 def read_npz(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
     """Return the hash of an `.npz` file and its arrays, whatever its size; pickled objects are never read."""
-    if not path.is_file():
-        raise DataError(f"{name} cannot be read: there is no such file")
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            check_members(file, name)
+        with open_plain(path) as file:
+            found = list_entries(file)
+            entries = {entry.name.removesuffix(".npy"): entry for entry in found}
+            check_names(set(entries))
+            check_sizes(found, os.fstat(file.fileno()).st_size)
             file.seek(0)
-            with np.load(file, allow_pickle=False) as store:
-                check_names(set(store.files), name)
-                arrays = {key: np.asarray(store[key]) for key in store.files}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
-        raise DataError(f"{name} cannot be read as an .npz file of plain arrays ({error})") from None
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            arrays = {key: read_array(file, entry) for key, entry in entries.items()}
+    except FileNotFoundError:
+        raise DataError(f"{name} cannot be read: there is no such file") from None
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error or "there is not enough memory"
+        raise DataError(f"{name} cannot be read ({reason})") from None
+    except DataError as error:
+        raise DataError(f"{name} cannot be read as an .npz file of plain arrays: {error}") from None
     return digest, arrays
 
 
-def check_members(file: IO[bytes], name: str) -> None:
-    """Raise DataError where a member would unpack to more than memory has room for."""
-    with zipfile.ZipFile(file) as packed:
-        for entry in packed.infolist():
-            if entry.file_size > MAX_MEMBER_BYTES:
-                raise DataError(
-                    f"{name}: {entry.filename} unpacks to {entry.file_size:,} bytes; "
-                    f"allowed are at most {MAX_MEMBER_BYTES:,}"
-                )
+def check_sizes(entries: list[ZipEntry], file_bytes: int) -> None:
+    """Raise DataError where arrays would take more memory than there is, or far more than the file has."""
+    for entry in entries:
+        if entry.size > MAX_MEMBER_BYTES:
+            raise DataError(
+                f"{entry.name} unpacks to {entry.size:,} bytes; allowed are at most {MAX_MEMBER_BYTES:,}"
+            )
+    total = sum(entry.size for entry in entries)
+    allowed = allowed_bytes(file_bytes)
+    if total > allowed:
+        raise DataError(
+            f"it has {file_bytes:,} bytes and unpacks to {total:,}; allowed are {allowed:,} "
+            "for its size. If it is your own, save it with numpy.savez, which does not pack"
+        )
 
 
-def check_names(names: set[str], name: str) -> None:
+def check_names(names: set[str]) -> None:
     """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
     if ("features" in names) == ("images" in names):
-        raise DataError(f"{name} must have either `features` or `images`; expected are {LAYOUT}")
+        raise DataError(f"it must have either `features` or `images`; expected are {LAYOUT}")
     if not names & {"candidates", "answers", "labels"}:
-        raise DataError(f"{name} has neither `candidates` nor `labels`; expected are {LAYOUT}")
+        raise DataError(f"it has neither `candidates` nor `labels`; expected are {LAYOUT}")
     if {"candidates", "answers"} <= names:
-        raise DataError(f"{name} has `candidates` and `answers`; the candidate sets come from one of them")
+        raise DataError("it has `candidates` and `answers`; the candidate sets come from one of them")
     key = "images" if "images" in names else "features"
     test = {f"test_{key}", "test_labels"}
     unknown = sorted(names - {key, *OPTIONAL, *test})
     if unknown:
-        raise DataError(f"{name} has an array {unknown[0]!r} beside `{key}`; expected are {LAYOUT}")
+        raise DataError(f"it has an array {show_value(unknown[0])} beside `{key}`; expected are {LAYOUT}")
     if len(names & test) == 1:
-        raise DataError(f"{name}: a test set needs both `test_{key}` and `test_labels`")
+        raise DataError(f"a test set needs both `test_{key}` and `test_labels`")
 
 
 def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Path | None) -> Dataset:
@@ -150,13 +169,15 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
         n_classes = None if class_names is None else len(class_names)
         answers = read_answer_matrix(arrays["answers"], n_classes, f"{card.name}: answers")
         if labels is not None and labels.dtype.kind in "iu" and labels.size:
+            check_highest(int(labels.max()), len(features), card.name)
             answers = answers.widen(int(labels.max()) + 1)  # a class that no annotator has named
         candidates = combine_answers(answers)
     if candidates is None:
         assert labels is not None
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
             raise DataError(f"{card.name}: labels must be a list of whole numbers from 0")
-        candidates = labels[:, None] == np.arange(labels.max() + 1)
+        check_highest(int(labels.max()), len(labels), card.name)
+        candidates = labels[:, None] == np.arange(int(labels.max()) + 1)
     test = None
     if "test_labels" in arrays:
         test = TestSet(arrange(arrays[f"test_{key}"], card), arrays["test_labels"])

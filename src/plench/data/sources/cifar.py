@@ -19,6 +19,7 @@ from plench.data.integrity import hash_md5
 from plench.data.sources.base import RemoteFile, Source
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError
+from plench.plain_files import is_folder
 
 CITATION = "A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009."
 TERMS = "free to use with a reference to the technical report"
@@ -124,7 +125,7 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
 def read_contents(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[str, bytes]]:
     """Yield each file's bytes, the training files first."""
     wanted = (*files.train, *files.test)
-    if place.is_dir():
+    if is_folder(place):
         yield from ((file, read_file(place / file, name)) for file in wanted)
     else:
         for member, content in read_members(place, [f"{files.folder}/{file}" for file in wanted], name):
@@ -154,7 +155,13 @@ def check_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarr
     """Return labels as an array, if there is a whole number below `n_classes` for each image."""
     if not isinstance(labels, list | np.ndarray) or len(labels) != count:
         raise DataError(f"{name}: there must be {count:,} labels, one an image")
-    array = np.asarray(labels)
+    # Looked at one by one before numpy sees them: a list of lists of lists … could fill all memory.
+    if isinstance(labels, list) and set(map(type, labels)) - {int}:
+        raise DataError(f"{name}: labels must be whole numbers")
+    try:
+        array = np.asarray(labels)
+    except OverflowError:
+        array = np.empty(0, object)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DataError(f"{name}: labels must be whole numbers")
     wrong = np.flatnonzero((array < 0) | (array >= n_classes))

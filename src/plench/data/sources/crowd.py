@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from plench.data.answers import Answers, combine_answers, number_annotators, read_answer_matrix
 from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
+from plench.data.npy import parse_npy
 from plench.data.raw_table import RawTable
 from plench.data.sources.base import RemoteFile, Source, SourceFinder
 from plench.data.table import make_column
 from plench.data.table_files import parse_delimited
 from plench.errors import DataError, UsageError
 from plench.names import normalise
+from plench.plain_files import is_plain
 
 LABELME_CLASSES = 8
 
@@ -128,8 +130,8 @@ def stack(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
 def read_npy(content: bytes, name: str) -> NDArray[np.float32]:
     """Read an array; pickled objects are never read."""
     try:
-        return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
-    except (ValueError, EOFError, OSError, MemoryError) as error:
+        return parse_npy(content)
+    except DataError as error:
         raise DataError(f"{name} cannot be read as an array ({error})") from None
 
 
@@ -137,7 +139,7 @@ def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
     """Read whole numbers, a row a line."""
     try:
         return np.loadtxt(io.BytesIO(content), dtype=np.int64, ndmin=2, encoding="ascii")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise DataError(f"{name} cannot be read as whole numbers ({error})") from None
 
 
@@ -146,7 +148,7 @@ def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Pa
     obtain = describe_obtain(release)
     contents, notices = {}, []
     for file, sha1 in release.files.items():
-        path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
+        path = find_entry(card.name, (file,), data_dir, obtain, accept=is_plain)
         contents[file] = read_file(path, card.name)
         if RemoteFile("", file, sha1).explain_mismatch(contents[file]) is not None:
             notices.append(f"{card.name}: {file} is not the public file (its git SHA-1 differs)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,9 @@ from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import TableFiles, make_table_card
 from plench.data.table_roles import TableOptions, split_reference
+from plench.data.unpack import allowed_bytes
 from plench.errors import DataError, UsageError
+from plench.plain_files import is_folder, is_plain
 
 FORMATS = {
     ".png": "PNG",
@@ -40,22 +43,23 @@ MODES = {"1": "L", "L": "L"}  # black and white, and gray; anything else becomes
 BILINEAR = 2  # Pillow's number; it averages where an image becomes smaller
 CANDIDATES = "candidates.csv"
 WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
+PIXELS_PER_BYTE = 256  # of an image file: a photograph has 3 to 30, a drawing in one colour up to 1,000
 
 
 def find_folder(name: str) -> Source | None:
     """Answer the path of a folder; the name in records carries a hash of its images."""
     text, _, query = name.partition("?")
     path = Path(text)
-    if not path.is_dir():
+    if not is_folder(path):
         return None
-    if (path / CANDIDATES).is_file():
+    if is_plain(path / CANDIDATES):
         return open_described(path, split_reference(name)[1])
     if query:
         raise UsageError(
             f"dataset {name!r}: options belong to a folder with {CANDIDATES}, and {path} has none"
         )
     parts = {part: path / part for part in ("train", "test")}
-    if all(part.is_dir() for part in parts.values()):
+    if all(map(is_folder, parts.values())):
         classes = list_classes(parts["train"])
         files = {part: list_files(folder, classes) for part, folder in parts.items()}
     else:
@@ -96,14 +100,14 @@ def find_image(folder: Path, file: str, row: int, name: str) -> Path:
             f"{name}: item {row}: {shorten(file)} is no image file of this folder; known are files ending in "
             f"{', '.join(FORMATS)}"
         )
-    if not path.is_file():
+    if not is_plain(path):
         raise DataError(f"{name}: item {row}: there is no file {shorten(file)} in {folder}")
     return path
 
 
 def list_classes(folder: Path) -> list[str]:
     """Return the names of the sub-folders, sorted: class 0, 1, …"""
-    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    classes = list_subfolders(folder)
     if len(classes) < 2:
         raise UsageError(
             f"dataset {str(folder)!r}: a folder of images needs at least two sub-folders, one a class"
@@ -111,17 +115,29 @@ def list_classes(folder: Path) -> list[str]:
     return classes
 
 
+def list_subfolders(folder: Path) -> list[str]:
+    """Return the names of the visible folders in a folder, sorted."""
+    return [entry.name for entry in list_entries(folder) if entry.name[0] != "." and is_folder(entry)]
+
+
+def list_entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, sorted."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be read ({error.strerror or error})") from None
+
+
 def list_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     """Return every image file with its class, sorted by class and name."""
-    found = {entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."}
-    extra = sorted(found - set(classes))
+    extra = sorted(set(list_subfolders(folder)) - set(classes))
     if extra:
         raise DataError(f"{folder} has a class {extra[0]!r} that the training images do not have")
     files = [
         (path, label)
         for label, name in enumerate(classes)
-        if (folder / name).is_dir()
-        for path in sorted((folder / name).iterdir())
+        if is_folder(folder / name)
+        for path in list_entries(folder / name)
         if path.suffix.lower() in FORMATS
     ]
     if not files:
@@ -160,11 +176,13 @@ def load_folder(
 
 def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:
     """Read images, gray ones if all are; those of another size than most are resized, with a notice."""
-    images = {part: [open_image(path, name) for path in paths] for part, paths in files.items()}
+    reader = ImageReader(name)
+    images = {part: [reader.read(path) for path in paths] for part, paths in files.items()}
     every = [image for part in images.values() for image in part]
     gray = all(MODES.get(image.mode) == "L" for image in every)
     sizes = Counter(image.size for image in every)
     size = sizes.most_common(1)[0][0]  # the first that came up, of those that are as frequent
+    reader.check_pixels(len(every) * size[0] * size[1], "images of one size")
     arrays = {}
     for part, decoded in images.items():
         stacked = np.empty((len(decoded), 1 if gray else 3, size[1], size[0]), np.uint8)
@@ -183,24 +201,50 @@ def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[st
     return arrays, notices
 
 
-def open_image(path: Path, name: str) -> Any:
-    """Decode one image file."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UsageError(
-            f"{name}: reading image files needs Pillow; install it with pip install 'plench[images]'"
-        ) from None
-    content = read_file(path, name)
-    try:
-        with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
-            image.load()
-            decoded = image.copy()
-    except Exception as error:  # decoders raise many types for a damaged file
-        raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
-    if decoded.mode.startswith(WIDE_MODES):
-        raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits a channel")
-    return decoded
+class ImageReader:
+    """Decodes image files. How many pixels they have is looked at before these are read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pixels = 0  # of all images so far
+        self.file_bytes = 0
+
+    def read(self, path: Path) -> Any:
+        """Return the decoded image of a file."""
+        try:
+            from PIL import Image
+        except ImportError:
+            raise UsageError(
+                f"{self.name}: reading image files needs Pillow; install it with pip install 'plench[images]'"
+            ) from None
+        content = read_file(path, self.name)
+        self.file_bytes += len(content)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
+                    self.pixels += image.size[0] * image.size[1]
+                    self.check_pixels(self.pixels, f"those up to {path}")
+                    image.load()
+                    decoded = image.copy()
+        except DataError:
+            raise
+        except Exception as error:  # decoders raise many types for a damaged file
+            raise DataError(f"{self.name}: {path} cannot be read as an image ({error})") from None
+        if decoded.mode.startswith(WIDE_MODES):
+            raise DataError(
+                f"{self.name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits a channel"
+            )
+        return decoded
+
+    def check_pixels(self, pixels: int, what: str) -> None:
+        """Raise DataError for more pixels than files of such a size can have."""
+        allowed = max(allowed_bytes(0), PIXELS_PER_BYTE * self.file_bytes)
+        if pixels > allowed:
+            raise DataError(
+                f"{self.name}: {what} have {pixels:,} pixels; files of {self.file_bytes:,} bytes may have "
+                f"{allowed:,}"
+            )
 
 
 FOLDER = SourceFinder(

@@ -15,9 +15,11 @@ from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.sources.base import Source
 from plench.errors import DataError
+from plench.plain_files import is_folder, is_plain
 
 PARTS = {"train": "train", "test": "t10k"}
 UNSIGNED_BYTE = 8
+MAX_AXES = 4  # images have three, labels one
 N_CLASSES = 10
 
 
@@ -26,6 +28,8 @@ def read_idx(content: bytes, name: str) -> np.ndarray:
     if len(content) < 4 or content[:3] != bytes([0, 0, UNSIGNED_BYTE]):
         raise DataError(f"{name} is no IDX file of unsigned bytes")
     rank = content[3]
+    if rank > MAX_AXES:
+        raise DataError(f"{name} has {rank} axes; allowed are at most {MAX_AXES}")
     start = 4 + 4 * rank
     if len(content) < start:
         raise DataError(f"{name} is truncated")
@@ -46,7 +50,7 @@ def load_idx(
 ) -> Dataset:
     """Load the four files of a folder; until candidates are drawn, each set holds the label alone."""
     folder = find_entry(card.name, folders, data_dir, obtain)
-    if (folder / "raw").is_dir():  # where torchvision puts them
+    if is_folder(folder / "raw"):  # where torchvision puts them
         folder = folder / "raw"
     arrays: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for part, prefix in PARTS.items():
@@ -70,7 +74,7 @@ def load_idx(
 def read_part(folder: Path, stem: str, name: str) -> np.ndarray:
     """Read one of the four files, packed or not."""
     for path in (folder / stem, folder / f"{stem}.gz", folder / stem.replace("-idx", ".idx")):
-        if path.is_file():
+        if is_plain(path):
             return read_idx(read_file(path, name), f"{name}: {path}")
     raise DataError(f"{name}: {folder} has neither {stem} nor {stem}.gz")
 

@@ -12,6 +12,7 @@ from plench.data.mat_file import MatContent, read_mat
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
+from plench.plain_files import is_plain
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
@@ -55,7 +56,7 @@ def load_mat(
     card: DatasetCard, file: str, git_sha1: str | None, obtain: str, data_dir: Path | None
 ) -> Dataset:
     """Load a dataset from its file in `data_dir` or a folder directly below; differences become notices."""
-    path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
+    path = find_entry(card.name, (file,), data_dir, obtain, accept=is_plain)
     content = read_file(path, card.name)
     arrays = parse_mat(content, f"{card.name}: {path}")
     verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
@@ -81,7 +82,7 @@ def find_mat(name: str) -> Source | None:
     path = Path(name)
     if path.suffix.lower() != ".mat":
         return None
-    if not path.is_file():
+    if not is_plain(path):
         raise DataError(f"{name} cannot be read: there is no such file")
     content = read_file(path, name)
     arrays = parse_mat(content, name)

@@ -21,6 +21,7 @@ from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError, UsageError
 from plench.names import normalise
+from plench.shown import show_value
 
 REPOSITORY = "wwangwitsel/PLCIFAR10"
 COMMIT = "8d9eca05917babc6946d94c90df4c9ae804abe83"
@@ -32,6 +33,7 @@ RELEASE = RemoteFile(
 RELEASED_SETS = 502_190
 RELEASED_LABELS = 712_109
 N_CLASSES = 10
+MAX_PER_IMAGE = 200  # sets, and labels in them, on average; the release has 10 and 14
 OBTAIN = f"get plcifar10.pkl from {RELEASE.url}"
 
 
@@ -46,25 +48,39 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
         raise DataError(f"{name} has no annotations for image {missing} ({n_images:,} images)")
     if len(content) != n_images:
         extra = next(key for key in content if not (isinstance(key, int) and 0 <= key < n_images))
-        raise DataError(f"{name} has annotations for image {extra!r}; there are images 0…{n_images - 1}")
+        raise DataError(
+            f"{name} has annotations for image {show_value(extra)}; there are images 0…{n_images - 1}"
+        )
     per_image = [content[index] for index in range(n_images)]
     for index, sets in enumerate(per_image):
         if not isinstance(sets, list | tuple) or not all(isinstance(labels, list | tuple) for labels in sets):
             raise DataError(f"{name}: the entry of image {index} must be a list of label lists")
     counts = np.fromiter(map(len, per_image), np.int64, n_images)
+    check_number(int(counts.sum()), n_images, "sets", name)
     flat_sets = list(chain.from_iterable(per_image))
     sizes = np.fromiter(map(len, flat_sets), np.int64, len(flat_sets))
+    check_number(int(sizes.sum()), n_images, "labels", name)
     labels = list(chain.from_iterable(flat_sets))
     image = np.repeat(np.arange(n_images), counts)
     set_of_label = np.repeat(np.arange(len(flat_sets)), sizes)
     for position, label in enumerate(labels):
         if type(label) is not int or not 0 <= label < N_CLASSES:
             where = image[set_of_label[position]]
-            raise DataError(f"{name}: image {where} has the label {label!r}; allowed are 0…{N_CLASSES - 1}")
+            raise DataError(
+                f"{name}: image {where} has the label {show_value(label)}; allowed are 0…{N_CLASSES - 1}"
+            )
     sets = np.zeros((len(flat_sets), N_CLASSES), np.bool_)
     sets[set_of_label, np.asarray(labels, np.int64)] = True
     annotator = np.arange(len(flat_sets)) - np.repeat(np.cumsum(counts) - counts, counts)
     return Answers(image, annotator, sets, n_images, sizes)
+
+
+def check_number(number: int, n_images: int, what: str, name: str) -> None:
+    """Raise DataError for far more sets or labels than annotators give: one list can stand in many places."""
+    if number > MAX_PER_IMAGE * n_images:
+        raise DataError(
+            f"{name} has {number:,} {what} for {n_images:,} images; allowed are {MAX_PER_IMAGE} an image"
+        )
 
 
 def make_source(

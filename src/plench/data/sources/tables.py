@@ -18,6 +18,7 @@ from plench.data.table_files import TABLE_SUFFIXES, is_table_file, parse_table
 from plench.data.table_roles import TableOptions, read_table_options, split_reference
 from plench.data.taxonomy import parse_taxonomy
 from plench.errors import DataError
+from plench.plain_files import is_plain
 
 MEANING = (
     "a table (.csv, .tsv, .parquet) of features, with candidates, annotators' answers or truth; columns are "
@@ -76,7 +77,7 @@ class TableFiles:
                 f"{', '.join(TABLE_SUFFIXES)}; columns are {', '.join(list(self.table.columns)[:20])}"
             )
         beside = self.path.parent / name
-        path = beside if beside.is_file() else Path(name)
+        path = beside if is_plain(beside) else Path(name)
         self.contents[option] = self.load(path)
         return path
 

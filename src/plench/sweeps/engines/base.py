@@ -31,10 +31,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a single run may take: seconds of wall time in one attempt, and gigabytes of memory."""
+    """What a single run may take: seconds of wall time in one attempt, and gigabytes of memory.
+
+    A local worker process that says nothing for `worker_silence` seconds is replaced.
+    """
 
     run_timeout: float | None = None
     memory_limit_gb: float | None = None
+    worker_silence: float = 120.0
 
 
 class DeathToll:

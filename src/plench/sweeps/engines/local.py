@@ -19,7 +19,7 @@ from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedDataset
-from plench.sweeps.worker import Data, Order, Progress
+from plench.sweeps.worker import ALIVE, Data, Order, Progress
 from plench.training.interrupt import StopRequest
 
 # How long runs may take to write their checkpoints when the sweep is interrupted.
@@ -120,6 +120,7 @@ class Pool:
             self.fill()
             self.hear(timeout=0.2)
             self.check_timeouts()
+            self.check_silence()
 
     def busy(self) -> list[WorkerProcess]:
         """Return the workers that have a run."""
@@ -142,10 +143,10 @@ class Pool:
         order = Order(placed, self.assignment.output_dir, self.assignment.limits.memory_limit_gb)
         worker.take(run)
         self.tolls[run.folder].updates_at_begin = 0
+        if name not in self.shared:
+            self.shared[name] = SharedDataset(self.assignment.shelf.get(name))
         try:
             if name not in worker.datasets:
-                if name not in self.shared:
-                    self.shared[name] = SharedDataset(self.assignment.shelf.get(name))
                 worker.send_dataset(Data(name, self.shared[name].layout), self.shared[name].fileno())
             worker.connection.send(order)
         except OSError:
@@ -160,6 +161,9 @@ class Pool:
                 message = worker.connection.recv()
             except (EOFError, OSError):
                 self.bury(worker)
+                continue
+            worker.heard_at = time.monotonic()
+            if message == ALIVE:
                 continue
             if message == "ready":
                 worker.ready = True
@@ -189,9 +193,10 @@ class Pool:
         elif attempt.status == "unwritable":
             raise StorageError(attempt.message)
 
-    def bury(self, worker: WorkerProcess) -> None:
+    def bury(self, worker: WorkerProcess, why: str | None = None) -> None:
         """Take note that a worker's process died; a run that keeps killing it is recorded as failed."""
         reason = worker.reap()
+        reason = why or reason
         self.replace(worker)
         if worker.run is None:
             if not worker.ready:
@@ -225,6 +230,14 @@ class Pool:
                 run = worker.give_back()
                 self.replace(worker)
                 fail_run(self.assignment, run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+
+    def check_silence(self) -> None:
+        """Replace workers that have said nothing for too long: stopped, or on a machine that is gone."""
+        limit = self.assignment.limits.worker_silence
+        for worker in self.busy():
+            if time.monotonic() - worker.heard_at > limit:
+                worker.process.kill()  # one that is stopped ends by this too
+                self.bury(worker, f"worker process said nothing for {limit:g} s (--worker_silence)")
 
     def replace(self, worker: WorkerProcess) -> None:
         """End a worker; its place gets a new one when there is a run for it."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from plench.sweeps.worker import Data
 
 _OUTPUT_SHOWN = 2000
-_COMMAND = "from plench.sweeps.worker import main; main()"
+# The leash is put on before anything that takes time is imported.
+_COMMAND = "from plench.sweeps.leash import put_on; put_on(); from plench.sweeps.worker import main; main()"
 
 
 class WorkerProcess:
@@ -29,7 +30,7 @@ class WorkerProcess:
         self.output = tempfile.TemporaryFile(mode="a+b", prefix="plench-")  # noqa: SIM115
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=self.output,
                 stderr=self.output,
@@ -42,12 +43,13 @@ class WorkerProcess:
         self.ready = False
         self.run: PlannedRun | None = None
         self.taken_at = 0.0
+        self.heard_at = time.monotonic()
         self.datasets: set[str] = set()
 
     def take(self, run: PlannedRun) -> None:
         """Remember which run the worker has."""
         self.run = run
-        self.taken_at = time.monotonic()
+        self.taken_at = self.heard_at = time.monotonic()
         os.ftruncate(self.output.fileno(), 0)
 
     def give_back(self) -> PlannedRun:

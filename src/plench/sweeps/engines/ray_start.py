@@ -6,11 +6,14 @@ import importlib
 import math
 import os
 import socket
+import sys
 import threading
 from typing import Any
 
 from plench.errors import UsageError
 from plench.sweeps.engines.ray_writer import Writer
+
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def import_ray() -> Any:
@@ -24,10 +27,12 @@ def import_ray() -> Any:
 
 def connect(address: str | None, workers: int | None, cpus_per_run: float) -> Any:
     """Join the cluster at an address, or start a Ray with room for `workers` runs; return the module ray."""
+    keep_to_loopback(address is None)
     ray = import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # whoever speaks to it must know a secret
         os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
         cpus = None if workers is None else math.ceil(workers * cpus_per_run)
         settings.update(address="local", num_cpus=cpus, include_dashboard=False)
@@ -39,6 +44,21 @@ def connect(address: str | None, workers: int | None, cpus_per_run: float) -> An
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(f"cannot connect to Ray at {address or 'this machine'}: {error}") from error
     return ray
+
+
+def keep_to_loopback(wanted: bool) -> None:
+    """Let a Ray that is started here listen on 127.0.0.1 alone, where only this machine can reach it.
+
+    Ray does so on systems on which it has no clusters. Which those are is a variable that it reads when it is
+    imported, so what it has read by then is set as well.
+    """
+    if wanted:
+        os.environ[CLUSTERS] = "0"
+    else:
+        os.environ.pop(CLUSTERS, None)
+    constants = sys.modules.get("ray._private.ray_constants")
+    if constants is not None:
+        constants.ENABLE_RAY_CLUSTER = not wanted  # type: ignore[attr-defined]
 
 
 def check_address(address: str) -> None:

@@ -124,6 +124,15 @@ class RemoteStore(RunStore):
         """Whether the run had ended when it was taken in hand (before that nobody knows)."""
         return self._opened is not None and self._opened.finished
 
+    def find_breach(self, steps: int) -> str | None:
+        """Return None: whether a finished run is whole was looked at before it was handed out."""
+        return None
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there was a checkpoint when the run was taken in hand."""
+        return self._opened is not None and bool(self._opened.checkpoints)
+
     def read_run(self) -> dict[str, Any] | None:
         """Return run.json as it was when the run was taken in hand."""
         return None if self._opened is None else self._opened.run

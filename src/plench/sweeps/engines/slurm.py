@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError
+from plench.plain_files import read_plain
 from plench.settings import Settings
 from plench.storage.files import write_text
 from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
@@ -33,6 +34,7 @@ from plench.sweeps.state import PENDING, read_states
 from plench.training.interrupt import StopRequest
 
 FOLDER = ".slurm"
+MAX_BYTES = 2**24  # of what a submission writes down
 # States of squeue in which a job still waits for its turn; in all others that it lists the job is at work.
 WAITING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 # Time that a job keeps back for its last checkpoint, at most a third of all it has.
@@ -276,10 +278,24 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
         if name not in submissions:
             continue
         if name not in shares:
-            shares[name] = json.loads(submissions[name].read_text(encoding="utf-8"))
-        share = shares[name][int(index) if index.isdigit() else 0]
+            shares[name] = read_shares(submissions[name])
+        place = int(index) if index.isdigit() else 0
+        share = shares[name][place] if place < len(shares[name]) else []
         queue.update(dict.fromkeys(share, "queued" if state in WAITING_STATES else "running"))
     return queue
+
+
+def read_shares(path: Path) -> list[list[str]]:
+    """Return which runs each job of an array has; a file that cannot be used is told and counts as empty."""
+    try:
+        shares = json.loads(read_plain(path, MAX_BYTES))
+        if all(isinstance(share, list) and all(isinstance(run, str) for run in share) for share in shares):
+            return list(shares)
+        reason: object = "not a list of lists of names"
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+    logger.warning("%s cannot be used (%s)", path, reason)
+    return []
 
 
 def read_array_size() -> int:
