@@ -3,7 +3,7 @@
     python -m tests.report.site_sweep FOLDER [--datasets 7 --splits 5 --configurations 20]
 
 All deep algorithms of the package and two classical ones; runs that diverged, cells and splits that are
-missing, one method below chance, one far above, a failed run, a dataset without true labels, names like markup.
+missing, one method below chance, one far above, a failed run, a dataset without true labels, markup as names.
 """
 
 import argparse
