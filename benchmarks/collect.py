@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plench.report.grids import build_grids
+from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_text
 from plench.storage import read_runs
@@ -92,7 +92,7 @@ def main() -> None:
         runs = read_runs(root)
         reading = time.perf_counter() - start
         start = time.perf_counter()
-        text = render_text(build_grids(build_leaderboard(runs)))
+        text = render_text(build_tables(build_leaderboard(runs)))
         tabulating = time.perf_counter() - start
         size = sum(file.stat().st_size for file in runs[0].path.iterdir())
     figures = {

@@ -23,8 +23,8 @@ from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
 from plench.seeds import seed_hash
 from plench.storage.store import RunStore
 from plench.training import RunConfig, configure_run
+from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
 RESULTS = ROOT / "docs" / "results"
@@ -155,7 +155,7 @@ def perform(
         return "already done"
     entry = find_algorithm(setting.algorithm)
     with store.locked(), compute_threads(config.threads), flush_denormals():
-        run = InspectedRun(config, dataset, entry, store, Silence(), None, inspect=inspect)
+        run = InspectedRun(config, dataset, entry, store, NoCallback(), None, inspect=inspect)
         return run.carry_out().status
 
 

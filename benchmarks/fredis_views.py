@@ -18,9 +18,9 @@ from torch import Tensor
 from experiments import RunStore, load, render_table, summarise, write_page
 from noise import CANDIDATES, FREDIS, STEPS, Setting, inspect
 from plench.algorithms import find_algorithm
+from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import evaluate
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
 SIGMAS = (0.0, 0.5)
@@ -45,7 +45,7 @@ def perform(trial: int, sigma: float) -> tuple[list[float], float, float]:
     config, dataset = SETTING.configure(trial), load(SETTING.dataset, None)
     with tempfile.TemporaryDirectory() as folder, compute_threads(1), flush_denormals():
         store = RunStore(Path(folder))
-        run = TrainingRun(config, dataset, find_algorithm("FREDIS"), store, Silence(), None)
+        run = TrainingRun(config, dataset, find_algorithm("FREDIS"), store, NoCallback(), None)
         run.build()
         if sigma:
             add_noise(run, sigma)

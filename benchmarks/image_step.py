@@ -31,9 +31,9 @@ from plench.algorithms.base import build_adam, build_network, descend
 from plench.batch import VIEWS
 from plench.data import Dataset, DatasetCard, TestSet, load_dataset
 from plench.storage.store import RunStore
+from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.evaluation import choose_chunk
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
 GOALS = {"weak": 40, "strong": 250, "distill": 120}
@@ -82,7 +82,7 @@ def build_run(name: str, dataset: Dataset, model: str, batch_size: int) -> Train
     hparams = {"batch_size": batch_size, "model": model, **dict.fromkeys(own.intersection(WARM_UPS), 0)}
     config = configure_run(entry, dataset.card, hparams=hparams, device="cpu")
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
-    run = TrainingRun(config, dataset, entry, store, Silence(), None)
+    run = TrainingRun(config, dataset, entry, store, NoCallback(), None)
     run.build()
     return run
 

@@ -70,7 +70,7 @@ def measure(folder: str) -> dict[str, Any]:
     from plench.data import load_dataset
     from plench.storage.store import RunStore
     from plench.training import RunOptions, configure_run
-    from plench.training.listener import Silence
+    from plench.training.callbacks import NoCallback
     from plench.training.run import TrainingRun
 
     torch.set_num_threads(1)
@@ -78,7 +78,7 @@ def measure(folder: str) -> dict[str, Any]:
     entry = find_algorithm("PRODEN")
     config = configure_run(entry, dataset.card, steps=STRETCHES * STRETCH)
     store = RunStore(Path(folder) / "run")
-    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), Silence(), None)
+    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), NoCallback(), None)
     run.build()
     fixed = run.training_set.next_batch()
     steps, ratios = [], []

@@ -65,9 +65,9 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     from plench.algorithms import find_algorithm
     from plench.algorithms.base import build_adam, build_network, descend
     from plench.storage.store import RunStore
+    from plench.training.callbacks import NoCallback
     from plench.training.config import configure_run
     from plench.training.environment import flush_denormals
-    from plench.training.listener import Silence
     from plench.training.run import TrainingRun
 
     torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def measure(algorithm: str, dataset_name: str, data_dir: Path | None, batch_size
     entry = find_algorithm(algorithm)
     config = configure_run(entry, dataset.card, hparams={"batch_size": batch_size}, device="cpu")
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
-    run = TrainingRun(config, dataset, entry, store, Silence(), None)
+    run = TrainingRun(config, dataset, entry, store, NoCallback(), None)
     run.build()
 
     def step() -> None:

@@ -14,11 +14,11 @@ from plench.settings import Settings, declared, read_settings
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
-    from plench.selection import Choice
-    from plench.sweeps.engines.base import SweepListener
+    from plench.selection import ChosenRun
+    from plench.sweeps.engines.base import SweepCallback
     from plench.sweeps.launch import SweepOutcome
     from plench.training import RunOutcome
-    from plench.training.listener import Listener
+    from plench.training.callbacks import Callback
 
 Arrays = tuple[Any, ...]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ def train(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     progress: bool = True,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     **settings: Any,
 ) -> RunOutcome:
     """Train an algorithm on a dataset; the same call continues an interrupted run and finds a finished one.
@@ -76,7 +76,7 @@ def train(
     entry = find_algorithm(algorithm)
     data = as_dataset(dataset, data_dir)
     config = configure_run(entry, data.card, hparams=hparams, **given)
-    shown = nullcontext(listener) if listener is not None or not progress else watch_run()
+    shown = nullcontext(callback) if callback is not None or not progress else watch_run()
     with shown as told:
         return run_training(config, data, entry, output_dir, told)
 
@@ -89,7 +89,7 @@ def refit(
     criterion: str = "CR",
     data_dir: str | Path | None = None,
     progress: bool = True,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
 ) -> RunOutcome:
     """Train what a criterion chose once more, on everything: nothing is held out.
 
@@ -124,7 +124,7 @@ def refit(
             f"({name}): these are other data"
         )
     config, everything = configure_refit(described, choice.record.step, data)
-    shown = nullcontext(listener) if listener is not None or not progress else watch_run()
+    shown = nullcontext(callback) if callback is not None or not progress else watch_run()
     with shown as told:
         return run_training(config, everything, find_entry(store, described), output_dir, told)
 
@@ -144,7 +144,7 @@ def sweep(
     workers: int | None = None,
     retry: bool = False,
     progress: bool = True,
-    listener: SweepListener | None = None,
+    callback: SweepCallback | None = None,
     **settings: Any,
 ) -> SweepOutcome:
     """Train every algorithm on every dataset, for several configurations and splits, on this machine.
@@ -169,14 +169,14 @@ def sweep(
         **shared,
     }
     grids: tuple[Grid, ...] = make_grids(_listed(algorithms), _listed(datasets), **changes)
-    shown = nullcontext(listener) if listener is not None or not progress else watch_sweep()
+    shown = nullcontext(callback) if callback is not None or not progress else watch_sweep()
     with shown as told:
         return launch_sweep(
             SweepSpec(grids),
             output_dir,
             data_dir=data_dir,
             engine=LocalEngine(workers=workers),
-            listener=told,
+            callback=told,
             retry=retry,
         )
 
@@ -227,7 +227,7 @@ def list_datasets() -> list[dict[str, Any]]:
     return describe_datasets()
 
 
-def _choose(folder: str | Path, criterion: str) -> Choice:
+def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
     from plench.report.best import choose_in_run, choose_run

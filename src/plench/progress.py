@@ -17,12 +17,12 @@ from rich.text import Text
 from plench.criteria import criteria
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
+    from plench.training.callbacks import Callback
     from plench.training.config import RunConfig
-    from plench.training.listener import Listener
 
 
 @contextmanager
-def watch_run(console: Console | None = None) -> Iterator[Listener]:
+def watch_run(console: Console | None = None) -> Iterator[Callback]:
     """Show one run on standard error while the block lasts."""
     console = console or Console(stderr=True)
     bar = RunView()

@@ -17,7 +17,7 @@ from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenRun:
     """What a criterion chose on one split: a run, one of its checkpoints, and what it scores there."""
 
     trial_seed: int
@@ -62,7 +62,7 @@ class Cell:
 
     experiment: Experiment
     criterion: Criterion
-    choices: tuple[Choice, ...]
+    choices: tuple[ChosenRun, ...]
     plan: Plan
     n_finished: int
     n_diverged: int
@@ -101,7 +101,7 @@ class Cell:
         """How many planned runs have no finished folder."""
         return max(self.plan.n_runs - self.n_finished, 0)
 
-    def by_split(self) -> list[tuple[int, Choice | None]]:
+    def by_split(self) -> list[tuple[int, ChosenRun | None]]:
         """Return every split that was planned or has a choice, with None where nothing could be chosen."""
         chosen = {choice.trial_seed: choice for choice in self.choices}
         return [(trial, chosen.get(trial)) for trial in sorted(self.plan.trial_seeds | chosen.keys())]
@@ -185,7 +185,7 @@ def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, 
         (run for run in runs if run.finished),
         key=lambda run: (run.trial_seed, run.hparams_seed, run.seed, run.path.name),
     )
-    best: dict[int, Choice] = {}
+    best: dict[int, ChosenRun] = {}
     absent = 0
     for run in finished:
         chosen = choose_checkpoint(run, criterion)
@@ -196,7 +196,7 @@ def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, 
         held = best.get(run.trial_seed)
         # Runs come by rising hparams_seed, so that a strict comparison leaves ties to the lower one.
         if held is None or _better(score, held.score, criterion):
-            best[run.trial_seed] = Choice(run.trial_seed, run, record, score)
+            best[run.trial_seed] = ChosenRun(run.trial_seed, run, record, score)
     places = {(run.trial_seed, run.hparams_seed) for run in finished}
     notices = []
     if len(places) < len(finished):

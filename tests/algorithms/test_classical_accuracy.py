@@ -13,9 +13,9 @@ from plench.data import load_dataset
 from plench.seeds import seed_hash
 from plench.storage.store import RunStore
 from plench.training import configure_run
+from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads
 from plench.training.evaluation import predict_logits
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 from tests.conftest import ROOT
 
@@ -36,7 +36,7 @@ def fit_and_test(name: str, data: str, trial: int, folder: Path, data_dir: Path)
     seed = seed_hash(data, name, 0, trial)
     config = configure_run(entry, dataset.card, trial_seed=trial, seed=seed, device="cpu")
     with compute_threads(1):
-        run = TrainingRun(config, dataset, entry, RunStore(folder), Silence(), None)
+        run = TrainingRun(config, dataset, entry, RunStore(folder), NoCallback(), None)
         run.build()
         for _ in range(config.steps):
             run.make_update()

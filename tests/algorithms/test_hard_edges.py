@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plench.algorithms import Algorithm, find_algorithm
 from plench.batch import Batch
 from plench.contract import Subject
-from plench.contract.compare import find_not_finite
+from plench.contract.differences import find_not_finite
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.hparams import DataTraits, draw_hparams

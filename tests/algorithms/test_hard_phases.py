@@ -13,7 +13,7 @@ from plench.algorithms import find_algorithm
 from plench.algorithms.parts.targets import uniform_over
 from plench.batch import Batch
 from plench.contract import Subject
-from plench.contract.compare import find_difference, snapshot
+from plench.contract.differences import find_difference, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
 from plench.storage.store import RunStore

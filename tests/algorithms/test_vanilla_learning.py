@@ -11,9 +11,9 @@ from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.pop import POP
 from plench.data import Dataset, load_dataset
 from plench.storage.store import RunStore
+from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.evaluation import predict_logits
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 
 VANILLA = [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]
@@ -27,7 +27,7 @@ def train(name: str, dataset: Dataset, steps: int, tmp_path: Path, **hparams: An
     """Make updates with default hyperparameters, through the run's own algorithm and batches."""
     entry = find_algorithm(name)
     config = configure_run(entry, dataset.card, steps=steps, hparams=hparams, device="cpu")
-    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), Silence(), None)
+    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), NoCallback(), None)
     run.build()
     with run.streams.ambient("algorithm"):
         for _ in range(steps):

@@ -6,7 +6,7 @@ from plench.algorithms import find_algorithm
 from plench.data import load_dataset
 from plench.storage.store import RunStore
 from plench.training import configure_run
-from plench.training.listener import Silence
+from plench.training.callbacks import NoCallback
 from plench.training.run import TrainingRun
 
 
@@ -29,7 +29,7 @@ def test_a_batch_has_the_views_of_its_run(name, hparams, made, tmp_path):
     config = configure_run(
         entry, dataset.card, device="cpu", steps=2, hparams={"batch_size": 16, "model": "CNN", **hparams}
     )
-    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), Silence(), None)
+    run = TrainingRun(config, dataset, entry, RunStore(tmp_path), NoCallback(), None)
     run.build()
     batch = run.training_set.next_batch()
     for view in ("original", "weak", "strong", "distill"):

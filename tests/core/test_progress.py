@@ -28,12 +28,12 @@ RECORD = {
 
 def show(console):
     config = configure_run(find_algorithm("PRODEN"), dataset_card("Digits_FPS"), steps=10_000)
-    with watch_run(console) as listener:
-        listener.started(config, 2000)
-        listener.advanced(3000, 0.5)
+    with watch_run(console) as callback:
+        callback.started(config, 2000)
+        callback.advanced(3000, 0.5)
         time.sleep(0.05)
-        listener.advanced(3500, 0.4)
-        listener.evaluated(RECORD)
+        callback.advanced(3500, 0.4)
+        callback.evaluated(RECORD)
 
 
 def test_a_terminal_shows_count_rate_time_left_loss_and_criteria():

@@ -145,8 +145,8 @@ def test_show_value_and_clean_text() -> None:
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
     """A server that treats every connection as it is told."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(0.1)
+    callback = socket.create_server(("127.0.0.1", 0))
+    callback.settimeout(0.1)
     stopped = threading.Event()
     threads: list[threading.Thread] = []
 
@@ -154,7 +154,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[socke
         def loop() -> None:
             while not stopped.is_set():
                 try:
-                    connection, _ = listener.accept()
+                    connection, _ = callback.accept()
                 except TimeoutError:
                     continue
                 with connection:
@@ -167,13 +167,13 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[socke
         thread = threading.Thread(target=loop, daemon=True)
         thread.start()
         threads.append(thread)
-        return f"http://127.0.0.1:{listener.getsockname()[1]}/file"
+        return f"http://127.0.0.1:{callback.getsockname()[1]}/file"
 
     yield start
     stopped.set()
     for thread in threads:
         thread.join()
-    listener.close()
+    callback.close()
 
 
 def drip(start: bytes) -> Callable[[socket.socket], None]:

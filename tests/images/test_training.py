@@ -48,7 +48,7 @@ def coloured_patches(n: int = 96) -> Dataset:
     return Dataset(images, candidates, labels, card, TestSet(*draw(n // 3)))
 
 
-def train(folder: Path, name: str, dataset: Dataset, listener: Any = None, **changes: Any) -> Any:
+def train(folder: Path, name: str, dataset: Dataset, callback: Any = None, **changes: Any) -> Any:
     entry = find_algorithm(name)
     hparams = {"batch_size": 8, **changes.pop("hparams", {})}
     config = configure_run(
@@ -57,7 +57,7 @@ def train(folder: Path, name: str, dataset: Dataset, listener: Any = None, **cha
         hparams=hparams,
         **{"steps": STEPS, "checkpoint_freq": 5, "device": "cpu", "save_steps": 2, **changes},
     )
-    return run_training(config, dataset, entry, folder, listener)
+    return run_training(config, dataset, entry, folder, callback)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,7 +108,7 @@ def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", name, part, hparams=hparams)
     assert not [text for text in read_description(whole.folder)["notices"] if "would begin" in text]
     with pytest.raises(Crash):
-        train(tmp_path / "cut", name, part, listener=CrashAt(5), hparams=hparams)
+        train(tmp_path / "cut", name, part, callback=CrashAt(5), hparams=hparams)
     resumed = train(tmp_path / "cut", name, part, hparams=hparams)
     assert 0 < resumed.updates_made < STEPS
     assert_same_run(whole.folder, resumed.folder)

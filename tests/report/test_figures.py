@@ -16,7 +16,7 @@ from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import DataError, UsageError
 from plench.report.candidate_stats import describe_candidates, measure_annotator_noise, measure_flipping
-from plench.report.costs import Cost, read_costs
+from plench.report.costs import StepCost, read_costs
 from plench.report.figures.boxes import draw_boxes
 from plench.report.figures.cost import draw_costs
 from plench.report.figures.criterion import draw_criteria
@@ -58,7 +58,8 @@ def many(many_runs):
 def costs():
     rng = np.random.default_rng(1)
     return [
-        Cost(a, "Lost", float(10 ** rng.uniform(-0.5, 1)), 0.3, float(rng.uniform(300, 900))) for a in MANY
+        StepCost(a, "Lost", float(10 ** rng.uniform(-0.5, 1)), 0.3, float(rng.uniform(300, 900)))
+        for a in MANY
     ]
 
 
@@ -236,7 +237,7 @@ def test_read_costs(tmp_path):
     path = tmp_path / "step.json"
     row = {"algorithm": "CC", "dataset": "Lost", "ms": 0.5, "floor_ms": 0.4, "peak_mb": 300}
     path.write_text(json.dumps({"rows": [row]}))
-    assert read_costs(path) == [Cost("CC", "Lost", 0.5, 0.4, 300)]
+    assert read_costs(path) == [StepCost("CC", "Lost", 0.5, 0.4, 300)]
     for bad in ("{", "[]", "3", json.dumps([{"algorithm": "CC"}]), json.dumps([{**row, "ms": -1}])):
         path.write_text(bad)
         with pytest.raises(DataError, match=r"step\.json"):

@@ -12,7 +12,7 @@ from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
 from plench.report.candidate_stats import describe_candidates
-from plench.report.costs import Cost
+from plench.report.costs import StepCost
 from plench.report.figures.boxes import draw_boxes
 from plench.report.figures.cost import draw_costs
 from plench.report.figures.criterion import draw_criteria
@@ -53,7 +53,7 @@ def board(runs):
 
 @pytest.fixture(scope="module")
 def costs():
-    return [Cost(a, "Lost", 1.0 + i / 10, 0.5, 320.0 + i) for i, a in enumerate(MANY)]
+    return [StepCost(a, "Lost", 1.0 + i / 10, 0.5, 320.0 + i) for i, a in enumerate(MANY)]
 
 
 def test_the_range_is_that_of_the_bulk():
@@ -100,7 +100,7 @@ def test_pareto_is_over_the_datasets_that_were_measured(board, costs):
     drawn = sorted(float(y) for points in figure.axes[0].collections for _, y in points.get_offsets())
     lost = board.means(board.settings[0], CR)
     assert drawn[1:] == pytest.approx(sorted(100 * v for name, v in lost.items() if name != FAILED))
-    elsewhere = [Cost(cost.algorithm, "Italian", cost.ms, None, None) for cost in costs]
+    elsewhere = [StepCost(cost.algorithm, "Italian", cost.ms, None, None) for cost in costs]
     with figure_style(), pytest.raises(UsageError, match="measured on Italian, but the results are on Lost"):
         draw_pareto(board, CR, elsewhere)
 
@@ -230,7 +230,7 @@ def test_one_algorithm_alone_has_room(runs):
     with figure_style():
         for figure in (
             draw_boxes(alone),
-            draw_costs([Cost("CC", "Lost", 1.0, 0.5, 320.0)]),
+            draw_costs([StepCost("CC", "Lost", 1.0, 0.5, 320.0)]),
             draw_pilot(pilot_results()[:1]),
             draw_curves(alone, alone.settings[0], CR),
         ):

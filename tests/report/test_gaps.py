@@ -10,8 +10,8 @@ import pytest
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.report.costs import Cost
-from plench.report.grids import build_chosen_grids, build_grids, is_within
+from plench.report.costs import StepCost
+from plench.report.layout import build_chosen_tables, build_tables, is_within
 from plench.report.leaderboard import build_leaderboard
 from plench.report.pilot import gather_pilot
 from plench.report.rows import cell_rows, choice_rows
@@ -63,16 +63,16 @@ def texts_of(figure):
 
 
 def test_long_texts_are_broken_in_latex(board):
-    text = render_latex(build_chosen_grids(board))
+    text = render_latex(build_chosen_tables(board))
     assert r"\begin{tabular}{lccccc" in text
-    longest = max(len(e.text) for g in build_chosen_grids(board) for _, row in g.rows for e in row)
+    longest = max(len(e.text) for g in build_chosen_tables(board) for _, row in g.rows for e in row)
     assert ("p{80mm}" in text) == (longest > 50)
-    assert r"\begin{tabular}{lcccc}" in render_latex(build_grids(board))
+    assert r"\begin{tabular}{lcccc}" in render_latex(build_tables(board))
 
 
 @pytest.mark.parametrize("render", [render_text, render_markdown, render_latex])
 def test_tables_say_what_was_planned(board, render):
-    text = render(build_grids(board))
+    text = render(build_tables(board))
     times = r"$\times$" if render is render_latex else "×"
     assert f"Planned: 2 splits {times} 2 configurations." in text
     assert "without a letter rests on all runs planned of it" in text
@@ -103,7 +103,7 @@ def test_a_split_without_a_choice_has_a_row_that_says_so(board):
     assert none["hparams_seed"] is none["test_accuracy"] is None
     assert "4 diverged" in none["note"]
     assert some["test_accuracy"] is not None
-    grids = {grid.title: grid for grid in build_chosen_grids(board)}
+    grids = {grid.title: grid for grid in build_chosen_tables(board)}
     shown = [entries for name, entries in grids["MSRCv2, chosen by OA"].rows if name == "EXP"]
     assert [entries[0].text for entries in shown] == ["0", "1"]
     assert {entries[4].text for entries in shown} == {"none"}
@@ -169,7 +169,7 @@ def test_pareto_leaves_out_what_does_not_compare_and_names_it(board):
     from plench.report.figures.style import figure_style
 
     measured = ("CC", "PRODEN", "LWS", "NN", "SCL_NL")
-    costs = [Cost(a, d, 1.0 + i, None, None) for i, a in enumerate(measured) for d in ("Lost", "Italian")]
+    costs = [StepCost(a, d, 1.0 + i, None, None) for i, a in enumerate(measured) for d in ("Lost", "Italian")]
     with figure_style():
         figure = draw_pareto(board, CR, [c for c in costs if (c.algorithm, c.dataset) != ("CC", "Italian")])
     names = {text.get_text() for text in figure.axes[0].texts}
@@ -179,7 +179,7 @@ def test_pareto_leaves_out_what_does_not_compare_and_names_it(board):
     assert "no measurement of the cost: CC, EXP." in said.replace("\n", " ")
     assert "Italian, Lost" in figure.axes[0].get_xlabel()
     with figure_style(), pytest.raises(UsageError, match="--datasets"):
-        draw_pareto(board, CR, [Cost("ABLE", "Lost", 1.0, None, None)])
+        draw_pareto(board, CR, [StepCost("ABLE", "Lost", 1.0, None, None)])
 
 
 def test_ranks_name_whom_they_leave_out(gapped, board, tmp_path, capsys):
@@ -329,7 +329,9 @@ def test_cost_without_memory_is_said_not_drawn_as_nothing():
     from plench.report.figures.style import figure_style
 
     with figure_style():
-        figure = draw_costs([Cost("CC", "Lost", 1.0, None, 300.0), Cost("NN", "Lost", 2.0, None, None)])
+        figure = draw_costs(
+            [StepCost("CC", "Lost", 1.0, None, 300.0), StepCost("NN", "Lost", 2.0, None, None)]
+        )
     assert [text.get_text().strip() for text in figure.axes[1].texts] == ["not measured", "300"]
 
 

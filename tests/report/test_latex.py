@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from plench.report.grids import build_chosen_grids, build_grids
+from plench.report.layout import build_chosen_tables, build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_latex
 from plench.storage import read_runs
@@ -56,7 +56,7 @@ def gapped(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["dataset", "criterion", "chosen"])
 def test_tables_compile_and_fit_the_page(gapped, tmp_path, kind):
-    grids = build_chosen_grids(gapped) if kind == "chosen" else build_grids(gapped, kind)
+    grids = build_chosen_tables(gapped) if kind == "chosen" else build_tables(gapped, kind)
     log = compile_latex(tmp_path, render_latex(grids))
     assert "Output written on tables.pdf" in log
     too_wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", log)]

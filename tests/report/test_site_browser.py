@@ -19,7 +19,7 @@ import pytest
 from plench.cli import main
 from plench.criteria import criteria
 from plench.report.escape import escape_latex, escape_markdown, guard_formula
-from plench.report.grids import build_grids
+from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard, rank_values
 from plench.report.pairs import compare_each_pair
 from plench.storage import read_runs
@@ -178,7 +178,7 @@ def test_figures_are_those_of_the_tables(reader, board):
         ".board thead th", "cells => cells.map(cell => cell.innerText.split('\\n')[0])"
     )
     shown = {(row[0], header[n]): row[n] for row in reader.rows(BOARD) for n in range(3, len(row))}
-    grids = {grid.title: grid for grid in build_grids(board, "dataset")}
+    grids = {grid.title: grid for grid in build_tables(board, "dataset")}
     compared = 0
     for dataset in ("Lost", "MSRCv2", "Birdsong"):
         for algorithm, entries in grids[dataset].rows:

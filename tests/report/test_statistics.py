@@ -9,7 +9,7 @@ from scipy import stats
 
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, comparison_grids, quality_rows
+from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows
 from plench.report.criterion_quality import correlate_with_test, judge_criteria, summarise
 from plench.report.leaderboard import build_leaderboard
 from plench.report.statistics import (
@@ -321,7 +321,7 @@ def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
     board = build_leaderboard(read_runs(write_sweep(tmp_path, n_trials=n_trials, n_hparams=1)))
     criterion = criteria["CR"]
     comparison = compare_algorithms(board, criterion)
-    legend = comparison_grids(comparison, 0.05, all_pairs=True)[1].legend
+    legend = comparison_tables(comparison, 0.05, all_pairs=True)[1].legend
     n_means = len(board.settings) * len(board.algorithms)
     assert comparison["means_without_error"] == (n_means if n_trials == 1 else 0)
     assert (f"single split ({n_means} here)" in legend) == (n_trials == 1)

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from plench.collect_results import main
 from plench.report.escape import clean, escape_latex, escape_markdown, guard_formula
-from plench.report.grids import build_grids, describe_gaps
+from plench.report.layout import build_tables, describe_gaps
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows, choice_rows
 from plench.report.tables import Tables, render_latex, render_markdown, render_text
@@ -35,7 +35,7 @@ def records(quality=0.6, seed=0):
 
 
 def test_text_shows_every_figure_of_every_cell(board):
-    text = render_text(build_grids(board))
+    text = render_text(build_tables(board))
     for cell in board.cells.values():
         assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f} [{100 * cell.stderr:.2f}]" in text
     assert "n = 3" in text
@@ -44,7 +44,7 @@ def test_text_shows_every_figure_of_every_cell(board):
 
 
 def test_best_is_marked_and_ties_within_one_standard_error(board):
-    for grid, setting in zip(build_grids(board), board.settings, strict=False):
+    for grid, setting in zip(build_tables(board), board.settings, strict=False):
         for column, criterion in enumerate(board.criteria):
             best = max((board.cell(setting, a, criterion) for a in board.algorithms), key=lambda c: c.mean)
             for algorithm, entries in grid.rows:
@@ -69,7 +69,7 @@ def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is(tmp_path):
     write_run(tmp_path / "extra", records(), "Lost", "NN")
     board = build_leaderboard(read_runs(tmp_path))
     assert board.rank(board.criteria[0])["NN"][1] == 1
-    assert "–" in render_text(build_grids(board, by="criterion"))
+    assert "–" in render_text(build_tables(board, by="criterion"))
 
 
 def test_ranks_of_fewer_settings_are_never_the_best(tmp_path):
@@ -81,14 +81,14 @@ def test_ranks_of_fewer_settings_are_never_the_best(tmp_path):
     ranks = board.rank(board.criteria[0])
     assert ranks["NN"] == (1.0, 1)
     assert {ranks[name][1] for name in ("CC", "LWS")} == {2}
-    rows = dict(build_grids(board)[-1].rows)
+    rows = dict(build_tables(board)[-1].rows)
     assert not rows["NN"][0].best
     best = min(("CC", "LWS"), key=lambda name: ranks[name][0])
     assert rows[best][0].best
 
 
 def test_by_criterion_has_datasets_as_columns(board):
-    grids = build_grids(board, by="criterion")
+    grids = build_tables(board, by="criterion")
     assert grids[0].header == ("Algorithm", "Lost", "MSRCv2")
     assert len(grids) == len(board.criteria) + 1
 
@@ -96,7 +96,7 @@ def test_by_criterion_has_datasets_as_columns(board):
 def test_latex_is_booktabs_with_balanced_braces_and_escaped_names(tmp_path):
     name = r"\input{/etc/passwd}_50%&#$~^"
     write_run(tmp_path / "a", records(), algorithm=name)
-    text = render_latex(build_grids(build_leaderboard(read_runs(tmp_path))))
+    text = render_latex(build_tables(build_leaderboard(read_runs(tmp_path))))
     for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{"):
         assert command in text
     assert r"\input" not in text
@@ -109,7 +109,7 @@ def test_latex_is_booktabs_with_balanced_braces_and_escaped_names(tmp_path):
 def test_markdown_is_a_table_whatever_the_names(tmp_path):
     for number, name in enumerate(("a|b", "<script>alert(1)</script>", "*bold*", "../../x", "[l](u)")):
         write_run(tmp_path / str(number), records(), algorithm=name)
-    text = render_markdown(build_grids(build_leaderboard(read_runs(tmp_path))))
+    text = render_markdown(build_tables(build_leaderboard(read_runs(tmp_path))))
     rows = [line for line in text.split("\n") if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
     assert "<script>" not in text
@@ -142,20 +142,20 @@ def test_notes_say_what_a_cell_rests_on(tmp_path):
     (row,) = [r for r in cell_rows(board) if (r["algorithm"], r["criterion"]) == ("CC", "CR")]
     assert (row["unfinished_runs"], row["failed_runs"]) == (1, 1)
     assert "4 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
-    text = render_text(build_grids(board))
+    text = render_text(build_tables(board))
     assert all(note in text for note in notes.values())
 
 
 def test_public_aa_says_that_it_is_defective_and_ours_does_not(tmp_path):
     write_run(tmp_path / "a", records(), public=True)
     public = build_leaderboard(read_runs(tmp_path))
-    notes = [note for _, note in build_grids(public)[0].notes]
+    notes = [note for _, note in build_tables(public)[0].notes]
     assert len(notes) == 1
     assert "1e-12" in notes[0]
     write_run(tmp_path / "ours" / "a", records())
-    assert build_grids(build_leaderboard(read_runs(tmp_path / "ours")))[0].notes == ()
+    assert build_tables(build_leaderboard(read_runs(tmp_path / "ours")))[0].notes == ()
     write_run(tmp_path / "bare" / "a", [{**record, "logged": {}} for record in records()], public=True)
-    assert build_grids(build_leaderboard(read_runs(tmp_path / "bare")))[0].notes == ()
+    assert build_tables(build_leaderboard(read_runs(tmp_path / "bare")))[0].notes == ()
 
 
 def test_settings_of_one_dataset_are_named_by_what_differs(tmp_path):
@@ -361,7 +361,7 @@ def test_a_criterion_more_is_a_column_more(tmp_path):
     margin = replace(criteria["CR"], name="margin", title="Margin", record_key="val_margin")
     board = build_leaderboard(read_runs(tmp_path), [*criteria.values(), margin])
     assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
-    assert "Margin" in render_text(build_grids(board))
+    assert "Margin" in render_text(build_tables(board))
 
 
 def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, capsys):

@@ -12,8 +12,8 @@ from plench.errors import UsageError
 from plench.storage.store import RunStore
 from plench.sweeps.look import look_at_runs
 from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.run_states import read_states
 from plench.sweeps.spec import Grid, SweepSpec, read_sweep
-from plench.sweeps.state import read_states
 from tests.sweep.test_state import SHELF, perform, plan_one
 
 # The sweep of the one run that `plan_one` plans.

@@ -14,10 +14,10 @@ from plench.sweeps.engines.dummy import DummyEngine
 from plench.sweeps.launch import launch_sweep
 from plench.sweeps.perform import Performer, fail_run, record_failure
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.run_states import read_state, read_states
 from plench.sweeps.sharing import SharedDataset, map_dataset
 from plench.sweeps.spec import Grid, SweepSpec
-from plench.sweeps.state import read_state, read_states
-from plench.training.listener import Silence
+from plench.training.callbacks import NoCallback
 from tests.sweep.driving import odd, read_outcomes
 
 SHELF = DataShelf(None)
@@ -32,7 +32,7 @@ def plan_one(algorithm: str = "CC", steps: int = 20) -> PlannedRun:
 def perform(run: PlannedRun, output_dir: Path) -> str:
     store = RunStore(output_dir / run.folder)
     run = replace(run, config=replace(run.config, device="cpu", skip_model_save=True))
-    return Performer().perform(run, SHELF.get(run.dataset), store, Silence()).status
+    return Performer().perform(run, SHELF.get(run.dataset), store, NoCallback()).status
 
 
 @pytest.fixture
@@ -304,16 +304,16 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
 
 
 def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:
-    from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
+    from plench.sweeps.engines.base import Assignment, Attempt, Limits, NoSweepCallback
 
     heard: list[Attempt] = []
 
-    class Listener(SweepSilence):
+    class Callback(NoSweepCallback):
         def ended(self, run: PlannedRun, attempt: Attempt) -> None:
             heard.append(attempt)
 
     run = plan_one()
-    assignment = Assignment([run], 0, tmp_path, SHELF, Limits(), Listener())
+    assignment = Assignment([run], 0, tmp_path, SHELF, Limits(), Callback())
     with RunStore(tmp_path / run.folder).locked():  # by a child of the run, say, that was not killed with it
         fail_run(assignment, run, "Timeout", "did not end")
     fail_run(assignment, run, "Timeout", "did not end")

@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.contract.compare import find_difference
+from plench.contract.differences import find_difference
 from plench.data import Dataset, load_dataset
 from plench.training import RunConfig, RunOutcome, configure_run, run_training
+from plench.training.callbacks import NoCallback
 from plench.training.checkpoint import parse
-from plench.training.listener import Silence
 from plench.training.state import saved_values
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -57,7 +57,7 @@ def run(
     folder: Path,
     spec: str | AlgorithmEntry = "PRODEN",
     *,
-    listener: Silence | None = None,
+    callback: NoCallback | None = None,
     dataset: Dataset | None = None,
     **changes: Any,
 ) -> RunOutcome:
@@ -65,14 +65,14 @@ def run(
     dataset = dataset or load_digits()
     entry = find_algorithm(spec) if isinstance(spec, str) else spec
     config = describe(entry, dataset, **{"device": "cpu", "save_steps": 7, **changes})
-    return run_training(config, dataset, entry, folder, listener)
+    return run_training(config, dataset, entry, folder, callback)
 
 
 class Crash(BaseException):
     """What ends a process without a chance to tidy up; no Exception, so that nothing handles it."""
 
 
-class CrashAt(Silence):
+class CrashAt(NoCallback):
     """Crashes when the record of a step has been written."""
 
     def __init__(self, step: int) -> None:
@@ -84,7 +84,7 @@ class CrashAt(Silence):
             raise Crash
 
 
-class Started(Silence):
+class Started(NoCallback):
     """Remembers after how many updates a run started."""
 
     updates = -1

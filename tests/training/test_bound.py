@@ -33,7 +33,7 @@ from tests.training.harness import (
 
 def crash(output: Path, **changes: Any) -> Path:
     with pytest.raises(Crash):
-        run(output, listener=CrashAt(40), **changes)
+        run(output, callback=CrashAt(40), **changes)
     return only_folder(output)
 
 
@@ -84,9 +84,9 @@ def test_files_of_older_versions_have_no_hash(undisturbed: Path, tmp_path: Path)
     folder = crash(tmp_path / "b")
     content = (folder / "checkpoint.pt").read_bytes()
     (folder / "checkpoint.pt").write_bytes(content[: -len(SEAL) - 64])
-    listener = Started()
-    assert run(tmp_path / "b", listener=listener).status == "done"
-    assert listener.updates == 35
+    callback = Started()
+    assert run(tmp_path / "b", callback=callback).status == "done"
+    assert callback.updates == 35
     assert_same_run(undisturbed, folder)
 
 

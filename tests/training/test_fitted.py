@@ -18,7 +18,7 @@ from plench.contract.examples import make_examples
 from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
 from plench.errors import UsageError
-from plench.report.grids import build_grids
+from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows
 from plench.report.tables import render_latex, render_text
@@ -27,8 +27,8 @@ from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.probe import estimate_cost
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.training import RunConfig, configure_run, run_training
+from plench.training.callbacks import NoCallback
 from plench.training.config import tell_steps
-from plench.training.listener import Silence
 from plench.training.prepare import prepare_data
 from tests.conftest import ROOT
 from tests.training.harness import (
@@ -51,11 +51,11 @@ KINDS = ("LR_EM", "ET_EM", "RF_EM", "PL_KNN", "IPAL", "PL_ECOC", "CLPL")
 
 
 def run(
-    folder: Path, name: str, listener: Silence | None = None, dataset: Dataset = DATA, **changes: Any
+    folder: Path, name: str, callback: NoCallback | None = None, dataset: Dataset = DATA, **changes: Any
 ) -> Path:
     entry = find_algorithm(name)
     settings = {"hparams": SMALL.get(name, {}), "device": "cpu", "save_steps": 1, **changes}
-    outcome = run_training(configure_run(entry, dataset.card, **settings), dataset, entry, folder, listener)
+    outcome = run_training(configure_run(entry, dataset.card, **settings), dataset, entry, folder, callback)
     assert outcome.status == "done", outcome.message
     return outcome.folder
 
@@ -162,12 +162,12 @@ def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_t
         assert cell.complete
         assert cell.plan.n_runs == 2
     assert {n for _, n in board.rank(criterion).values()} == {2}
-    text = render_text(build_grids(board))
+    text = render_text(build_tables(board))
     assert re.search(r"Algorithm +Family +Budget +CR", text)
     assert re.search(r"LR_EM +classical +4 rounds ", text)
     assert re.search(r"PL_KNN +classical +1 round ", text)
     assert re.search(r"PRODEN +vanilla PLL +6 steps ", text)
-    assert "classical" in render_latex(build_grids(board, "criterion"))
+    assert "classical" in render_latex(build_tables(board, "criterion"))
     rows = cell_rows(board)
     assert {(row["algorithm"], row["family"], row["budget"], row["steps"]) for row in rows} == {
         ("ET_AVG", "classical", "1 round", 2),
@@ -191,7 +191,7 @@ def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) 
 def test_a_table_of_networks_alone_is_as_ever(tmp_path: Path) -> None:
     run(tmp_path, "PRODEN", steps=6, checkpoint_freq=3)
     board = build_leaderboard(read_runs(tmp_path))
-    (grid, *_) = build_grids(board)
+    (grid, *_) = build_tables(board)
     assert grid.header[:2] == ("Algorithm", "CR")
     assert "family" not in cell_rows(board)[0]
 
@@ -218,7 +218,7 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path)
     outcome = plench.sweep(["PL_KNN", "CC"], ["Digits_FPS"], tmp_path, **settings)
     assert not outcome.failed
     assert not outcome.unfinished
-    table = render_text(build_grids(plench.results(tmp_path).board))
+    table = render_text(build_tables(plench.results(tmp_path).board))
     assert re.search(r"PL_KNN +classical +1 round", table)
     assert "not started" not in table
 

@@ -10,7 +10,7 @@ import pytest
 
 from plench.errors import BusyError, ResumeError
 from plench.storage.store import RunStore
-from plench.training.listener import Silence
+from plench.training.callbacks import NoCallback
 from tests.training.harness import (
     COUNTED,
     RESUMED,
@@ -37,7 +37,7 @@ def undisturbed(tmp_path: Path) -> Path:
 def crash(output: Path, step: int = 40, spec: str = "PRODEN", **others: Any) -> Path:
     """Crash a run right after the record of a step; return its folder."""
     with pytest.raises(Crash):
-        run(output, spec, listener=CrashAt(step), **others)
+        run(output, spec, callback=CrashAt(step), **others)
     folder = only_folder(output)
     assert not (folder / "done").exists()
     return folder
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     content = newest.read_bytes()
     newest.write_bytes(content[: len(content) // 2] if damage is None else damage)
     started = Started()
-    run(tmp_path / "b", listener=started)
+    run(tmp_path / "b", callback=started)
     assert started.updates == 28  # checkpoints were written after 28 and 35 updates; step 40 is the 41st
     assert "checkpoint.pt" in caplog.text
     assert_same_run(undisturbed, folder)
@@ -103,7 +103,7 @@ def test_a_flipped_byte_in_a_checkpoint_is_noticed(undisturbed: Path, tmp_path: 
     content[len(content) // 2] ^= 0xFF
     newest.write_bytes(content)
     started = Started()
-    run(tmp_path / "b", listener=started)
+    run(tmp_path / "b", callback=started)
     assert started.updates == 28
     assert_same_run(undisturbed, folder)
 
@@ -121,7 +121,7 @@ def test_a_crash_between_the_two_checkpoint_files_loses_nothing(undisturbed: Pat
     folder = crash(tmp_path / "b")
     (folder / "checkpoint.pt").replace(folder / "checkpoint.previous.pt")
     started = Started()
-    run(tmp_path / "b", listener=started)
+    run(tmp_path / "b", callback=started)
     assert started.updates == 35
     assert_same_run(undisturbed, folder)
 
@@ -168,7 +168,7 @@ def test_other_versions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         run(tmp_path)
 
 
-class StopAt(Silence):
+class StopAt(NoCallback):
     """Sends this process a signal when the record of a step has been written."""
 
     def __init__(self, step: int, number: signal.Signals) -> None:
@@ -186,7 +186,7 @@ def test_a_stopped_run_saves_and_says_how_to_go_on(
     number: signal.Signals, undisturbed: Path, tmp_path: Path
 ) -> None:
     handler = signal.getsignal(number)
-    outcome = run(tmp_path / "b", listener=StopAt(20, number))
+    outcome = run(tmp_path / "b", callback=StopAt(20, number))
     assert signal.getsignal(number) is handler
     assert outcome.status == "interrupted"
     assert outcome.message == "the same command continues it"
@@ -198,7 +198,7 @@ def test_a_stopped_run_saves_and_says_how_to_go_on(
 
 
 def test_a_stop_at_the_last_update_comes_too_late(undisturbed: Path, tmp_path: Path) -> None:
-    outcome = run(tmp_path / "b", listener=StopAt(STEPS - 1, signal.SIGINT))
+    outcome = run(tmp_path / "b", callback=StopAt(STEPS - 1, signal.SIGINT))
     assert outcome.status == "done"
     assert_same_run(undisturbed, outcome.folder)
 
@@ -215,11 +215,11 @@ def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
 def test_each_record_is_on_disk_when_it_is_told(tmp_path: Path) -> None:
     told: list[int] = []
 
-    class Reading(Silence):
+    class Reading(NoCallback):
         def evaluated(self, record: Mapping[str, Any]) -> None:
             lines = (only_folder(tmp_path) / "results.jsonl").read_text(encoding="utf-8").splitlines()
             assert json.loads(lines[-1])["step"] == record["step"]
             told.append(len(lines))
 
-    run(tmp_path, listener=Reading())
+    run(tmp_path, callback=Reading())
     assert told == [1, 2, 3, 4, 5, 6, 7]

@@ -36,6 +36,10 @@ exit codes: 0 good (a diverged run counts as finished), 1 a run failed, 2 bad us
 """
 
 
+# Earlier names of sub-commands.
+ALIASES = {"compare": "beside-paper"}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that knows options by their full names only, and prints examples (`epilog`) as written.
 
@@ -67,13 +71,18 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def list_commands() -> list[str]:
-    """Return the names of the sub-commands: the files of this folder."""
-    return sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.ispkg)
+    """Return the names of the sub-commands: the files of this folder, with dashes."""
+    return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg)
+
+
+def module_of(command: str) -> str:
+    """Return the name of a sub-command's module."""
+    return f"{__name__}.{command.replace('-', '_')}"
 
 
 def describe_command(name: str) -> str:
     """Return what a sub-command does, from the first line of its file, which is not imported for it."""
-    spec = importlib.util.find_spec(f"{__name__}.{name}")
+    spec = importlib.util.find_spec(module_of(name))
     source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
     docstring = ast.get_docstring(ast.parse(source or "")) or ""
     return docstring.partition("\n")[0].partition(": ")[2].rstrip(".")
@@ -81,7 +90,7 @@ def describe_command(name: str) -> str:
 
 def add_command(subparsers: Any, name: str) -> None:
     """Import a sub-command and add it with its options."""
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = importlib.import_module(module_of(name))
     text = describe_command(name)
     parser = subparsers.add_parser(
         name,
@@ -95,8 +104,11 @@ def add_command(subparsers: Any, name: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    words = sys.argv[1:] if argv is None else argv
-    command = next((word for word in words if not word.startswith("-")), "")
+    words = list(sys.argv[1:] if argv is None else argv)
+    place = next((i for i, word in enumerate(words) if not word.startswith("-")), None)
+    command = ""
+    if place is not None:
+        command = words[place] = ALIASES.get(words[place], words[place].replace("_", "-"))
     return run_command(build_parser(command), words)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
 from plench.errors import UsageError
-from plench.report.grids import build_chosen_grids, build_grids
+from plench.report.layout import build_chosen_tables, build_tables
 from plench.report.leaderboard import Leaderboard
 from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
 from plench.report.tables import render_latex, render_markdown, render_text
@@ -77,4 +77,4 @@ def _render(board: Leaderboard, args: argparse.Namespace, notices: list[str]) ->
     if args.format == "csv":
         return render_csv(choice_rows(board) if args.chosen else cell_rows(board))
     render = {"text": render_text, "markdown": render_markdown, "latex": render_latex}[args.format]
-    return render(build_chosen_grids(board) if args.chosen else build_grids(board, args.by)) + "\n"
+    return render(build_chosen_tables(board) if args.chosen else build_tables(board, args.by)) + "\n"

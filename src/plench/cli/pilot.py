@@ -75,9 +75,9 @@ def _run(args: argparse.Namespace) -> int:
         steps=args.steps,
         checkpoint_freq=args.checkpoint_freq,
     )
-    with watch_sweep() as listener:
+    with watch_sweep() as callback:
         engine = LocalEngine(workers=args.workers)
-        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, listener=listener)
+        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback)
     for entry in outcome.sweep.failed:
         print(f"failed: {entry.run.folder}: {entry.message}")
     for run in outcome.training:
@@ -91,7 +91,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.report.escape import clean
     from plench.report.figures.pilot import draw_pilot
     from plench.report.figures.style import check_width, figure_style, save_figure
-    from plench.report.pilot import gather_pilot, pilot_grids, pilot_rows
+    from plench.report.pilot import gather_pilot, pilot_rows, pilot_tables
     from plench.report.tables import render_text
     from plench.storage import read_runs_with_notices
     from plench.storage.pilot import TRAINING_ARM, VALIDATION_ARM
@@ -109,5 +109,5 @@ def _show(args: argparse.Namespace, output: Path) -> None:
     if args.json:
         print(json.dumps(pilot_rows(results), indent=2))
     else:
-        print(render_text(pilot_grids(results)))
+        print(render_text(pilot_tables(results)))
         print(f"figure: {output}")

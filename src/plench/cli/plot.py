@@ -9,7 +9,7 @@ from plench.cli.shared.results_input import add_input_options, read_input
 from plench.report.figures import FIGURES
 from plench.report.figures.base import FigureKind
 from plench.report.figures.style import check_format, check_width, figure_style, save_figure
-from plench.report.grids import describe_incomplete
+from plench.report.layout import describe_incomplete
 from plench.report.leaderboard import warn_of_defects
 
 EXAMPLES = """examples:

@@ -6,9 +6,9 @@ import sys
 
 from plench.cli.shared.results_input import add_input_options, read_input
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, comparison_grids, quality_grids, quality_rows
+from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows, quality_tables
 from plench.report.criterion_quality import judge_criteria
-from plench.report.grids import describe_incomplete
+from plench.report.layout import describe_incomplete
 from plench.report.leaderboard import warn_of_defects
 from plench.report.tables import render_text
 from plench.report.unlabelled import LEGEND as WITHOUT_LABELS
@@ -52,11 +52,11 @@ def show_statistics(args: argparse.Namespace) -> int:
         print(json.dumps({**content, **({"without_labels": without} if without else {})}, indent=2))
     else:
         for comparison in (*comparisons.values(), *without.values()):
-            print(render_text(comparison_grids(comparison, args.alpha, args.pairs)) + "\n")
+            print(render_text(comparison_tables(comparison, args.alpha, args.pairs)) + "\n")
         if without:
             print(f"{WITHOUT_LABELS}\n")
         if comparisons:
-            print(render_text(quality_grids(judged, found.criteria)))
+            print(render_text(quality_tables(judged, found.criteria)))
     for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
         if notice:
             print(f"notice: {notice}", file=sys.stderr)

@@ -90,14 +90,14 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
     limits = read_limits(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
-    with sweeps.watch_sweep() as listener:
+    with sweeps.watch_sweep() as callback:
         outcome = sweeps.launch_sweep(
             specs,
             arguments.output_dir,
             data_dir=arguments.data_dir,
             engine=engine,
             limits=limits,
-            listener=listener,
+            callback=callback,
             retry=retry_failed,
         )
     if engine.writes:

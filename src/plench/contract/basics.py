@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from plench.contract.base import BreachError, advised, needs_batches, required
-from plench.contract.compare import find_difference, find_not_finite, snapshot
+from plench.contract.differences import find_difference, find_not_finite, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session, Subject
 from plench.data import Dataset, dataset_card, draw_candidates, load_dataset

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.contract.base import BreachError, advised, needs_batches, required
-from plench.contract.compare import find_difference, find_unreadable, snapshot
+from plench.contract.differences import find_difference, find_unreadable, snapshot
 from plench.contract.subject import Session, Subject, phase_starts
 from plench.storage.store import RunStore
 from plench.training.checkpoint import read_newest

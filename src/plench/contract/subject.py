@@ -19,8 +19,8 @@ from plench.data import Dataset
 from plench.errors import UsageError
 from plench.storage.store import RunStore
 from plench.training.batches import TrainingSet
+from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
-from plench.training.listener import Silence
 from plench.training.run import TrainingRun
 from plench.training.totals import Totals
 
@@ -117,7 +117,7 @@ class Subject:
             device=device or self.device,
         )
         store = store or RunStore(Path(os.devnull))
-        run = TrainingRun(config, dataset, self.entry, store, Silence(), None)
+        run = TrainingRun(config, dataset, self.entry, store, NoCallback(), None)
         if self.entry.card.answers:
             run.data = replace(run.data, train_answers=answer_by_candidates(run.data.train_candidates))
         return Session(run)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plench.report.escape import clean
-from plench.report.grids import ROUNDING, Entry, Grid, Notes, describe_gaps
+from plench.report.layout import ROUNDING, Notes, TableEntry, TableLayout, describe_gaps
 from plench.report.leaderboard import Leaderboard
 from plench.report.published import (
     HOLDOUT_FRACTION,
@@ -145,7 +145,7 @@ def beside_rows(pairs: Iterable[Beside]) -> list[dict[str, Any]]:
     ]
 
 
-def beside_grids(pairs: Iterable[Beside]) -> list[Grid]:
+def beside_tables(pairs: Iterable[Beside]) -> list[TableLayout]:
     """Return one table per setting of ours and criterion."""
     groups: dict[tuple[str, str, str], list[Beside]] = {}
     for pair in pairs:
@@ -153,7 +153,7 @@ def beside_grids(pairs: Iterable[Beside]) -> list[Grid]:
     return [_grid(key, group) for key, group in groups.items()]
 
 
-def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> Grid:
+def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> TableLayout:
     notes = Notes()
     rows = []
     for pair in pairs:
@@ -161,15 +161,15 @@ def _grid(key: tuple[str, str, str], pairs: list[Beside]) -> Grid:
         faults = tuple(notes.mark(reason) for reason in pair.paper.faults)
         within = {True: "yes", False: "no", None: "unknown"}[pair.within]
         entries = (
-            Entry(text=_show(pair.ours.mean, pair.ours.stderr), marks=ours),
-            Entry(text=_show(pair.paper.mean, pair.paper.standard_error), marks=faults),
-            Entry(text="none" if pair.difference is None else f"{100 * pair.difference:+.2f}"),
-            Entry(text="none" if pair.combined_error is None else f"{100 * pair.combined_error:.2f}"),
-            Entry(text=within),
+            TableEntry(text=_show(pair.ours.mean, pair.ours.stderr), marks=ours),
+            TableEntry(text=_show(pair.paper.mean, pair.paper.standard_error), marks=faults),
+            TableEntry(text="none" if pair.difference is None else f"{100 * pair.difference:+.2f}"),
+            TableEntry(text="none" if pair.combined_error is None else f"{100 * pair.combined_error:.2f}"),
+            TableEntry(text=within),
         )
         rows.append((pair.paper.algorithm, entries))
     setting, model, title = key
-    return Grid(
+    return TableLayout(
         f"{setting}, {model}, selected by {title}",
         ("Algorithm", "ours [error]", "paper [error]", "difference", "combined error", "within"),
         tuple(rows),

@@ -5,11 +5,11 @@ from pathlib import Path
 from plench.criteria import Criterion
 from plench.errors import DataError, UsageError
 from plench.report.leaderboard import Leaderboard, build_leaderboard
-from plench.selection import Cell, Choice, choose_checkpoint
+from plench.selection import Cell, ChosenRun, choose_checkpoint
 from plench.storage.records import Experiment, Run
 
 
-def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> Choice | None:
+def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> ChosenRun | None:
     """Return the run that a criterion chooses in a setting, among all algorithms; no true label decides.
 
     The algorithm with the best mean over splits wins, the first by name of equals, and of its choices the one
@@ -27,7 +27,7 @@ def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> 
     return None if best is None else max(best[1].choices, key=lambda choice: sign * choice.score)
 
 
-def describe_choice(choice: Choice, criterion: Criterion) -> str:
+def describe_choice(choice: ChosenRun, criterion: Criterion) -> str:
     """Name a chosen run and say how to load its model."""
     run = choice.run
     model = "last" if not criterion.early_stopping else criterion.name
@@ -38,7 +38,7 @@ def describe_choice(choice: Choice, criterion: Criterion) -> str:
     )
 
 
-def choose_run(runs: list[Run], folder: str | Path, criterion: Criterion) -> Choice:
+def choose_run(runs: list[Run], folder: str | Path, criterion: Criterion) -> ChosenRun:
     """Return the run and checkpoint that a criterion chooses among the runs of a folder, of one setting."""
     board = build_leaderboard(runs, [criterion])
     if len(board.settings) > 1:
@@ -50,9 +50,9 @@ def choose_run(runs: list[Run], folder: str | Path, criterion: Criterion) -> Cho
     return best
 
 
-def choose_in_run(run: Run, criterion: Criterion) -> Choice:
+def choose_in_run(run: Run, criterion: Criterion) -> ChosenRun:
     """Return the checkpoint that a criterion chooses in one run."""
     chosen = choose_checkpoint(run, criterion) if run.finished else None
     if chosen is None:
         raise DataError(f"{run.path}: the run has no checkpoint that {criterion.name} could choose")
-    return Choice(run.trial_seed, run, *chosen)
+    return ChosenRun(run.trial_seed, run, *chosen)

@@ -10,7 +10,7 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.report.criterion_quality import CriterionQuality, Summary, summarise
-from plench.report.grids import Entry, Grid
+from plench.report.layout import TableEntry, TableLayout
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
     Scores,
@@ -93,7 +93,7 @@ def _intervals(board: Leaderboard, criterion: Criterion) -> dict[str, dict[str, 
     return found
 
 
-def comparison_grids(comparison: Comparison, alpha: float, all_pairs: bool) -> list[Grid]:
+def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> list[TableLayout]:
     """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all)."""
     ranks: Mapping[str, float] = comparison["average_ranks"]
     names = sorted(comparison["intervals"], key=lambda name: (ranks.get(name, np.inf), name.lower()))
@@ -104,16 +104,16 @@ def comparison_grids(comparison: Comparison, alpha: float, all_pairs: bool) -> l
         shown = "none" if mean is None else f"{100 * mean:.2f}"
         interval = _show_interval(comparison["intervals"][name])
         covered = f"{comparison['n_settings'][name]} of {len(comparison['settings'])}"
-        rows.append((name, tuple(Entry(text=text) for text in (rank, shown, interval, covered))))
+        rows.append((name, tuple(TableEntry(text=text) for text in (rank, shown, interval, covered))))
     what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
     header = ("Algorithm", "average rank", what, "95 % bootstrap interval", "over datasets")
-    first = Grid(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
+    first = TableLayout(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
     pairs = comparison["pairs"]
     if not all_pairs and ranks:
         best = names[0]
         pairs = [_seen_from(best, pair) for pair in pairs if best in (pair["first"], pair["second"])]
     pair_rows = tuple((pair["first"], _pair_entries(pair)) for pair in pairs)
-    second = Grid(
+    second = TableLayout(
         f"pairs, {comparison['title']}",
         ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
         pair_rows,
@@ -161,11 +161,11 @@ def _seen_from(name: str, pair: dict[str, Any]) -> dict[str, Any]:
     return {**pair, **turned}
 
 
-def _pair_entries(pair: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _pair_entries(pair: Mapping[str, Any]) -> tuple[TableEntry, ...]:
     counts = [str(pair[key]) for key in ("wins", "ties", "losses")]
     p_values = [pair["p_wilcoxon_holm"], pair["p_nemenyi"]]
     shown = ["none" if p is None else f"{p:.3g}" for p in p_values]
-    return tuple(Entry(text=text) for text in (pair["second"], *counts, *shown))
+    return tuple(TableEntry(text=text) for text in (pair["second"], *counts, *shown))
 
 
 def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
@@ -191,7 +191,7 @@ def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
     return averages + single
 
 
-def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]) -> list[Grid]:
+def quality_tables(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]) -> list[TableLayout]:
     """Return how good each criterion is as tables: over everything, by dataset, by algorithm."""
     grids = []
     for by in ("all", "dataset", "algorithm"):
@@ -201,7 +201,8 @@ def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]
             (
                 place,
                 tuple(
-                    Entry(text=text) for text in _describe_quality([summary[c.name, place] for c in shown])
+                    TableEntry(text=text)
+                    for text in _describe_quality([summary[c.name, place] for c in shown])
                 ),
             )
             for place in places
@@ -213,7 +214,7 @@ def quality_grids(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]
             "Means over experiments (one algorithm on one dataset); in brackets, over how many if not all."
         )
         titles = (title_criterion(c, [quality.experiment for quality in judged]) for c in shown)
-        grids.append(Grid(title, (by.capitalize(), "experiments", *titles), rows, legend=legend))
+        grids.append(TableLayout(title, (by.capitalize(), "experiments", *titles), rows, legend=legend))
     return grids
 
 

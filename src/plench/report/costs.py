@@ -12,7 +12,7 @@ MAX_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """Time and memory of one training step of an algorithm on a dataset."""
 
     algorithm: str
@@ -22,7 +22,7 @@ class Cost:
     peak_mb: float | None
 
 
-def read_costs(path: Path) -> list[Cost]:
+def read_costs(path: Path) -> list[StepCost]:
     """Read a list of measurements (or an object whose `rows` is one); DataError names what is wrong."""
     try:
         content = json.loads(read_plain(path, MAX_BYTES))
@@ -40,7 +40,7 @@ def read_costs(path: Path) -> list[Cost]:
             raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms")
         floor, memory = row.get("floor_ms"), row.get("peak_mb")
         costs.append(
-            Cost(
+            StepCost(
                 algorithm=row["algorithm"],
                 dataset=str(row.get("dataset", "")),
                 ms=row["ms"],

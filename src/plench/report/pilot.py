@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.report.grids import Entry, Grid, Notes, describe_gaps
+from plench.report.layout import Notes, TableEntry, TableLayout, describe_gaps
 from plench.report.leaderboard import label_settings
 from plench.selection import Plan, select
 from plench.settings import declared
@@ -109,14 +109,14 @@ def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
     ]
 
 
-def pilot_grids(results: Iterable[PilotResult]) -> list[Grid]:
+def pilot_tables(results: Iterable[PilotResult]) -> list[TableLayout]:
     """Return one table per dataset."""
     by_dataset: dict[str, list[PilotResult]] = {}
     for result in results:
         by_dataset.setdefault(result.dataset, []).append(result)
     notes = {dataset: Notes() for dataset in by_dataset}
     return [
-        Grid(
+        TableLayout(
             f"{dataset}: clean validation labels used for",
             ("Algorithm", "choosing", "training", "training − choosing", "splits"),
             tuple((r.algorithm, _entries(r, notes[dataset])) for r in group),
@@ -127,7 +127,7 @@ def pilot_grids(results: Iterable[PilotResult]) -> list[Grid]:
     ]
 
 
-def _entries(result: PilotResult, notes: Notes) -> tuple[Entry, ...]:
+def _entries(result: PilotResult, notes: Notes) -> tuple[TableEntry, ...]:
     gain = 100 * (result.training.mean - result.choosing.mean)
     shown = [
         _show(result.training),
@@ -135,7 +135,7 @@ def _entries(result: PilotResult, notes: Notes) -> tuple[Entry, ...]:
         f"{len(result.choosing.accuracies)} of {result.n_planned}",
     ]
     marks = (notes.mark(result.gaps),) if result.gaps else ()
-    return (Entry(text=_show(result.choosing), marks=marks), *(Entry(text=text) for text in shown))
+    return (TableEntry(text=_show(result.choosing), marks=marks), *(TableEntry(text=text) for text in shown))
 
 
 def _show(arm: Arm) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from plench.errors import UsageError
 from plench.report.escape import clean, guard_formula
-from plench.report.grids import describe_gaps
+from plench.report.layout import describe_gaps
 from plench.report.leaderboard import Leaderboard
 from plench.report.unlabelled import split_by_truth
 from plench.selection import Cell

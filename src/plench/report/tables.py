@@ -8,7 +8,7 @@ from html import escape
 from rich.cells import cell_len
 
 from plench.report.escape import clean, escape_latex, escape_markdown
-from plench.report.grids import Entry, Grid, build_grids
+from plench.report.layout import TableEntry, TableLayout, build_tables
 from plench.report.leaderboard import Leaderboard
 
 LONGEST_TITLE = 240
@@ -18,14 +18,14 @@ TIES = "within one standard error (the best cell's) of it"
 class Tables:
     """Tables of a leaderboard, shown as text where they are printed and as HTML in a notebook."""
 
-    def __init__(self, grids: Sequence[Grid], notices: Sequence[str] = ()) -> None:
+    def __init__(self, grids: Sequence[TableLayout], notices: Sequence[str] = ()) -> None:
         self.grids = list(grids)
         self.notices = list(notices)
 
     @classmethod
     def of(cls, board: Leaderboard, by: str = "dataset", notices: Sequence[str] = ()) -> Tables:
         """Return the tables of a leaderboard, one per dataset or one per criterion."""
-        return cls(build_grids(board, by), notices)
+        return cls(build_tables(board, by), notices)
 
     def __str__(self) -> str:
         return self.text()
@@ -49,14 +49,14 @@ class Tables:
         return render_latex(self.grids)
 
 
-def render_text(grids: Iterable[Grid]) -> str:
+def render_text(grids: Iterable[TableLayout]) -> str:
     """Return tables aligned with spaces; best in its column marked *, within one standard error marked ~."""
     grids = list(grids)
     blocks = [_text_block(grid) for grid in grids]
     return "\n\n".join([*blocks, *_legend(grids, f"* best of its column, ~ {TIES}.", "\n")])
 
 
-def render_markdown(grids: Iterable[Grid]) -> str:
+def render_markdown(grids: Iterable[TableLayout]) -> str:
     """Return GitHub-flavoured Markdown; best in bold, within one standard error in italics."""
     grids = list(grids)
     blocks = [_markdown_block(grid) for grid in grids]
@@ -65,12 +65,12 @@ def render_markdown(grids: Iterable[Grid]) -> str:
     )
 
 
-def render_latex(grids: Iterable[Grid]) -> str:
+def render_latex(grids: Iterable[TableLayout]) -> str:
     """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined."""
     return "\n\n".join(_latex_block(grid) for grid in grids)
 
 
-def render_html(grids: Iterable[Grid], notices: Iterable[str] = ()) -> str:
+def render_html(grids: Iterable[TableLayout], notices: Iterable[str] = ()) -> str:
     """Return HTML for a notebook; best in bold, within one standard error in italics."""
     grids = list(grids)
     blocks = [_html_block(grid) for grid in grids]
@@ -79,18 +79,18 @@ def render_html(grids: Iterable[Grid], notices: Iterable[str] = ()) -> str:
     return "\n".join([*blocks, *(f"<p>{escape(line)}</p>" for line in said)])
 
 
-def _legend(grids: list[Grid], marks: str, line_end: str) -> list[str]:
+def _legend(grids: list[TableLayout], marks: str, line_end: str) -> list[str]:
     legends = dict.fromkeys(grid.legend for grid in grids if grid.legend)
     marked = any(entry.best for grid in grids for _, entries in grid.rows for entry in entries)
     lines = [*(clean(legend, None) for legend in legends), *([marks] if marked else [])]
     return [line_end.join(lines)] if lines else []
 
 
-def _title(grid: Grid) -> str:
+def _title(grid: TableLayout) -> str:
     return clean(grid.title, LONGEST_TITLE) + ("" if grid.n is None else f", n = {grid.n}")
 
 
-def _text_block(grid: Grid) -> str:
+def _text_block(grid: TableLayout) -> str:
     header = [clean(name) for name in grid.header]
     body = [[clean(name), *(_text_entry(entry, grid) for entry in entries)] for name, entries in grid.rows]
     widths = [max(map(cell_len, column)) for column in zip(header, *body, strict=True)]
@@ -104,13 +104,13 @@ def _text_block(grid: Grid) -> str:
     return "\n".join(lines)
 
 
-def _text_entry(entry: Entry, grid: Grid) -> str:
+def _text_entry(entry: TableEntry, grid: TableLayout) -> str:
     marks = "".join(f"({letter})" for letter in entry.marks)
     sign = "*" if entry.best else "~" if entry.tied else " "
     return f"{_figures(entry, grid)}{sign}{marks}".rstrip()
 
 
-def _figures(entry: Entry, grid: Grid) -> str:
+def _figures(entry: TableEntry, grid: TableLayout) -> str:
     """Show the figures of a cell, all in percent: `68.70 ± 1.23 [0.71]`, with n where it differs by cell."""
     if entry.mean is None:
         return clean(entry.text, None) or "–"
@@ -122,7 +122,7 @@ def _figures(entry: Entry, grid: Grid) -> str:
     return " ".join(parts)
 
 
-def _markdown_block(grid: Grid) -> str:
+def _markdown_block(grid: TableLayout) -> str:
     header = [escape_markdown(clean(name)) for name in grid.header]
     lines = [f"### {escape_markdown(_title(grid))}", "", _markdown_row(header)]
     lines.append(_markdown_row(["---"] * len(header)))
@@ -143,13 +143,13 @@ def _markdown_row(texts: list[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _markdown_entry(entry: Entry, grid: Grid) -> str:
+def _markdown_entry(entry: TableEntry, grid: TableLayout) -> str:
     text = escape_markdown(_figures(entry, grid).strip())
     text = f"**{text}**" if entry.best else f"*{text}*" if entry.tied else text
     return text + "".join(f"<sup>{letter}</sup>" for letter in entry.marks)
 
 
-def _html_block(grid: Grid) -> str:
+def _html_block(grid: TableLayout) -> str:
     lines = [f"<table><caption>{escape(_title(grid))}</caption>"]
     lines.append("<tr>" + "".join(f"<th>{escape(clean(name))}</th>" for name in grid.header) + "</tr>")
     for name, entries in grid.rows:
@@ -162,14 +162,14 @@ def _html_block(grid: Grid) -> str:
     return "\n".join(lines)
 
 
-def _html_entry(entry: Entry, grid: Grid) -> str:
+def _html_entry(entry: TableEntry, grid: TableLayout) -> str:
     text = escape(_figures(entry, grid))
     tag = "b" if entry.best else "i" if entry.tied else ""
     marks = f"<sup>{escape(','.join(entry.marks))}</sup>" if entry.marks else ""
     return (f"<{tag}>{text}</{tag}>" if tag else text) + marks
 
 
-def _latex_block(grid: Grid) -> str:
+def _latex_block(grid: TableLayout) -> str:
     caption = " ".join(text for text in (f"{_title(grid)}.", grid.basis, grid.legend) if text)
     marked = any(entry.best for _, entries in grid.rows for entry in entries)
     caption += f" Bold: best of its column; underlined: {TIES}." if marked else ""
@@ -203,7 +203,7 @@ def _latex_block(grid: Grid) -> str:
     return "\n".join(lines)
 
 
-def _latex_columns(grid: Grid) -> str:
+def _latex_columns(grid: TableLayout) -> str:
     """Return the columns' kinds: centred, or broken into lines where a text is long."""
     columns = zip(*(entries for _, entries in grid.rows), strict=True)
     kinds = ["p{80mm}" if any(len(e.text) > 50 for e in column) else "c" for column in columns]
@@ -216,7 +216,7 @@ def _latex_row(cells: list[str]) -> str:
     return guard + " & ".join(cells) + r" \\"
 
 
-def _latex_entry(entry: Entry, grid: Grid) -> str:
+def _latex_entry(entry: TableEntry, grid: TableLayout) -> str:
     text = escape_latex(_figures(entry, grid).strip())
     if entry.best:
         text = rf"\textbf{{{text}}}"

@@ -6,7 +6,7 @@ A criterion is a figure of the validation split's candidate sets, not an accurac
 from dataclasses import fields, replace
 
 from plench.report.leaderboard import Leaderboard
-from plench.selection import Cell, Choice
+from plench.selection import Cell, ChosenRun
 from plench.storage.records import Experiment
 
 LEGEND = (
@@ -18,7 +18,7 @@ LEGEND = (
 )
 
 
-class ScoredChoice(Choice):
+class ScoredChoice(ChosenRun):
     """A choice whose figure is its criterion."""
 
     @property

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from plench.sweeps.probe import estimate_cost as estimate_cost
     from plench.sweeps.progress import format_duration as format_duration
     from plench.sweeps.progress import watch_sweep as watch_sweep
+    from plench.sweeps.run_states import PENDING as PENDING
+    from plench.sweeps.run_states import RunState as RunState
+    from plench.sweeps.run_states import count_states as count_states
+    from plench.sweeps.run_states import read_states as read_states
     from plench.sweeps.spec import Grid as Grid
     from plench.sweeps.spec import SweepSpec as SweepSpec
     from plench.sweeps.spec import read_sweep as read_sweep
     from plench.sweeps.spec import read_sweeps as read_sweeps
-    from plench.sweeps.state import PENDING as PENDING
-    from plench.sweeps.state import RunState as RunState
-    from plench.sweeps.state import count_states as count_states
-    from plench.sweeps.state import read_states as read_states
     from plench.sweeps.suites import make_grids as make_grids
     from plench.sweeps.suites import make_suite as make_suite
 

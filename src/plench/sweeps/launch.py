@@ -11,11 +11,11 @@ from pathlib import Path
 
 from plench.errors import BusyError, StorageError
 from plench.storage.store import DONE, RunStore, hold
-from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, SweepListener, SweepSilence
+from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, NoSweepCallback, SweepCallback
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
+from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
-from plench.sweeps.state import PENDING, RunState, count_states, read_state, read_states
 
 logger = logging.getLogger("plench")
 
@@ -57,7 +57,7 @@ def launch_sweep(
     data_dir: str | Path | None = None,
     engine: Engine | None = None,
     limits: Limits | None = None,
-    listener: SweepListener | None = None,
+    callback: SweepCallback | None = None,
     retry: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
@@ -67,7 +67,7 @@ def launch_sweep(
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir)
     folder = Path(output_dir).absolute()
-    watch = Watch(listener or SweepSilence())
+    watch = Watch(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
     runs = expand_all(specs)
     with hold_folder(folder) if engine.writes else nullcontext():
@@ -85,7 +85,7 @@ def launch_sweep(
             output_dir=folder,
             shelf=shelf,
             limits=limits or Limits(),
-            listener=watch,
+            callback=watch,
         )
         try:
             engine.carry_out(assignment)
@@ -142,18 +142,18 @@ def hold_folder(output_dir: Path) -> Iterator[None]:
 
 
 class Watch:
-    """Passes everything on to a listener and remembers which runs another process had."""
+    """Passes everything on to a callback and remembers which runs another process had."""
 
-    def __init__(self, listener: SweepListener) -> None:
-        self._listener = listener
+    def __init__(self, callback: SweepCallback) -> None:
+        self._callback = callback
         self.busy: dict[str, str] = {}
-        self.planned = listener.planned
-        self.begun = listener.begun
-        self.advanced = listener.advanced
-        self.noticed = listener.noticed
+        self.planned = callback.planned
+        self.begun = callback.begun
+        self.advanced = callback.advanced
+        self.noticed = callback.noticed
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:
         """Remember a run that was busy."""
         if attempt.status == "busy":
             self.busy[run.folder] = attempt.message
-        self._listener.ended(run, attempt)
+        self._callback.ended(run, attempt)

@@ -15,8 +15,8 @@ from plench.storage.description import describe_run
 from plench.storage.store import RunStore
 from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus
 from plench.sweeps.plan import PlannedRun
+from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
-from plench.training.listener import Listener
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, preparation_key, prepare_data
 from plench.training.run import run_training
@@ -33,7 +33,7 @@ class Performer:
     def __init__(self) -> None:
         self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
 
-    def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> Attempt:
+    def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
         """Carry out a run or continue it; whatever happens becomes an attempt with its reason.
 
         A process that has just been killed may hold the run's folder a moment longer, so a busy run is tried
@@ -41,18 +41,18 @@ class Performer:
         """
         until = time.monotonic() + BUSY_PATIENCE_SECONDS
         while True:
-            attempt = self._try_once(run, dataset, store, listener)
+            attempt = self._try_once(run, dataset, store, callback)
             if attempt.status != "busy" or time.monotonic() > until:
                 return attempt
             time.sleep(0.1)
 
-    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> Attempt:
+    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
         begun = time.perf_counter()
         status: AttemptStatus
         message, updates_made = "", 0
         try:
             try:
-                outcome = self._train(run, dataset, store, listener)
+                outcome = self._train(run, dataset, store, callback)
                 status, message, updates_made = outcome.status, outcome.message, outcome.updates_made
             except (BusyError, StorageError):
                 raise
@@ -63,11 +63,11 @@ class Performer:
             status, message = "busy" if isinstance(error, BusyError) else "unwritable", str(error)
         return Attempt(status, message, updates_made, time.perf_counter() - begun)
 
-    def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, listener: Listener) -> RunOutcome:
+    def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunOutcome:
         entry = load_parts(run)
         prepared = self._prepare(run, dataset)
         folder = store.folder.parent
-        return run_training(run.config, dataset, entry, folder, listener, prepared, store)
+        return run_training(run.config, dataset, entry, folder, callback, prepared, store)
 
     def _prepare(self, run: PlannedRun, dataset: Dataset) -> PreparedData:
         key = preparation_key(dataset, run.config)
@@ -97,14 +97,14 @@ def limit_memory(gigabytes: float | None) -> None:
 
 
 def fail_run(assignment: Assignment, run: PlannedRun, kind: str, message: str) -> None:
-    """Record in the folder of a run that cannot do it by itself why it failed, and tell the listener."""
+    """Record in the folder of a run that cannot do it by itself why it failed, and tell the callback."""
     store = RunStore(assignment.output_dir / run.folder)
     try:
         record_failure(store, run, assignment.shelf.get(run.dataset), kind, message)
     except BusyError as error:  # a process that the run had started has outlived it
-        assignment.listener.ended(run, Attempt("busy", str(error)))
+        assignment.callback.ended(run, Attempt("busy", str(error)))
     else:
-        assignment.listener.ended(run, Attempt("failed", f"{kind}: {message}"))
+        assignment.callback.ended(run, Attempt("failed", f"{kind}: {message}"))
 
 
 def record_failure(

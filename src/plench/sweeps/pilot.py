@@ -20,7 +20,7 @@ from plench.errors import DataError
 from plench.seeds import seed_hash
 from plench.settings import declared
 from plench.storage.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
-from plench.sweeps.engines.base import Engine, SweepListener
+from plench.sweeps.engines.base import Engine, SweepCallback
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.sweeps.spec import Grid, SweepSpec
@@ -53,7 +53,7 @@ def run_pilot(
     *,
     data_dir: str | Path | None = None,
     engine: Engine | None = None,
-    listener: SweepListener | None = None,
+    callback: SweepCallback | None = None,
 ) -> PilotOutcome:
     """Carry out both arms, or what is missing of them."""
     folder = Path(output_dir)
@@ -62,7 +62,7 @@ def run_pilot(
         folder / VALIDATION_ARM,
         data_dir=data_dir,
         engine=engine,
-        listener=listener,
+        callback=callback,
     )
     trained: list[RunOutcome] = []
     if not sweep.unfinished:

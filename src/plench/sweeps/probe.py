@@ -15,7 +15,7 @@ from plench.storage.store import RESULTS, RUN, RunStore
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
-from plench.training.listener import Silence
+from plench.training.callbacks import NoCallback
 
 # A probe makes a few updates and, unless they would take too long, some more.
 FIRST_STEPS = 3
@@ -24,7 +24,7 @@ LONGEST_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """What a run of one algorithm on one dataset takes."""
 
     step_seconds: float
@@ -62,7 +62,7 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
     examples: dict[tuple[str, str], PlannedRun] = {}
     for run in runs:
         examples.setdefault((run.algorithm, run.dataset), run)
-    costs: dict[tuple[str, str], Cost] = {}
+    costs: dict[tuple[str, str], RunCost] = {}
     begun = time.monotonic()
     performer = Performer()
     for pair, run in examples.items():
@@ -82,7 +82,7 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
     return Estimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
 
 
-def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> Cost | None:
+def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
     """Carry out a few updates in a folder that is thrown away; None if the run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
         _try_out(run, shelf, performer, FIRST_STEPS)
@@ -92,14 +92,14 @@ def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool)
     return _try_out(run, shelf, performer, PROBE_STEPS)
 
 
-def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int) -> Cost | None:
+def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int) -> RunCost | None:
     steps = min(steps, run.config.steps)  # a method that is fitted in rounds may have fewer
     config = replace(run.config, steps=steps, checkpoint_freq=steps)
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         store = RunStore(Path(folder) / run.folder)
         with without_notices():
             attempt: Attempt = performer.perform(
-                replace(run, config=config), shelf.get(run.dataset), store, Silence()
+                replace(run, config=config), shelf.get(run.dataset), store, NoCallback()
             )
         if attempt.status != "done":
             return None
@@ -109,7 +109,7 @@ def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int
             file.stat().st_size for file in store.folder.iterdir() if file.is_file() and file.name != RESULTS
         )
     training, evaluation = timings["training_seconds"], timings["evaluation_seconds"]
-    return Cost(
+    return RunCost(
         step_seconds=training / steps,
         record_seconds=evaluation / 2,
         fixed_seconds=max(attempt.seconds - training - evaluation, 0.0),

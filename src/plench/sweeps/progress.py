@@ -19,7 +19,7 @@ from plench.progress import watch_in_notebook
 from plench.shown import clean_text
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
-    from plench.sweeps.engines.base import Attempt, SweepListener
+    from plench.sweeps.engines.base import Attempt, SweepCallback
     from plench.sweeps.plan import PlannedRun
 
 _RUNS_SHOWN = 16
@@ -27,7 +27,7 @@ _NOTICES_SHOWN = 5
 
 
 @contextmanager
-def watch_sweep() -> Iterator[SweepListener]:
+def watch_sweep() -> Iterator[SweepCallback]:
     """Show a sweep on standard error while the block lasts."""
     console = Console(stderr=True)
     view = LiveView()

@@ -24,6 +24,7 @@ from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
+from plench.training.callbacks import Callback, NoCallback
 from plench.training.checkpoint import dump, fitting, read_newest
 from plench.training.config import RunConfig
 from plench.training.environment import (
@@ -38,7 +39,6 @@ from plench.training.evaluation import evaluate
 from plench.training.execution import set_execution
 from plench.training.finished import check_owner, find_fault, leave_finished, reopen
 from plench.training.interrupt import StopRequest
-from plench.training.listener import Listener, Silence
 from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import PreparedData, prepare_data
 from plench.training.restore import check_names, restore_snapshot
@@ -57,7 +57,7 @@ def run_training(
     dataset: Dataset,
     entry: AlgorithmEntry,
     output_dir: str | Path,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     prepared: PreparedData | None = None,
     store: RunStore | None = None,
 ) -> RunOutcome:
@@ -71,7 +71,7 @@ def run_training(
     if store.finished and find_fault(store, config, run_id) is None:
         return leave_finished(store)
     with compute_threads(config.threads), flush_denormals():
-        run = TrainingRun(config, dataset, entry, store, listener or Silence(), prepared)
+        run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         with store.locked():
             check_owner(store, run_id)
             if store.finished:  # by another process, between the look above and the lock; or it is not whole
@@ -94,14 +94,14 @@ class TrainingRun:
         dataset: Dataset,
         entry: AlgorithmEntry,
         store: RunStore,
-        listener: Listener,
+        callback: Callback,
         prepared: PreparedData | None,
     ) -> None:
         self.config = config
         self.dataset = dataset
         self.entry = entry
         self.store = store
-        self.listener = listener
+        self.callback = callback
         self.run_id = config.run_id(dataset.fingerprint)
         self.device = choose_device(config.device)
         self.environment = describe_environment(self.device, config.threads)
@@ -248,7 +248,7 @@ class TrainingRun:
         network = None if self.config.fitted else find_network(str(self.config.hparams["model"]))
         if network is not None and network.source is not None:
             self.store.write_file(NETWORK, Path(network.source).read_bytes())
-        self.listener.started(self.config, self.updates)
+        self.callback.started(self.config, self.updates)
 
     def notice_unsaved(self, paths: Sequence[str]) -> None:
         """Tell which parts of the algorithm a checkpoint lacks."""
@@ -285,7 +285,7 @@ class TrainingRun:
                 self.window_seconds += now - window_begun
                 return "interrupted"
             if self.totals.count and now - told_at >= 0.25:
-                self.listener.advanced(self.updates, self.totals.means()["loss"])
+                self.callback.advanced(self.updates, self.totals.means()["loss"])
                 told_at = now
         return "done"
 
@@ -323,7 +323,7 @@ class TrainingRun:
         self.window_seconds = 0.0
         self.seconds["training"] += window
         self.seconds["evaluation"] += time.perf_counter() - now
-        self.listener.evaluated(record)
+        self.callback.evaluated(record)
         return True
 
     def keep_models(self, step: int, figures: Mapping[str, float | None]) -> None:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
-from plench.report.costs import Cost, read_costs
+from plench.report.costs import StepCost, read_costs
 from plench.report.figures.base import FigureKind
 from plench.report.figures.style import (
     COLUMN,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_costs(costs: Sequence[Cost], dataset: str | None = None, width: float = COLUMN) -> Figure:
+def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: float = COLUMN) -> Figure:
     """Draw milliseconds and peak memory per step, the fastest algorithm on top, for one dataset.
 
     Memory is shown beyond the least of all: what every process needs would make all bars alike.
@@ -64,7 +64,7 @@ def draw_costs(costs: Sequence[Cost], dataset: str | None = None, width: float =
     return figure
 
 
-def _draw_times(axes: Axes, rows: Sequence[Cost]) -> list[str]:
+def _draw_times(axes: Axes, rows: Sequence[StepCost]) -> list[str]:
     """Draw a dot per algorithm on a log scale, with its time, and return what has to be said of them."""
     axes.set_xscale("log")
     times = [cost.ms for cost in rows]

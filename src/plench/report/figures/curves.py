@@ -28,7 +28,7 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
-from plench.selection import Choice
+from plench.selection import ChosenRun
 from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def draw_curves(
 
     Panels share a scale. An algorithm whose test accuracies lie far from the others' has a scale of its own.
     """
-    chosen: dict[str, tuple[Choice, ...]] = {}
+    chosen: dict[str, tuple[ChosenRun, ...]] = {}
     for algorithm in board.algorithms:
         cell = board.cell(setting, algorithm, criterion)
         if cell is not None and cell.choices:
@@ -88,7 +88,7 @@ def draw_curves(
 
 
 def _share_scale(
-    chosen: Mapping[str, Sequence[Choice]], keys: Sequence[str]
+    chosen: Mapping[str, Sequence[ChosenRun]], keys: Sequence[str]
 ) -> tuple[Range, dict[str, Range]]:
     """Return the scale of most panels, and the scale of each algorithm that is far from the others.
 
@@ -116,7 +116,7 @@ def _share_scale(
     return find_range(pooled, least=10.0).padded(0.05), own
 
 
-def _draw_panel(axes: Axes, choices: Sequence[Choice], record_key: str) -> None:
+def _draw_panel(axes: Axes, choices: Sequence[ChosenRun], record_key: str) -> None:
     colours = shades(max(len(choices), 2))
     for choice, colour in zip(choices, colours, strict=False):
         records = [record for record in choice.run.records if record.step > 0]

@@ -14,7 +14,7 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.names import normalise
-from plench.report.costs import Cost, read_costs
+from plench.report.costs import StepCost, read_costs
 from plench.report.escape import clean
 from plench.report.figures.base import FigureKind, one_criterion
 from plench.report.figures.labels import name_points
@@ -59,7 +59,7 @@ def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]
 
 
 def draw_pareto(
-    board: Leaderboard, criterion: Criterion, costs: Sequence[Cost], width: float = COLUMN
+    board: Leaderboard, criterion: Criterion, costs: Sequence[StepCost], width: float = COLUMN
 ) -> Figure:
     """Draw each algorithm's mean test accuracy against its time per step (log scale), over the same datasets.
 
@@ -135,7 +135,7 @@ def _set_scale(axes: Axes, accuracies: Sequence[float]) -> list[float]:
     return placed
 
 
-def _keep_measured(board: Leaderboard, costs: Sequence[Cost]) -> tuple[Leaderboard, list[str]]:
+def _keep_measured(board: Leaderboard, costs: Sequence[StepCost]) -> tuple[Leaderboard, list[str]]:
     """Return the leaderboard of the datasets whose cost was measured, and a note that names the others."""
     measured = {normalise(cost.dataset) for cost in costs}
     kept = tuple(setting for setting in board.settings if normalise(setting.dataset) in measured)
@@ -150,12 +150,12 @@ def _keep_measured(board: Leaderboard, costs: Sequence[Cost]) -> tuple[Leaderboa
     return replace(board, settings=kept), notes
 
 
-def _datasets(board: Leaderboard, costs: Sequence[Cost]) -> tuple[set[str], set[str]]:
+def _datasets(board: Leaderboard, costs: Sequence[StepCost]) -> tuple[set[str], set[str]]:
     return {clean(c.dataset) for c in costs if c.dataset}, {clean(s.dataset) for s in board.settings}
 
 
 def _gather_trades(
-    board: Leaderboard, criterion: Criterion, costs: Sequence[Cost]
+    board: Leaderboard, criterion: Criterion, costs: Sequence[StepCost]
 ) -> tuple[list[Trade], list[str]]:
     """Return the algorithms that have both figures on every dataset, and notes on who was left out."""
     scores = gather_scores(board, criterion)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion
-from plench.report.costs import Cost
+from plench.report.costs import StepCost
 from plench.report.site.scripts import as_text
 from plench.selection import choose_checkpoint
 from plench.storage.lines import is_finite
@@ -33,7 +33,7 @@ def describe_algorithm(
     card: Mapping[str, Any],
     by_setting: Sequence[Sequence[Run]],
     shown: Sequence[Criterion],
-    costs: Sequence[Cost],
+    costs: Sequence[StepCost],
 ) -> dict[str, Any]:
     """Return all that an algorithm's page shows, from its runs in each setting of the leaderboard."""
     declared = declared_algorithms()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plench.report.criterion_quality import REFERENCE, CriterionQuality
-from plench.report.grids import describe_gaps, describe_plans
+from plench.report.layout import describe_gaps, describe_plans
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.site.scripts import distinct
 from plench.report.unlabelled import lacks_labels, score_cell

@@ -10,7 +10,7 @@ from typing import Any
 
 from plench.errors import UsageError
 from plench.report.candidate_stats import CandidateStats
-from plench.report.costs import Cost
+from plench.report.costs import StepCost
 from plench.report.criterion_quality import judge_criteria
 from plench.report.leaderboard import warn_of_defects
 from plench.report.results import Results
@@ -51,7 +51,7 @@ class SiteInput:
     notices: Sequence[str] = ()
     sweeps: Sequence[tuple[str, str]] = ()
     command: str = ""
-    costs: Sequence[Cost] = ()
+    costs: Sequence[StepCost] = ()
     measured: Mapping[Experiment, CandidateStats] = field(default_factory=dict)
 
 

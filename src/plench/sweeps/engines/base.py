@@ -61,7 +61,7 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class SweepListener(Protocol):
+class SweepCallback(Protocol):
     """Is told how a sweep goes on: a live view, a log."""
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
@@ -80,8 +80,8 @@ class SweepListener(Protocol):
         """Something worth telling happened."""
 
 
-class SweepSilence:
-    """A listener that does nothing."""
+class NoSweepCallback:
+    """A callback that does nothing."""
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """Do nothing."""
@@ -108,7 +108,7 @@ class Assignment:
     output_dir: Path
     shelf: DataShelf
     limits: Limits
-    listener: SweepListener = field(default_factory=SweepSilence)
+    callback: SweepCallback = field(default_factory=NoSweepCallback)
 
     @property
     def settings(self) -> Settings:

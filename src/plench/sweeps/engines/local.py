@@ -82,7 +82,7 @@ class LocalEngine:
             )
         devices = choose_devices(assignment.settings.device)
         slots = min(self.count_slots(assignment.settings), len(assignment.todo))
-        assignment.listener.planned(assignment.todo, assignment.finished, slots)
+        assignment.callback.planned(assignment.todo, assignment.finished, slots)
         pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:
             if self.request is not None:
@@ -101,7 +101,7 @@ class Pool:
         self, assignment: Assignment, devices: list[str], started: Sequence[WorkerProcess] = ()
     ) -> None:
         self.assignment = assignment
-        self.listener = assignment.listener
+        self.callback = assignment.callback
         self.waiting = deque(assignment.todo)
         self.devices = devices
         missing = [None] * max(len(devices) - len(started), 0)
@@ -178,14 +178,14 @@ class Pool:
         assert worker.run is not None
         if progress.begun:
             self.tolls[worker.run.folder].updates_at_begin = progress.updates
-            self.listener.begun(worker.run, progress.updates)
+            self.callback.begun(worker.run, progress.updates)
         else:
-            self.listener.advanced(worker.run, progress.updates)
+            self.callback.advanced(worker.run, progress.updates)
 
     def end(self, worker: WorkerProcess, attempt: Attempt) -> None:
         """Take note that an attempt ended."""
         run = worker.give_back()
-        self.listener.ended(run, attempt)
+        self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
             self.waiting.appendleft(run)  # somebody stopped this process alone; the sweep goes on
         elif attempt.status == "failed":
@@ -206,11 +206,11 @@ class Pool:
             return
         run = worker.give_back()
         if self.stopping:  # it was between two runs, or has been killed; its run stays to be done
-            self.listener.ended(run, Attempt("interrupted", reason))
+            self.callback.ended(run, Attempt("interrupted", reason))
             return
         deaths = self.tolls[run.folder].count()
         if deaths < DEATHS_ALLOWED:
-            self.listener.noticed(f"{run.label}: its {reason}; it is started again")
+            self.callback.noticed(f"{run.label}: its {reason}; it is started again")
             self.waiting.appendleft(run)
         else:
             fail_run(

@@ -85,7 +85,7 @@ class RayDriver:
         self.ray = ray
         self.engine = engine
         self.assignment = assignment
-        self.listener = assignment.listener
+        self.callback = assignment.callback
         self.waiting = deque(assignment.todo)
         self.runs = {run.folder: run for run in assignment.todo}
         self.flying: dict[Any, PlannedRun] = {}
@@ -102,10 +102,10 @@ class RayDriver:
     def work(self, stop: StopRequest) -> None:
         """Carry out runs until none is left or a stop is asked for."""
         slots = self.count_slots()
-        self.listener.planned(self.assignment.todo, self.assignment.finished, slots)
+        self.callback.planned(self.assignment.todo, self.assignment.finished, slots)
         if slots < 1:
             demand = f"{self.engine.cpus_per_run:g} CPUs, {self.engine.gpus_per_run:g} GPUs"
-            self.listener.noticed(f"no room for a run anywhere ({demand}); waiting for a node that has it")
+            self.callback.noticed(f"no room for a run anywhere ({demand}); waiting for a node that has it")
         while self.waiting or self.flying:
             if stop.asked:
                 self.interrupt()
@@ -160,7 +160,7 @@ class RayDriver:
                 self.end(run, attempt)
 
     def pass_on_events(self) -> None:
-        """Tell the listener what runs say through the writer."""
+        """Tell the callback what runs say through the writer."""
         self.heard_at = time.monotonic()
         try:
             events = self.ray.get(self.writer.take_events.remote())
@@ -172,13 +172,13 @@ class RayDriver:
                 self.tolls.setdefault(folder, DeathToll()).updates_at_begin = 0
             elif kind == "begun":
                 self.tolls[folder].updates_at_begin = updates
-                self.listener.begun(self.runs[folder], updates)
+                self.callback.begun(self.runs[folder], updates)
             else:
-                self.listener.advanced(self.runs[folder], updates)
+                self.callback.advanced(self.runs[folder], updates)
 
     def end(self, run: PlannedRun, attempt: Attempt) -> None:
         """Take note that an attempt ended."""
-        self.listener.ended(run, attempt)
+        self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
             self.waiting.appendleft(run)
         elif attempt.status == "unwritable":
@@ -191,7 +191,7 @@ class RayDriver:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         deaths = self.tolls.setdefault(run.folder, DeathToll()).count()
         if deaths < DEATHS_ALLOWED:
-            self.listener.noticed(f"{run.label}: its process died ({reason}); it is started again")
+            self.callback.noticed(f"{run.label}: its process died ({reason}); it is started again")
             self.waiting.appendleft(run)
         else:
             message = f"its process died {deaths} times without getting any further: {reason}"

@@ -27,10 +27,10 @@ from plench.errors import PlenchError, UsageError
 from plench.plain_files import read_plain
 from plench.settings import Settings
 from plench.storage.files import write_text
-from plench.sweeps.engines.base import Assignment, Attempt, Limits, SweepSilence
+from plench.sweeps.engines.base import Assignment, Attempt, Limits, NoSweepCallback
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun
-from plench.sweeps.state import PENDING, read_states
+from plench.sweeps.run_states import PENDING, read_states
 from plench.training.interrupt import StopRequest
 
 FOLDER = ".slurm"
@@ -105,10 +105,10 @@ class SlurmEngine:
         todo = [run for run in assignment.todo if run.folder not in queue]
         if len(todo) < len(assignment.todo):
             known = len(assignment.todo) - len(todo)
-            assignment.listener.noticed(f"{known} runs are in Slurm's queue already; they stay there")
+            assignment.callback.noticed(f"{known} runs are in Slurm's queue already; they stay there")
         if not todo:
             return
-        assignment.listener.planned(todo, assignment.finished, self.max_jobs or 0)
+        assignment.callback.planned(todo, assignment.finished, self.max_jobs or 0)
         shares = [todo[i : i + self.runs_per_job] for i in range(0, len(todo), self.runs_per_job)]
         largest = read_array_size()
         for first in range(0, len(shares), largest):
@@ -140,7 +140,7 @@ class SlurmEngine:
         except (RuntimeError, submitit.core.utils.FailedJobError) as error:
             (folder / f"{name}.json").unlink(missing_ok=True)
             raise SlurmError(f"Slurm did not take the jobs: {error}") from error
-        assignment.listener.noticed(f"submitted {len(jobs)} jobs named {name}")
+        assignment.callback.noticed(f"submitted {len(jobs)} jobs named {name}")
 
     def _parameters(self, name: str, threads: int) -> dict[str, Any]:
         """Return the parameters of the array in submitit's names."""
@@ -187,7 +187,7 @@ class SlurmJob:
                 output_dir=self.output_dir,
                 shelf=DataShelf(self.data_dir),
                 limits=self.limits,
-                listener=JobLog(),
+                callback=JobLog(),
             )
             LocalEngine(workers=1, request=request).carry_out(assignment)
         # A job that its owner cancelled is asked to stop as well, but is not running any more.
@@ -204,7 +204,7 @@ class SlurmJob:
         return import_submitit().helpers.DelayedSubmission(self)
 
 
-class JobLog(SweepSilence):
+class JobLog(NoSweepCallback):
     """Writes what happens into the job's log."""
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:

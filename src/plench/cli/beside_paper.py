@@ -1,11 +1,11 @@
-"""`plench compare`: show our PLCIFAR10 results beside the paper's."""
+"""`plench beside-paper`: show our PLCIFAR10 results beside the paper's."""
 
 import argparse
 import json
 import sys
 
 from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
-from plench.report.beside_paper import beside_grids, beside_rows, pair_with_paper
+from plench.report.beside_paper import beside_rows, beside_tables, pair_with_paper
 from plench.report.escape import clean
 from plench.report.tables import render_text
 
@@ -13,8 +13,8 @@ DESCRIPTION = """Only runs on the real PLCIFAR10 release with the paper's number
 Figures of the paper that came from a faulty implementation are marked with the reason."""
 
 EXAMPLES = """examples:
-  plench compare runs/
-  plench compare runs/ --criteria CR OA --json
+  plench beside-paper runs/
+  plench beside-paper runs/ --criteria CR OA --json
 """
 
 
@@ -23,17 +23,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=compare)
+    parser.set_defaults(handler=show_beside_paper)
 
 
-def compare(args: argparse.Namespace) -> int:
+def show_beside_paper(args: argparse.Namespace) -> int:
     """Print the comparison."""
     found = read_input(args)
     pairs, reasons = pair_with_paper(found.board, found.runs)
     if args.json:
         print(json.dumps({"cells": beside_rows(pairs), "not_compared": reasons}, indent=2))
     else:
-        print(render_text(beside_grids(pairs)) if pairs else "nothing here can be compared with the paper")
+        print(render_text(beside_tables(pairs)) if pairs else "nothing here can be compared with the paper")
         for reason in reasons:
             print(f"not compared: {clean(reason, None)}")
     for notice in found.notices:

@@ -1,4 +1,4 @@
-"""Who is told how a run goes on."""
+"""Callbacks that observe a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from plench.training.config import RunConfig
 
 
-class Listener(Protocol):
-    """Is told how a run goes on: a progress bar, a log, a sweep's live view."""
+class Callback(Protocol):
+    """Observes a run: a progress bar, a log, a sweep's live view."""
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts, or continues after `updates` updates."""
@@ -21,8 +21,8 @@ class Listener(Protocol):
         """A record was written."""
 
 
-class Silence:
-    """A listener that does nothing."""
+class NoCallback:
+    """Observes nothing."""
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Do nothing."""

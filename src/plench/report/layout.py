@@ -10,7 +10,7 @@ from plench.report.best import describe_choice, find_best
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.unlabelled import LEGEND as SCORED_LEGEND
 from plench.report.unlabelled import split_by_truth
-from plench.selection import Cell, Choice, Plan
+from plench.selection import Cell, ChosenRun, Plan
 from plench.storage.records import Experiment
 
 # Accuracies are shares of a few hundred examples, so that differences just as large as an error do come up.
@@ -23,7 +23,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One cell as shown: either figures or a plain text, and the letters of the notes it refers to."""
 
     mean: float | None = None
@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TableLayout:
     """A table that a format can render. The first column holds the names of the rows.
 
     `basis` says what was planned of its cells.
@@ -45,7 +45,7 @@ class Grid:
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
+    rows: tuple[tuple[str, tuple[TableEntry, ...]], ...]
     notes: tuple[tuple[str, str], ...] = ()
     legend: str = ""
     basis: str = ""
@@ -72,7 +72,7 @@ class Notes:
         return tuple((letter, text) for text, letter in self.letters.items())
 
 
-def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
+def build_tables(board: Leaderboard, by: str = "dataset") -> list[TableLayout]:
     """Return the tables of a leaderboard, then the average ranks where there are several settings.
 
     `by="dataset"` gives one table per setting with criteria as columns; `by="criterion"` one table per
@@ -83,7 +83,7 @@ def build_grids(board: Leaderboard, by: str = "dataset") -> list[Grid]:
     return grids if scored is None else [*grids, *_arrange(scored, by)]
 
 
-def _arrange(board: Leaderboard, by: str) -> list[Grid]:
+def _arrange(board: Leaderboard, by: str) -> list[TableLayout]:
     if by == "dataset":
         grids = [_grid(board, board.labels[s], [(s, c) for c in board.criteria]) for s in board.settings]
     else:
@@ -95,7 +95,7 @@ def _arrange(board: Leaderboard, by: str) -> list[Grid]:
     return grids
 
 
-def build_chosen_grids(board: Leaderboard) -> list[Grid]:
+def build_chosen_tables(board: Leaderboard) -> list[TableLayout]:
     """Return one table per setting and criterion: what was chosen on each split of each algorithm.
 
     A planned split on which there was nothing to choose from has a row that says so.
@@ -109,13 +109,13 @@ def build_chosen_grids(board: Leaderboard) -> list[Grid]:
                 cell = board.cell(setting, algorithm, criterion)
                 for trial, choice in cell.by_split() if cell is not None else ():
                     texts = _describe_choice(trial, choice)
-                    rows.append((algorithm, tuple(Entry(text=text) for text in texts)))
+                    rows.append((algorithm, tuple(TableEntry(text=text) for text in texts)))
             title = f"{board.labels[setting]}, chosen by {title_criterion(criterion, [setting])}"
-            grids.append(Grid(title, header, tuple(rows)))
+            grids.append(TableLayout(title, header, tuple(rows)))
     return grids
 
 
-def _describe_choice(trial_seed: int, choice: Choice | None) -> tuple[str, ...]:
+def _describe_choice(trial_seed: int, choice: ChosenRun | None) -> tuple[str, ...]:
     if choice is None:
         return (str(trial_seed), "none", "none", "none", "none", "no run with a checkpoint that counts")
     accuracy = choice.test_acc
@@ -173,12 +173,12 @@ def describe_incomplete(board: Leaderboard) -> str:
     return f"{lacking} of {len(cells)} cells do not rest on all planned runs: `plench collect` says which"
 
 
-def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Criterion]]) -> Grid:
+def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Criterion]]) -> TableLayout:
     """Arrange one table whose columns are (setting, criterion) pairs, marking the best cells."""
     one_setting = len({setting for setting, _ in columns}) == 1 and len(columns) == len(board.criteria)
     header = [c.title if one_setting else board.labels[s] for s, c in columns]
     marks = Notes()
-    entries: dict[str, list[Entry]] = {a: [] for a in board.algorithms}
+    entries: dict[str, list[TableEntry]] = {a: [] for a in board.algorithms}
     for setting, criterion in columns:
         means = board.means(setting, criterion)
         top = max(means, key=lambda a: means[a]) if means else None
@@ -198,14 +198,16 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
     basis = describe_plans(board, settings)
     legend = SCORED_LEGEND if board.scored else LEGEND
     title = f"{title}, no true labels" if board.scored else title
-    return Grid(title, ("Algorithm", *kind, *header), rows, marks.listed(), legend, basis)
+    return TableLayout(title, ("Algorithm", *kind, *header), rows, marks.listed(), legend, basis)
 
 
-def _describe_row(board: Leaderboard, algorithm: str, settings: Sequence[Experiment]) -> tuple[Entry, ...]:
+def _describe_row(
+    board: Leaderboard, algorithm: str, settings: Sequence[Experiment]
+) -> tuple[TableEntry, ...]:
     """Show what a row's runs are, where rows differ in it: family and budget."""
     if not board.has_fitted:
         return ()
-    return Entry(text=board.family(algorithm)), Entry(text=board.budget(algorithm, settings))
+    return TableEntry(text=board.family(algorithm)), TableEntry(text=board.budget(algorithm, settings))
 
 
 def describe_plans(board: Leaderboard, settings: Sequence[Experiment]) -> str:
@@ -232,16 +234,16 @@ def _describe_plan(plan: Plan) -> str:
     return f"{counted}, {plan.n_runs} runs"
 
 
-def _entry(cell: Cell | None, best: Cell | None, marks: Notes) -> Entry:
+def _entry(cell: Cell | None, best: Cell | None, marks: Notes) -> TableEntry:
     if cell is None:
-        return Entry()
+        return TableEntry()
     gaps = describe_gaps(cell)
     letters = (marks.mark(gaps),) if gaps else ()
     if cell.mean is None:
-        return Entry(text="none", marks=letters)
+        return TableEntry(text="none", marks=letters)
     is_best = best is not None and best.mean is not None and math.isclose(cell.mean, best.mean)
     is_tied = not is_best and best is not None and is_within(cell, best)
-    return Entry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=letters)
+    return TableEntry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=letters)
 
 
 def is_within(cell: Cell, best: Cell) -> bool:
@@ -251,7 +253,7 @@ def is_within(cell: Cell, best: Cell) -> bool:
     return cell.mean >= best.mean - best.stderr - ROUNDING
 
 
-def _rank_grid(board: Leaderboard) -> Grid:
+def _rank_grid(board: Leaderboard) -> TableLayout:
     """Average rank over settings, by criterion; the best is one of those ranked in most settings."""
     ranks = {c.name: board.rank(c) for c in board.criteria}
     most = {name: max((n for _, n in ranked.values()), default=0) for name, ranked in ranks.items()}
@@ -263,16 +265,16 @@ def _rank_grid(board: Leaderboard) -> Grid:
             whole = most[criterion.name]
             lowest = min((r for r, n in ranks[criterion.name].values() if n == whole), default=math.inf)
             if rank is None:
-                entries.append(Entry(text="none"))
+                entries.append(TableEntry(text="none"))
             else:
                 entries.append(
-                    Entry(
+                    TableEntry(
                         text=f"{rank[0]:.2f} (n={rank[1]})",
                         best=rank[1] == whole and math.isclose(rank[0], lowest),
                     )
                 )
         rows.append((algorithm, tuple(entries)))
-    return Grid(
+    return TableLayout(
         f"Average rank over {len(board.settings)} settings{' without true labels' if board.scored else ''}",
         ("Algorithm", *(c.title for c in board.criteria)),
         tuple(rows),
