@@ -249,6 +249,86 @@ def test_dirk_target_vanishes_with_a_tiny_mass_of_non_candidates() -> None:
         assert (losses[1] == pytest.approx(np.log(3))) == equal
 
 
+@pytest.mark.parametrize("name", ["RatioGFWS", "RatioPaPi"])
+def test_a_ratio_of_probabilities_breaks_where_they_underflow(name: str) -> None:
+    """Ours is finite there; elsewhere both agree."""
+    entry = BY_NAME[name]
+
+    def find_targets(cls: type[Algorithm], inputs: Inputs) -> Tensor:
+        logits, candidates = inputs
+        algorithm = build_class(cls, candidates).to(logits.dtype)
+        batch = batch_of(candidates, logits)
+        if name == "RatioGFWS":
+            return algorithm.losses(torch.stack([logits, logits]), batch)["loss_em"]
+        return algorithm.move_confidence(batch, logits)
+
+    torch.testing.assert_close(find_targets(entry.ours, draw()), find_targets(entry.theirs, draw()))
+    assert find_targets(entry.ours, saturated()).isfinite().all()
+    assert find_targets(entry.theirs, saturated()).isnan().any()
+
+
+def test_gfws_pushes_less_than_the_papers_derivation() -> None:
+    """Π (1 − p_k) is at least 1 − Σ p_k; for a single non-candidate both are the same."""
+    logits, candidates = draw()
+    views = torch.stack([logits, logits])
+    for sets, equal in ((candidates, False), (torch.arange(K).expand(6, K) > 0, True)):
+        ours, theirs = (
+            build_class(cls, sets).double().losses(views, batch_of(sets, logits))
+            for cls in (BY_NAME["PaperGFWS"].ours, BY_NAME["PaperGFWS"].theirs)
+        )
+        assert ours["loss_em"] == theirs["loss_em"]
+        same = pytest.approx(float(theirs["loss_sup"]), rel=1e-5)
+        assert (float(ours["loss_sup"]) == same) == equal
+        assert equal or ours["loss_sup"] < theirs["loss_sup"]
+
+
+def test_scarce_with_one_complementary_label() -> None:
+    """It agrees where there is only one."""
+    entry = BY_NAME["OneLabelSCARCE"]
+    logits, candidates = draw()
+    assert ((~candidates).sum(-1) > 1).any()
+    assert measure(entry.ours, draw())[0] != measure(entry.theirs, draw())[0]
+    single = Inputs(logits, torch.eye(K)[torch.arange(6) % K] == 0)
+    for ours, theirs in zip(measure(entry.ours, single), measure(entry.theirs, single), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def build_records(name: str | None, candidates: Tensor) -> Any:
+    cls = BY_NAME["GuardedRECORDS"].ours if name is None else BY_NAME[name].theirs
+    values = {p.name: p.default for p in cls.card.hyperparameters} | {"upd_start": 0}
+    shared = {"model": "MLP", "lr": 1e-3, "weight_decay": 0.0, "max_steps": 1000, "batch_size": 1}
+    algorithm: Any = cls((len(candidates), 2), candidates.numpy(), {**shared, **values})
+    return algorithm.double()
+
+
+def test_records_pushes_a_candidate_that_underflowed() -> None:
+    """And only then: with confidence on every candidate both agree."""
+    logits, candidates = draw()
+    batch, prior = batch_of(candidates, logits), torch.zeros(1, K, dtype=torch.float64)
+    outputs = (torch.stack([logits, logits]), prior)
+    for lost in (False, True):
+        losses = []
+        for name in (None, "UnderflowRECORDS"):
+            algorithm = build_records(name, candidates)
+            algorithm.confidence[0, 0] *= not lost
+            losses.append(float(algorithm.losses(outputs, batch)["loss_sup"]))
+        assert (losses[0] == pytest.approx(losses[1])) != lost
+
+
+def test_records_target_loses_weight_where_both_views_exclude_the_candidates() -> None:
+    sets = torch.tensor([[False, True, True]])
+    for lead, whole in ((40.0, False), (1.0, True)):
+        logits = torch.tensor([[[lead, 0.0, 0.0]]] * 2, dtype=torch.float64)
+        sums = []
+        for name in (None, "GuardedRECORDS"):
+            algorithm = build_records(name, sets)
+            prior = torch.zeros(1, 3, dtype=torch.float64)
+            algorithm.revise((logits, prior), batch_of(sets, logits[0]))
+            sums.append(float(algorithm.confidence.sum()))
+        assert sums[0] == pytest.approx(1)
+        assert (sums[1] == pytest.approx(1)) == whole
+
+
 # Revisions ------------------------------------------------------------------------------------------------
 
 
@@ -334,6 +414,11 @@ RUNS: dict[str, Run] = {
     "SmallestMarginALIM": Run({**QUICK_ALIM, "noise_rate": 0.0}, 6),
     "StoppedPiCOPlus": Run(QUICK_PICO_PLUS, 3),
     "RestlessPiCOPlus": Run(QUICK_PICO_PLUS, 3),
+    # Update 0 starts an epoch, where both have the same schedules.
+    "EpochPaPi": Run({"feat_dim": 8}, 1),
+    "ThreeViewGFWS": Run({}, 0, images=True),
+    # The warm-up of one epoch does without targets.
+    "UnsharpenedCroSel": Run({"warm_up": 1, "sharpen_T": 0.5}, 4),
     # The correction at the end of step 4 shows in step 5.
     "UnusedFREDIS": Run(QUICK_FREDIS, 5),
     "HastyFREDIS": Run(QUICK_FREDIS, 1),

@@ -36,6 +36,29 @@ def departure(page: str, what: str) -> Callable[[type[Algorithm]], type[Algorith
 
 # Rows of the pages that change no numbers, by words of theirs, and why.
 OTHER: dict[str, dict[str, str]] = {
+    "CroSel": {
+        "draw a full batch from the selected examples": "data",
+        "stop with an error": "a crash",
+        "record through the shuffled loader": "order of batches",
+        "an epoch of one network, then of the other": "order of batches",
+        "true labels enter training, for a log": "no number of training",
+        "SGD; mixing only if asked for": "protocol",
+    },
+    "GFWS": {"candidates in float64": "cost", "clip the gradient's norm": "protocol"},
+    "PaPi": {
+        "a permutation of the nominal batch size": "short batches",
+        "classifier of the mixed passes": "cost",
+        "SGD with a decaying rate": "protocol",
+    },
+    "RECORDS": {
+        "a missing class header": "not offered",
+        "keep feature mean and confidences out of checkpoints": "checkpoints",
+        "a mixup variant": "protocol",
+    },
+    "SCARCE": {
+        "hand their shares over and ignore them": "the default is the same",
+        "CIFAR without augmentation": "protocol",
+    },
     "ABLE": {"takes b from the hyperparameters": "short batches"},
     "ABS_MAE": {"builds the B×K×K tensor": "cost"},
     "ALIM": {"the second batch is the next one": "data", "schedules in epochs": "protocol"},
