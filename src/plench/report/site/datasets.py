@@ -57,7 +57,7 @@ def describe_dataset(setting: Experiment, run: Run, measured: CandidateStats | N
             for name, value in setting.details.items()
             if name not in ("candidates", "algorithm", "dataset", "dataset_fingerprint") and value is not None
         ],
-        "classes": None if measured is None or measured.class_names is None else list(measured.class_names),
+        "classes": _class_names(card, measured),
         "measured": None if measured is None else _describe_measured(measured),
     }
 
@@ -104,6 +104,14 @@ def _published(card: Mapping[str, Any]) -> list[list[str]]:
     if not isinstance(row, Mapping):
         return []
     return [[name.replace("_", " "), as_text(value)] for name, value in row.items()]
+
+
+def _class_names(card: Mapping[str, Any], measured: CandidateStats | None) -> list[str] | None:
+    """Return the names that the run's card has, else, for older records, those of the data."""
+    names = card.get("class_names")
+    if isinstance(names, list) and len(names) == card.get("n_classes"):
+        return [as_text(name) for name in names]
+    return None if measured is None or measured.class_names is None else list(measured.class_names)
 
 
 def _describe_measured(stats: CandidateStats) -> dict[str, Any]:
