@@ -151,7 +151,7 @@ def _read_records(table: Any) -> list[Record | None]:
     """Return the record of every row, None where it has no step."""
     names = (*FIGURES, "step_time")
     figures = zip(*(table[name].to_pylist() for name in names), strict=True)
-    maps = [table[name].to_pylist(maps_as_pydicts="lossy") for name in MAPS]
+    maps = [table[name].to_pylist() for name in MAPS]
     records: list[Record | None] = []
     for step, row, others, logged in zip(table["step"].to_pylist(), figures, *maps, strict=True):
         if step is None:
@@ -159,9 +159,9 @@ def _read_records(table: Any) -> list[Record | None]:
             continue
         values = {"step": step, **dict(zip(names, row, strict=True))}
         if others:
-            values.update(others)
+            values.update(others)  # pairs
         if logged is not None:
-            values["logged"] = logged
+            values["logged"] = dict(logged)
         records.append(Record(step, values))
     return records
 

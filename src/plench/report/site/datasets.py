@@ -107,13 +107,11 @@ def _published(card: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _class_names(card: Mapping[str, Any], measured: CandidateStats | None) -> list[str] | None:
-    """Return the names of the classes, from the data if they were measured, else from the record."""
-    if measured is not None and measured.class_names is not None:
-        return list(measured.class_names)
+    """Return the names that the run's card has, else, for older records, those of the data."""
     names = card.get("class_names")
-    if not isinstance(names, list) or len(names) != card.get("n_classes"):
-        return None
-    return [as_text(name) for name in names]
+    if isinstance(names, list) and len(names) == card.get("n_classes"):
+        return [as_text(name) for name in names]
+    return None if measured is None or measured.class_names is None else list(measured.class_names)
 
 
 def _describe_measured(stats: CandidateStats) -> dict[str, Any]:
