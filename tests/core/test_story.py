@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,11 @@ def test_without_true_labels_tables_rank_by_the_criteria_and_the_best_is_refitte
     assert all(0 < row["mean_criterion"] <= 1 for row in cells)
     assert main(["stats", str(runs)]) == 0
     assert "itself, no true labels" in capsys.readouterr().out
+
+    if find_spec("matplotlib") is not None:
+        figure = folder / "boxes.svg"
+        assert main(["plot", "boxes", str(runs), "--output", str(figure)]) == 0
+        assert "No true labels: criterion" in figure.read_text()
 
     (best,) = read_json(capsys, "sweep", "best", runs, "--criterion", "CR", "--json")
     top = max(cells, key=lambda row: row["mean_criterion"])

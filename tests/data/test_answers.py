@@ -84,6 +84,20 @@ def test_matrices_and_arrays_of_answers():
         read_answer_matrix([[[1, 0, 0]], [[0, 0, 7]]])
 
 
+@pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9])
+def test_a_label_far_too_high_is_refused_before_memory_is_taken(label):
+    with pytest.raises(DataError, match=r"the highest label is \d+; with 2 examples 1,000 classes"):
+        read_answer_matrix([[0, label]])
+
+
+def test_as_many_classes_as_rows_are_no_classes(monkeypatch):
+    monkeypatch.setattr("plench.data.highest.FEW_CLASSES", 10)
+    monkeypatch.setattr("plench.data.highest.MAX_CELLS", 100)
+    rows = "\n".join(f"{i},name{i}" for i in range(20))
+    with pytest.raises(DataError, match=r"has 20 classes, such as 'name0'; with 20 rows at most 10"):
+        read(f"x,candidates\n{rows}\n")
+
+
 def test_rules():
     answers = read_answer_matrix([[0, 0, 1], [0, 1, 2], [2, -1, -1]], 3)
     assert combine_answers(answers).astype(int).tolist() == [[1, 1, 0], [1, 1, 1], [0, 0, 1]]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plench.data.highest import allowed_classes
 from plench.data.raw_table import RawTable, clean_cell, shorten
 from plench.data.taxonomy import Taxonomy
 from plench.errors import DataError
 
 UNSURE = frozenset({"unsure", "?"})
 NOT = re.compile(r"not\s+(?=\S)", re.IGNORECASE)
-MOST_CLASSES = 100_000
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,19 @@ def read_answer(
 class ClassList:
     """The classes of a dataset, by name; with a taxonomy, a node above them stands for its leaves."""
 
-    def __init__(self, table: str, names: Sequence[str], taxonomy: Taxonomy | None = None) -> None:
+    def __init__(
+        self, table: str, names: Sequence[str], n_rows: int, taxonomy: Taxonomy | None = None
+    ) -> None:
         if len(names) < 2:
             only = f", {shorten(names[0])}" if names else ""
             raise DataError(f"{table}: at least two classes are needed; there are {len(names)}{only}")
-        if len(names) > MOST_CLASSES:
-            raise DataError(f"{table} has {len(names):,} classes; allowed are at most {MOST_CLASSES:,}")
+        allowed = allowed_classes(n_rows)
+        if len(names) > allowed:
+            raise DataError(
+                f"{table} has {len(names):,} classes, such as {shorten(names[0])}; with {n_rows:,} rows at "
+                "most "
+                f"{allowed:,} are allowed (is the right column taken for labels?)"
+            )
         self.names = tuple(names)
         position = {name: number for number, name in enumerate(names)}
         self.leaves = {name: [number] for name, number in position.items()}

@@ -1,4 +1,4 @@
-"""How many classes data may have that name them by number: a single number could ask for all memory."""
+"""How many classes data may have: a single number, or a column of free text, could ask for all memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ FEW_CLASSES = 1_000  # always allowed; beyond that
 MAX_CELLS = 2**27  # examples × classes, and at most ten classes an example
 
 
+def allowed_classes(n_labels: int) -> int:
+    """Return how many classes so many labels can have."""
+    return max(FEW_CLASSES, min(10 * n_labels, MAX_CELLS // n_labels))
+
+
 def check_highest(highest: int, n_labels: int, name: str) -> None:
     """Raise DataError where the highest label stands for more classes than so many labels can have."""
-    allowed = max(FEW_CLASSES, min(10 * n_labels, MAX_CELLS // n_labels))
+    allowed = allowed_classes(n_labels)
     if highest >= allowed:
         raise DataError(
             f"{name}: the highest label is {highest}; with {n_labels:,} examples {allowed:,} classes "

@@ -224,7 +224,7 @@ class _Reader:
                     "call a column candidates, or name it with candidates=COLUMN"
                 )
             names = collect_names(cells)
-        return ClassList(self.table.name, names, self.taxonomy)
+        return ClassList(self.table.name, names, len(self.table), self.taxonomy)
 
     def read_class_columns(self, classes: ClassList) -> NDArray[np.bool_]:
         """Return candidates from columns of 0 and 1."""

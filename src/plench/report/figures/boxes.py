@@ -31,6 +31,7 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
+from plench.report.unlabelled import split_by_truth
 from plench.storage.records import Experiment
 
 if TYPE_CHECKING:
@@ -50,8 +51,11 @@ def draw_boxes(
     """Draw box plots by algorithm, the best on top, one panel per criterion.
 
     An algorithm that lacks some (dataset, split) pair that another one has does not compare: its box stands
-    below a line, white instead of filled, with the number of pairs it rests on behind its name.
+    below a line, white instead of filled, with the number of pairs it rests on behind its name. Where no
+    data have true labels, boxes are of the criteria themselves, and the title says so.
     """
+    labelled, scored = split_by_truth(board)
+    board = labelled or scored or board
     samples = {c.name: _gather(board, c, leave_out) for c in board.criteria}
     shown = [c for c in board.criteria if samples[c.name]]
     if not shown:
@@ -83,7 +87,8 @@ def draw_boxes(
     view = scale.padded(0.04)
     panels[0].set_xlim(view.low, view.high)
     n = count(max(n_pairs.values()), "split")
-    add_title(figure, f"Test accuracy less that of the split's median algorithm, {board.extent}, n = {n}")
+    what = "No true labels: criterion" if board.scored else "Test accuracy"
+    add_title(figure, f"{what} less that of the split's median algorithm, {board.extent}, n = {n}")
     beyond = sum(
         not scale.holds(v) for found in relative.values() for s in found.values() for v in s.values()
     )
