@@ -344,7 +344,9 @@ def test_cost_without_memory_is_said_not_drawn_as_nothing():
     from plench.report.figures.style import figure_style
 
     with figure_style():
-        figure = draw_costs([StepCost("CC", "Lost", 1.0, None, 300.0), StepCost("NN", "Lost", 2.0, None, None)])
+        figure = draw_costs(
+            [StepCost("CC", "Lost", 1.0, None, 300.0), StepCost("NN", "Lost", 2.0, None, None)]
+        )
     assert [text.get_text().strip() for text in figure.axes[1].texts] == ["+0", "not measured"]
     assert "the least of all, 300 MB" in " ".join(" ".join(texts_of(figure)).split())
 
