@@ -195,10 +195,10 @@ def name_diverged(settings: Sequence[Setting], options: argparse.Namespace) -> s
 def render_command(name: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
     """Return the sentence with the command that makes a page: options that decide numbers, if not default."""
     words = ["python", f"benchmarks/{name}.py"]
-    for key in ("trials", "steps", "datasets"):
+    for key in ("trials", "steps", "datasets", "ratios"):
         value = getattr(options, key, None)
         if value is not None and value != parser.get_default(key):
-            words += [f"--{key}", *(value if isinstance(value, list) else [str(value)])]
+            words += [f"--{key}", *(map(str, value) if isinstance(value, list) else [str(value)])]
     return f"Written by `{' '.join(words)}` from the records of its runs."
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.cc import candidate_nll, weighted_nll
-from plench.algorithms.parts.targets import uniform_over
+from plench.algorithms.cc import weighted_nll
+from plench.algorithms.parts.targets import candidate_nll, uniform_over
 from plench.batch import Batch
 
 HPARAMS = {"lr": 1e-3, "weight_decay": 0.0, "model": "MLP", "batch_size": 7, "max_steps": 1}

@@ -73,10 +73,6 @@ class CroSel(LossAlgorithm):
     Objective: warm-up −(1/b) Σ_i log Σ_{j∈S_i} p_ij; then of each network L_sel + λ w L_mix, with L_sel the
     mean cross entropy over the second batch's examples that the other network has selected, L_mix the cross
     entropy on 2b mixed inputs, and λ = 1 − the share of examples selected.
-
-    Departures: labelled examples are those among a second batch (the authors draw a full batch of them, and
-    stop with an error where there are too few); the targets are sharpened as the authors' commands ask, with
-    a default of 1, which is what their code computes; records are made of all examples.
     """
 
     transient = ("inputs",)

@@ -53,9 +53,6 @@ class GFWS(LossAlgorithm):
 
     Objective: −(1/b) Σ_i Σ_{k∉S_i} log(1 − p_0ik) − (1/Vb) Σ_v Σ_i Σ_k y_ik log p_vik − w (1/K) Σ_k log p̄_k,
     with y_i the softmax of the weak view's logits over S_i, held constant, and p̄ the batch mean of p_0.
-
-    Departures: one strong view (the authors draw two), so the weak view's share of the second term is 1/2
-    instead of 1/3; the posterior is a softmax over the candidates, which stays finite where theirs is 0/0.
     """
 
     def passes(self, batch: Batch) -> Tensor:

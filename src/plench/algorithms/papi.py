@@ -85,9 +85,6 @@ class PaPi(ContrastiveAlgorithm):
     Objective: (1/b) Σ_i −Σ_k c_ik log p_ik + α L_sim, L_sim = (1/b) Σ_i Σ_v [l KL(c_i ‖ s_vi) + (1 − l)
     KL(c_π(i) ‖ s_vi)], s_vi the softmax of q̃_vi·μ_k/τ, q̃ the projections of l x_i + (1 − l) x_π(i); before
     it c_i ← φ c_i + (1 − φ) softmax over S_i of the weak view's logits. α = w min(50 t/T, 1).
-
-    Departures: φ, the prototypes' momentum and α change per step (the authors': per epoch, the former two
-    one epoch behind).
     """
 
     prototypes: Tensor

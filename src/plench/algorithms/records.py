@@ -73,10 +73,6 @@ class RECORDS(LossAlgorithm):
     Objective: base CORR Σ_v (1/b) Σ_i [−Σ_{k∉S_i} log(1 − p_vik) + KL(c_i ‖ p_vi)], base PRODEN
     (1/b) Σ_i −Σ_k c_ik log p_ik; from epoch `upd_start` on c_i ← softmax over S_i of the views' mean logits
     − log softmax(W f̄ + w), f̄ the moving mean of the features, all from before the step.
-
-    Departures: the non-candidates that are pushed down are those of S (the authors': labels whose confidence
-    is 0, so a candidate that underflows is pushed too), and the revision is an exact softmax. The authors'
-    mixup variant is left out.
     """
 
     feature_mean: Tensor

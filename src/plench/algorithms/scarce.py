@@ -58,9 +58,6 @@ class SCARCE(LossAlgorithm):
 
     Objective: Σ_k a_k + Σ_k |r_k|, a_k = (1 − π_k) mean_{i: k∉S_i} ψ(−z_ik), r_k = mean_i ψ(z_ik) − (1 − π_k)
     mean_{i: k∉S_i} ψ(z_ik), ψ(u) = log(1 + e^−u).
-
-    Departures: every non-candidate is a complementary label (the authors' code takes one of each example),
-    and the prior may follow the candidates instead of being uniform.
     """
 
     prior: Tensor
