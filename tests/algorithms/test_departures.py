@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import Algorithm, AlgorithmEntry
-from plench.algorithms.papi import Outputs
 from plench.contract import Subject
 from plench.contract.examples import make_examples
 from tests.conftest import ROOT
@@ -362,67 +361,6 @@ def test_cavl_leaves_the_set_where_candidates_have_negative_logits() -> None:
     assert revise(entry.ours, logits, candidates=sets).argmax(-1).tolist() == [1, 1]
 
 
-# Of views --------------------------------------------------------------------------------------------------
-
-
-def measure_views(cls: type[Algorithm], inputs: Inputs) -> Tensor:
-    """Return the loss of two views with the same logits."""
-    logits, candidates = inputs
-    algorithm = build_class(cls, candidates)
-    losses: Tensor = algorithm.losses(torch.stack([logits] * 2), batch_of(candidates, logits))["loss"]
-    return losses
-
-
-def test_gfws_divided_by_an_underflow() -> None:
-    entry = BY_NAME["RatioGFWS"]
-    sets = torch.tensor([[False, True, True]])
-    far = Inputs(torch.tensor([[300.0, 0.0, 0.0]]), sets)
-    assert measure_views(entry.ours, far).isfinite()
-    assert measure_views(entry.theirs, far).isnan()
-    torch.testing.assert_close(measure_views(entry.ours, draw()), measure_views(entry.theirs, draw()))
-
-
-def test_papi_divided_by_an_underflow() -> None:
-    entry, sets = BY_NAME["PlainPaPi"], torch.tensor([[False, True, True]])
-    unread = torch.ones(1, 4)
-    for lead, equal in ((300.0, False), (1.0, True)):
-        logits = torch.tensor([[lead, 0.0, 0.5]])
-        given = Outputs(logits, unread, logits, unread, unread[None], torch.tensor(0.5), torch.tensor([0]))
-        ours, theirs = (
-            build_class(cls, sets, feat_dim=4).losses(given, batch_of(sets, logits))["loss"]
-            for cls in (entry.ours, entry.theirs)
-        )
-        assert ours.isfinite()
-        assert bool(torch.isclose(ours, theirs)) == equal
-
-
-def test_records_pushes_a_candidate_without_confidence() -> None:
-    entry, sets = BY_NAME["ZeroRECORDS"], torch.tensor([[False, True, True]])
-    logits = torch.tensor([[[0.3, 1.0, 2.0]]] * 2)
-    for confidence, equal in (([0.0, 1.0, 0.0], False), ([0.0, 0.9, 0.1], True)):
-        pushes = []
-        for cls in (entry.ours, entry.theirs):
-            algorithm = build_class(cls, sets)
-            algorithm.confidence.copy_(torch.tensor([confidence]))
-            losses = algorithm.losses((logits, torch.zeros(1, 3)), batch_of(sets, logits[0]))
-            pushes.append(float(losses["loss_sup"]))
-        assert (pushes[0] == pushes[1]) == equal
-        assert pushes[0] <= pushes[1]
-
-
-def test_records_target_vanishes_where_candidates_nearly_do() -> None:
-    entry, sets = BY_NAME["GuardedRECORDS"], torch.tensor([[False, True, True]])
-    for lead, equal in ((40.0, False), (1.0, True)):
-        logits = torch.tensor([[[lead, 0.0, 0.5]]] * 2)
-        totals = []
-        for cls in (entry.ours, entry.theirs):
-            algorithm = build_class(cls, sets, upd_start=0)
-            algorithm.revise((logits, torch.zeros(1, 3)), batch_of(sets, logits[0]))
-            totals.append(float(algorithm.confidence.sum()))
-        assert totals[0] == pytest.approx(1)
-        assert (totals[1] == pytest.approx(1)) == equal
-
-
 # Runs -----------------------------------------------------------------------------------------------------
 
 
@@ -485,13 +423,6 @@ RUNS: dict[str, Run] = {
     "UnusedFREDIS": Run(QUICK_FREDIS, 5),
     "HastyFREDIS": Run(QUICK_FREDIS, 1),
     "OneViewFREDIS": Run(QUICK_FREDIS, 0),
-    "EpochPaPi": Run({"feat_dim": 8}, 1),
-    # Where the views differ.
-    "ThreeViewGFWS": Run({}, 0, images=True),
-    "DerivedGFWS": Run({}, 0),
-    "SingleSCARCE": Run({}, 0),
-    # The warm-up is one epoch.
-    "UnsharpenedCroSel": Run({"warm_up": 1, "sharpen_T": 0.5}, 4),
 }
 # Runs that become NaN there: from which update on.
 NAN_RUNS = {

@@ -1,13 +1,8 @@
-<<<<<<< HEAD
 """Departures of the algorithms that the public benchmark does not have: from the authors' code or paper."""
-=======
-"""Departures of the algorithms after the paper."""
->>>>>>> newer
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-<<<<<<< HEAD
 from typing import Any
 from unittest.mock import patch
 
@@ -18,23 +13,11 @@ from plench.algorithms.cc import candidate_nll
 from plench.algorithms.crosel import CroSel
 from plench.algorithms.gfws import GFWS
 from plench.algorithms.papi import PaPi
-=======
-from unittest.mock import patch
-
-from torch import Tensor, nn
-
-from plench.algorithms import gfws, papi, records
-from plench.algorithms.crosel import CroSel, Passes
-from plench.algorithms.gfws import GFWS
-from plench.algorithms.papi import Outputs, PaPi
-from plench.algorithms.parts.targets import candidate_nll
->>>>>>> newer
 from plench.algorithms.parts.views import pass_together
 from plench.algorithms.records import RECORDS
 from plench.algorithms.scarce import SCARCE
 from plench.batch import Batch
 from tests.departures.table import departure
-<<<<<<< HEAD
 from tests.departures.vanilla import divide_by_sum
 
 
@@ -51,44 +34,13 @@ class RatioPaPi(PaPi):
         """Divide by the sum."""
         with patch.object(papi, "masked_softmax", divide_by_sum):
             return super().move_confidence(batch, logits)
-=======
-
-
-def divide_by_mass(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Restrict probabilities to the candidates by a plain ratio."""
-    kept = logits.softmax(-1) * candidates
-    return kept / kept.sum(-1, keepdim=True)
-
-
-@departure("PaPi", "the logarithm of a softmax, and a ratio of probabilities")
-class PlainPaPi(PaPi):
-    """Probabilities are divided and logarithms taken as they are."""
-
-    def losses(self, outputs: Outputs, batch: Batch) -> Mapping[str, Tensor]:
-        """Do without log space."""
-
-        def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-            return -(targets * logits.softmax(-1).log()).sum(-1).mean(-1)
-
-        with (
-            patch.object(papi, "masked_softmax", divide_by_mass),
-            patch.object(papi, "soft_cross_entropy", cross_entropy),
-        ):
-            return super().losses(outputs, batch)
->>>>>>> newer
 
 
 @departure("PaPi", "φ, γ and α per epoch")
 class EpochPaPi(PaPi):
-<<<<<<< HEAD
     """The schedules move at the start of an epoch."""
 
     def losses(self, outputs: Any, batch: Batch) -> Mapping[str, Tensor]:
-=======
-    """Momenta and weight move at the start of an epoch."""
-
-    def losses(self, outputs: Outputs, batch: Batch) -> Mapping[str, Tensor]:
->>>>>>> newer
         """Let the step be the first of its epoch."""
         step, per_epoch = self.steps_done, max(1, self.num_data // self.hparams["batch_size"])
         self.steps_done = step // per_epoch * per_epoch
@@ -99,11 +51,7 @@ class EpochPaPi(PaPi):
 
 @departure("GFWS", "three views, two of them strong")
 class ThreeViewGFWS(GFWS):
-<<<<<<< HEAD
     """One more view in the mean."""
-=======
-    """The weak view's share of the cross entropy is a third."""
->>>>>>> newer
 
     def passes(self, batch: Batch) -> Tensor:
         """Pass the strong view twice."""
@@ -112,7 +60,6 @@ class ThreeViewGFWS(GFWS):
 
 @departure("GFWS", "$y$ as a ratio of probabilities")
 class RatioGFWS(GFWS):
-<<<<<<< HEAD
     """A row whose candidates underflow becomes NaN."""
 
     def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
@@ -128,30 +75,10 @@ class PaperGFWS(GFWS):
     def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         """Put CC's loss in the place of the push."""
         with patch.object(gfws, "push_non_candidates", lambda z, sets: candidate_nll(z, sets).mean(-1)):
-=======
-    """The posterior is 0/0 where all candidates underflow."""
-
-    def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
-        """Divide by the candidates' mass."""
-        with patch.object(gfws, "masked_softmax", divide_by_mass):
-            return super().losses(logits, batch)
-
-
-@departure("GFWS", "its derivation gives")
-class DerivedGFWS(GFWS):
-    """The supervised part makes the set as a whole likely."""
-
-    def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
-        """Take CC's loss instead of the push."""
-        with patch.object(
-            gfws, "push_non_candidates", lambda weak, candidates: candidate_nll(weak, candidates).mean(-1)
-        ):
->>>>>>> newer
             return super().losses(logits, batch)
 
 
 @departure("SCARCE", "take one complementary label of each example")
-<<<<<<< HEAD
 class OneLabelSCARCE(SCARCE):
     """All labels but one count as candidates."""
 
@@ -170,31 +97,10 @@ class UnderflowRECORDS(RECORDS):
         """Read the sets off the confidence."""
         support = self.rows("confidence", batch.index) > 0
         return super().losses(outputs, with_candidates(batch, support))
-=======
-class SingleSCARCE(SCARCE):
-    """Of the labels outside a set only the first is known to be wrong."""
-
-    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Let all other labels be candidates."""
-        outside = ~batch.candidates
-        first = outside & (outside.cumsum(-1) == 1)
-        return super().loss(logits, Batch(batch.index, ~first, {}))
-
-
-@departure("RECORDS", "push down the labels whose stored confidence is exactly 0")
-class ZeroRECORDS(RECORDS):
-    """A candidate whose confidence has underflowed is pushed down."""
-
-    def losses(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> Mapping[str, Tensor]:
-        """Tell candidates by their confidence."""
-        believed = self.rows("confidence", batch.index) > 0
-        return super().losses(outputs, Batch(batch.index, believed, {}))
->>>>>>> newer
 
 
 @departure("RECORDS", "1e-9 in both normalisers of the revision")
 class GuardedRECORDS(RECORDS):
-<<<<<<< HEAD
     """A target may sum to less than 1."""
 
     def revise(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> None:
@@ -213,29 +119,3 @@ class UnsharpenedCroSel(CroSel):
         """Let the temperature be 1."""
         super().setup(candidates)
         self.hparams["sharpen_T"] = 1.0
-=======
-    """A target sums to far less than 1 where the views nearly exclude all candidates."""
-
-    def revise(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> None:
-        """Divide by the candidates' mass plus a constant."""
-
-        def agree(logits: Tensor, candidates: Tensor) -> Tensor:
-            kept = logits.softmax(-1).prod(0) ** (1 / len(logits)) * candidates
-            return kept / (kept.sum(-1, keepdim=True) + 1e-9)
-
-        with patch.object(records, "agree_on_target", agree):
-            super().revise(outputs, batch)
-
-
-@departure("CroSel", "overwrite the sharpened targets")
-class UnsharpenedCroSel(CroSel):
-    """The temperature of the targets has no effect."""
-
-    def pass_network(self, network: nn.Module, batch: Batch) -> Passes:
-        """Take targets of temperature 1."""
-        asked = self.hparams["sharpen_T"]
-        self.hparams["sharpen_T"] = 1.0
-        made = super().pass_network(network, batch)
-        self.hparams["sharpen_T"] = asked
-        return made
->>>>>>> newer

@@ -63,14 +63,6 @@ OTHER: dict[str, dict[str, str]] = {
     "ABS_MAE": {"builds the B×K×K tensor": "cost"},
     "ALIM": {"the second batch is the next one": "data", "schedules in epochs": "protocol"},
     "CAVL": {"keeps the targets in float64": "rounding"},
-    "CroSel": {
-        "draw a full batch from the selected examples": "data",
-        "stop with an error while fewer than a batch": "a crash",
-        "record through the shuffled loader": "order of batches",
-        "an epoch of one network, then of the other": "order of batches",
-        "true labels enter training": "a log",
-        "mixing only if asked for": "protocol",
-    },
     "DIRK": {
         "student sees distill before strong": "batch norm's averages",
         "`prot_start` in epochs": "protocol",
@@ -81,7 +73,6 @@ OTHER: dict[str, dict[str, str]] = {
         "mix an average of parameters in": "the identity in their code",
     },
     "Forward": {"a biased transition matrix": "needs labelled data"},
-    "GFWS": {"candidates in float64": "rounding", "clip the gradient's norm": "protocol"},
     "IDGP": {"f warms up first, then g": "order of batches"},
     "MCL_GCE": {"evaluates the loss K times": "cost"},
     "MCL_MSE": {"evaluates the loss K times": "cost"},
@@ -96,19 +87,8 @@ OTHER: dict[str, dict[str, str]] = {
         "three views (one plain, two strong)": "protocol",
     },
     "PRODEN": {"renormalises all N rows": "rounding"},
-    "PaPi": {
-        "a permutation of the nominal batch size": "short batches",
-        "classifier of the mixed passes": "cost",
-        "AutoAugment and Cutout": "protocol",
-    },
     "PiCO": {"demands a queue that the batch size divides": "a crash", "moves to the GPU by hand": "devices"},
     "PiCO_plus": {"schedules in epochs": "protocol"},
-    "RECORDS": {
-        "a missing class header": "another algorithm",
-        "keep feature mean and confidences out of checkpoints": "resuming",
-        "a mixup variant": "protocol",
-    },
-    "SCARCE": {"hand their shares over and ignore them": "the same prior", "CIFAR without": "protocol"},
     "VALEN": {
         "collects features during an epoch": "order of batches",
         "starts the graph only if": "a crash",
