@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from plench.plain_files import is_plain
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables
 from plench.settings import Settings, declared, read_settings
@@ -234,7 +235,7 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     from plench.storage.store import RESULTS
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
-    if not (path / RESULTS).is_file():
+    if not is_plain(path / RESULTS):
         return choose_run(read_results(path).runs, folder, chooser)
     runs = read_results(path.parent).runs
     return choose_in_run(next(run for run in runs if run.path.name == path.name), chooser)

@@ -1,5 +1,6 @@
 """The Ray engine on a real cluster of two nodes: nodes and drivers die, nothing is lost or doubled."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,3 +160,22 @@ def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path, address: str
     assert code == 2
     assert reason in output
     assert "Traceback" not in output
+
+
+def test_a_ray_of_its_own_listens_on_loopback_and_wants_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    from plench.sweeps.engines.ray_start import CLUSTERS, connect, keep_to_loopback
+
+    for name in (CLUSTERS, "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    connect(None, 1, 1.0)
+    try:
+        (node,) = ray.nodes()
+        assert node["NodeManagerAddress"] == "127.0.0.1"
+        assert ray.get_runtime_context().gcs_address.startswith("127.0.0.1:")
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    finally:
+        ray.shutdown()
+        keep_to_loopback(False)
+    assert CLUSTERS not in os.environ

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from plench.errors import UsageError
+from plench.plain_files import is_plain, read_plain
 from plench.storage.copies import drop_copies
 from plench.storage.parquet import StoredResults
 from plench.storage.records import Run, read_runs_with_notices
 
 # What a sweep was asked to do lies beside its runs.
 SWEEP_FILES = "sweep-*.toml"
+MAX_SWEEP_BYTES = 2**20
 
 
 def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
@@ -32,14 +34,14 @@ def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
 
 def read_sweep_texts(place: Path, notices: list[str]) -> dict[str, str]:
     """Return the sweep files of a folder or results file by their paths; one that is not read is a notice."""
-    if place.is_file():
+    if is_plain(place):
         from plench.storage.parquet_reading import read_sweep_texts as read_from_file
 
         return {f"{place}/{name}": text for name, text in read_from_file(place).items()}
     texts = {}
     for path in sorted(place.glob(SWEEP_FILES)):
         try:
-            texts[str(path)] = path.read_text(encoding="utf-8")
+            texts[str(path)] = read_plain(path, MAX_SWEEP_BYTES).decode("utf-8")
         except OSError as error:
             notices.append(f"cannot read the sweep file {path}: {error.strerror}")
         except ValueError as error:

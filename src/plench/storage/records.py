@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
-from plench.plain_files import read_plain
+from plench.plain_files import is_plain, read_plain
 from plench.settings import describe_cell
 from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
 from plench.storage.lines import Record, parse_lines
@@ -161,7 +161,7 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
     A results file (`plench export`) is read as the folders that it was made from.
     """
     root = Path(output_dir)
-    if root.is_file():
+    if is_plain(root):
         from plench.storage.parquet_reading import read_results_file
 
         results = read_results_file(root)

@@ -17,11 +17,10 @@ from plench.plain_files import read_plain
 from plench.settings import Settings, declared, describe_settings
 from plench.shown import show_value
 from plench.storage.files import write_text
-from plench.storage.gather import SWEEP_FILES
+from plench.storage.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.version import __version__
 
 SCHEMA = 1
-MAX_FILE_BYTES = 2**20
 MAX_PLACES = 10**5  # configurations times splits: a thousand times a full benchmark's
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
@@ -159,7 +158,7 @@ class SweepSpec:
 def read_sweep(path: str | Path) -> SweepSpec:
     """Read a sweep file; anything that is not understood is an error that names the file."""
     try:
-        text = read_plain(path, MAX_FILE_BYTES).decode("utf-8")
+        text = read_plain(path, MAX_SWEEP_BYTES).decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the sweep file {path}: {error.strerror}") from error
     except ValueError as error:
