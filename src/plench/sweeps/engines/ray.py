@@ -8,6 +8,7 @@ a worker that may die. A run that is started again elsewhere gets its checkpoint
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -17,7 +18,7 @@ from plench.errors import StorageError, UsageError
 from plench.settings import Settings
 from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
 from plench.sweeps.engines.ray_run import carry_out_run, read_sources
-from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, start_writer
+from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
@@ -64,6 +65,8 @@ class RayEngine:
         """Carry out all runs as Ray tasks."""
         if not assignment.todo:
             return
+        if self.address is None and "ray" not in sys.modules:
+            keep_to_loopback(True)
         ray = import_ray()
         if self.started is not None:
             self.started.wait()

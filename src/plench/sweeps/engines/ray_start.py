@@ -32,7 +32,6 @@ def connect(address: str | None, workers: int | None, cpus_per_run: float) -> An
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # whoever speaks to it must know a secret
         os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
         cpus = None if workers is None else math.ceil(workers * cpus_per_run)
         settings.update(address="local", num_cpus=cpus, include_dashboard=False)
@@ -47,13 +46,15 @@ def connect(address: str | None, workers: int | None, cpus_per_run: float) -> An
 
 
 def keep_to_loopback(wanted: bool) -> None:
-    """Let a Ray that is started here listen on 127.0.0.1 alone, where only this machine can reach it.
+    """Let a Ray that is started here listen on 127.0.0.1 alone, to those who know its token.
 
     Ray does so on systems on which it has no clusters. Which those are is a variable that it reads when it is
     imported, so what it has read by then is set as well.
     """
     if wanted:
         os.environ[CLUSTERS] = "0"
+        if "ray" not in sys.modules:  # later it is not heard; from 2.59 on it is Ray's own default
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
     else:
         os.environ.pop(CLUSTERS, None)
     constants = sys.modules.get("ray._private.ray_constants")
