@@ -18,6 +18,8 @@ from plench.training.environment import MUST_AGREE, choose_device, describe_envi
 
 # Parts of a checkpoint that hold conditions and times; records are compared from their own file.
 UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
+# What files have gained since the recordings: the run that a checkpoint or model belongs to, and the processor.
+ADDED = ("run_id", "arithmetic", "processor")
 MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
 # The step counter of an algorithm is `steps_done` today. Recordings of these have it under this name, those
 # of the others have none.
@@ -66,6 +68,11 @@ def read_saved(path: Path) -> dict[str, Any]:
     return payload
 
 
+def name_keys(content: dict[str, Any]) -> list[str]:
+    """Return the keys that a file had when the recordings were made."""
+    return [key for key in content if key not in ADDED]
+
+
 def flatten(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield everything in a saved file by its path, tensors and plain values."""
     if isinstance(node, dict):
@@ -86,7 +93,7 @@ def list_leaves(path: Path) -> dict[str, Any]:
     if "steps_done" in attributes:
         steps = attributes.pop("steps_done")
         attributes.update({counter: steps} if counter else {})
-    return dict(flatten({key: value for key, value in payload.items() if key not in UNSTABLE}))
+    return dict(flatten({key: value for key, value in payload.items() if key not in (*UNSTABLE, *ADDED)}))
 
 
 def name_states(leaves: dict[str, Any]) -> dict[str, torch.Tensor]:

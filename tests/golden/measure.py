@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.golden.adapter import (
     command,
     list_leaves,
+    name_keys,
     name_states,
     predict,
     read_records,
@@ -71,7 +72,7 @@ def measure_folder(folder: Path) -> dict[str, Any]:
         "files": sorted(path.name for path in folder.iterdir() if path.name != ".lock"),
         "run_id": run["run_id"],
         "run_keys": list(run),
-        "inner_keys": {key: list(run[key]) for key in ("algorithm_card", "dataset", "versions", "timings")},
+        "inner_keys": {key: name_keys(run[key]) for key in ("algorithm_card", "dataset", "versions", "timings")},
         "experiment": run["experiment"],
         "config": run["config"],
         "args": args,
@@ -88,7 +89,7 @@ def measure_folder(folder: Path) -> dict[str, Any]:
 def measure_state(folder: Path, updates: int, last: bool) -> dict[str, Any]:
     """Return hashes of a checkpoint's content, and of the last one also sampled entries."""
     path = folder / "checkpoint.pt"
-    measured = {"updates": updates, "keys": list(read_saved(path)), **hash_saved(path)}
+    measured = {"updates": updates, "keys": name_keys(read_saved(path)), **hash_saved(path)}
     if last:
         tensors = name_states(list_leaves(path))
         measured["samples"] = {name: sample(value) for name, value in tensors.items()}
@@ -98,7 +99,7 @@ def measure_state(folder: Path, updates: int, last: bool) -> dict[str, Any]:
 def measure_models(folder: Path) -> dict[str, Any]:
     """Return the hashes of each kept model's content."""
     return {
-        path.name: {"keys": list(read_saved(path)), **hash_saved(path)}
+        path.name: {"keys": name_keys(read_saved(path)), **hash_saved(path)}
         for path in sorted(folder.glob("model_*.pt"))
     }
 
