@@ -72,7 +72,9 @@ def measure_folder(folder: Path) -> dict[str, Any]:
         "files": sorted(path.name for path in folder.iterdir() if path.name != ".lock"),
         "run_id": run["run_id"],
         "run_keys": list(run),
-        "inner_keys": {key: name_keys(run[key]) for key in ("algorithm_card", "dataset", "versions", "timings")},
+        "inner_keys": {
+            key: name_keys(run[key]) for key in ("algorithm_card", "dataset", "versions", "timings")
+        },
         "experiment": run["experiment"],
         "config": run["config"],
         "args": args,
