@@ -18,7 +18,7 @@ from plench.training.environment import MUST_AGREE, choose_device, describe_envi
 
 # Parts of a checkpoint that hold conditions and times; records are compared from their own file.
 UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
-# What files have gained since the recordings: the run that a checkpoint or model belongs to, and the processor.
+# What files have gained since the recordings: the run that they belong to, and the processor.
 ADDED = ("run_id", "arithmetic", "processor")
 MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
 # The step counter of an algorithm is `steps_done` today. Recordings of these have it under this name, those
