@@ -24,6 +24,7 @@ from typing import Any
 
 from campaigns.fuzz.mutations import MARK, mutate, zeros
 from campaigns.fuzz.readers import READERS, Reader
+from campaigns.fuzz.samples import make_run
 
 OUTCOMES = ("accepted", "refused", "raw", "hang", "crash", "memory", "executed")
 GOOD = ("accepted", "refused")
@@ -192,6 +193,7 @@ def warm_up(readers: tuple[Reader, ...], tell: Callable[[str], None]) -> None:
     """Let every reader read its good files, in this process: what children inherit is imported by then."""
     watch = Watch()
     zeros()
+    make_run()
     logging.getLogger("plench").setLevel(logging.ERROR)  # notices, that a file is not the public one
     for reader in readers:
         for sample in reader.samples():

@@ -144,16 +144,9 @@ def continue_run(folder: Path) -> object:
 
 def read_sweep(folder: Path) -> object:
     """A sweep's file: the state of the runs it asks for, and the table of those there are."""
-    from plench.errors import PlenchError
-    from plench.sweeps.spec import read_sweep
-
     shutil.copytree(write_run(folder), folder / s.run_name())
     shutil.rmtree(folder / "run")
     command("collect", str(folder))  # must not depend on it
-    try:
-        return read_sweep(folder / "sweep-0.toml").file_name
-    except PlenchError:
-        pass
     return command("sweep", "status", "--output_dir", str(folder))
 
 

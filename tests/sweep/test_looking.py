@@ -123,6 +123,7 @@ def test_our_runs_are_the_planned_ones(tmp_path: Path) -> None:
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\n[fingerprints]\nDigits_USS = 1",
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\nn_hparams = 2147483648",
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\nn_hparams = 1000\nn_trials = 1000",
+        "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\nn_hparams = 99999999999999999999",
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\n[grid.hparams]\nlr = 1979-05-27",
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\n[grid.hparams]\nlr = [[1]]",
         "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\nsteps = " + "9" * 5000,

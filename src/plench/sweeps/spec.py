@@ -59,7 +59,7 @@ class Grid(Settings):
         for name, setting in declared().items():
             if setting.per_run and getattr(self, name) != setting.default:
                 raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
-        n_places = len(self.hparams_seeds) * len(self.trial_seeds)
+        n_places = (self.n_hparams - self.n_hparams_from) * (self.n_trials - self.n_trials_from)
         if max(self.n_hparams, self.n_trials, n_places) > MAX_PLACES:
             raise UsageError(f"a grid of {n_places:,} runs a pair is too large; allowed are {MAX_PLACES:,}")
         if not isinstance(self.hparams, Mapping):

@@ -63,8 +63,10 @@ def parse(content: bytes) -> dict[str, Any]:
         payload = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for a damaged file
         raise ValueError(f"damaged file: {error}") from error
-    if not isinstance(payload, dict) or payload.get("format") != FORMAT:
+    if not isinstance(payload, dict) or type(payload.get("format")) is not int or payload["format"] != FORMAT:
         raise ValueError("not a file of this format")
+    if not isinstance(payload.get("run_id", ""), str):  # older versions did not write whose it is
+        raise ValueError("damaged file: its run_id is broken")
     return payload
 
 
