@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms import Algorithm, AlgorithmEntry
+from plench.algorithms import Algorithm, AlgorithmEntry, algorithms
 from plench.contract import Subject
 from plench.contract.examples import make_examples
 from tests.conftest import ROOT
@@ -27,7 +27,11 @@ def rows_of(page: str) -> list[str]:
     return [line for line in section.splitlines() if line.startswith("|")][2:]
 
 
-@pytest.mark.parametrize("page", [path.stem for path in sorted(NOTES.glob("*.md"))])
+# Pages of methods that are trained on batches; the fitted ones are held to vectors of their own.
+PAGES = sorted(name for name, entry in algorithms().items() if entry.card.family != "classical")
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_row_is_a_switch_or_changes_no_numbers(page: str) -> None:
     switches = [entry.what for entry in DEPARTURES if entry.page == page]
     words = [*switches, *OTHER.get(page, {})]

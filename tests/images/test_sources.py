@@ -57,7 +57,7 @@ def test_classes_have_names_where_they_are_known(data_dir: Path, tmp_path: Path)
     dataset = load_dataset("Digits_FPS")
     assert dataset.class_names is None
     with pytest.raises(DataError, match="10 classes need 10 different names"):
-        dataclasses.replace(dataset, class_names=("a", "b"))
+        dataclasses.replace(dataset, card=dataclasses.replace(dataset.card, class_names=("a", "b")))
 
 
 def test_aggregate_vaguest_and_first_annotators(data_dir: Path) -> None:
