@@ -104,7 +104,7 @@ def add_command(subparsers: Any, name: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a sub-command here once it is imported
     place = next((i for i, word in enumerate(words) if not word.startswith("-")), None)
     command = ""
     if place is not None:
