@@ -232,7 +232,7 @@ def test_command_chosen(sweep, capsys, board):
         (["--input_dir", "{sweep}", "--algorithms", "zzz"], "there are CC, LWS, NN, PRODEN"),
         (["--input_dir", "{sweep}", "--criteria", "zzz"], "unknown criterion 'zzz'"),
         (["--input_dir", "{sweep}", "--format", "parquet"], "--output"),
-        (["--input_dir", "{sweep}", "--planned_trials", "0"], "at least 1"),
+        (["--input_dir", "{sweep}", "--planned_trials", "0"], "must be from 1 to"),
         (["--input_dir", "{empty}"], "no runs"),
         (["--input_dir", "{sweep}", "--output", "/dev/null/x"], "cannot write"),
     ],
