@@ -46,9 +46,8 @@ def main() -> None:
             render_command("classical_defaults", parser, options),
             f"Percent of the test split after the last round: mean ± sample standard deviation over the "
             f"first {options.trials} splits, beside the mean that the specification's own implementation "
-            "gives; s: mean seconds of fitting of a run. Defaults were set with test accuracies of these very sets "
-            "in "
-            "view, so that they are mildly optimistic.",
+            "gives; s: mean seconds of fitting of a run. Defaults were set with test accuracies of these "
+            "very sets in view, so that they are mildly optimistic.",
             "Further from what is expected than the specification allows: "
             + ("; ".join(outside) or "none")
             + ".",

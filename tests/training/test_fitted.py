@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from plench.cli import main
 from plench.contract.examples import make_examples
 from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
+from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.report.grids import build_grids
 from plench.report.leaderboard import build_leaderboard
@@ -110,10 +112,41 @@ def test_images_are_refused_when_a_run_is_described() -> None:
 
 
 def test_a_method_of_answers_is_refused_on_data_without_any(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match="MV_LR learns from the answers of annotators, and Contract has none"
-    ):
+    told = "learns from the answers of annotators, and Contract has none; LabelMe_Crowd, Music_Crowd have"
+    with pytest.raises(UsageError, match=told):
         run(tmp_path, "MV_LR")
+
+
+@pytest.mark.parametrize("name", ["MV_LR", "DS_LR"])
+def test_answers_reach_the_methods_that_ask_for_them_and_tables_say_so(name: str, tmp_path: Path) -> None:
+    item, label = np.nonzero(DATA.candidates)
+    sets = label[:, None] == np.arange(DATA.n_classes)
+    answered = replace(DATA, answers=Answers(item, item % 3, sets, DATA.n_examples))
+    expected = run(tmp_path / "whole", name, dataset=answered)
+    with pytest.raises(Crash):
+        run(tmp_path / "cut", name, CrashAt(0), answered)
+    assert_same_run(expected, run(tmp_path / "cut", name, dataset=answered))
+    assert np.isfinite(plench.load(expected).predict_logits(DATA.features)).all()
+    text = render_text(build_grids(build_leaderboard(read_runs(tmp_path / "whole"))))
+    assert re.search(rf"{name} +classical, uses answers +1 round", text)
+
+
+@pytest.mark.parametrize("name", ["LR_EM", "ET_EM", "PL_KNN"])
+def test_votes_weigh_candidates_of_the_methods_that_use_them(name: str, tmp_path: Path) -> None:
+    item, label = np.nonzero(DATA.candidates)
+    repeated = np.repeat(np.arange(len(item)), 1 + 4 * (label == 0))
+    sets = label[repeated][:, None] == np.arange(DATA.n_classes)
+    answered = replace(DATA, answers=Answers(item[repeated], np.arange(len(repeated)), sets, DATA.n_examples))
+    plain = run(tmp_path / "plain", name, dataset=answered)
+    weighted = run(tmp_path / "weighted", name, dataset=answered, candidate_weights="votes")
+    assert plain.name != weighted.name
+    notices = read_description(weighted)["notices"]
+    if name == "PL_KNN":
+        assert any("ignores the weights" in notice for notice in notices)
+    else:
+        losses = [[record["loss"] for record in read_records(folder)] for folder in (plain, weighted)]
+        assert losses[0] != losses[1]
+        assert notices == []
 
 
 @pytest.mark.parametrize("name", KINDS)

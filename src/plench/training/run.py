@@ -195,9 +195,12 @@ class TrainingRun:
         algorithm.attach_inputs(self.training_set)
         if self.entry.card.answers:
             if self.data.train_answers is None:
+                from plench.data.sources.crowd import RELEASES
+
+                answered = ", ".join(release.name for release in RELEASES)
                 raise UsageError(
                     f"{self.config.algorithm} learns from the answers of annotators, and "
-                    f"{self.config.dataset} has none; `plench list datasets` tells which have"
+                    f"{self.config.dataset} has none; {answered} have, and own data may have some"
                 )
             algorithm.attach_answers(self.data.train_answers)
 
