@@ -52,9 +52,9 @@ def rename(content: dict[str, Any]) -> dict[str, Any]:
     """Return a file's content with its cases numbered, references between them included."""
     names = {case["name"]: f"case_{i}" for i, case in enumerate(content["cases"], start=1)}
     cases = []
-    for case in content["cases"]:
+    for i, case in enumerate(content["cases"], start=1):  # methods that share a file may share names
         references = {key: names[case["inputs"][key]] for key in REFERENCES if key in case["inputs"]}
-        cases.append({**case, "name": names[case["name"]], "inputs": {**case["inputs"], **references}})
+        cases.append({**case, "name": f"case_{i}", "inputs": {**case["inputs"], **references}})
     return {**content, "cases": cases}
 
 
