@@ -78,6 +78,7 @@ EARLY = {
     "prot_start": 2,
     "knn_start": 7,
     "warm_up": 1,
+    "k": 1,
     "warm_up_epoch": 1,
     "rollWindow": 1,
     "start_epoch": 1,
