@@ -53,6 +53,13 @@ def summarise_thirds(figures: Sequence[Figures | None]) -> list[str]:
     return [summarise([thirds[place] for thirds in found]) for place in range(3)]
 
 
+def name_splits(trials: int) -> str:
+    """Say over which splits figures are taken."""
+    if trials == 1:
+        return "one split, one run: differences of a few percent mean nothing"
+    return f"mean ± sample standard deviation over the first {trials} splits"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -79,8 +86,8 @@ def main() -> None:
         [
             "# Algorithms after the paper, with default hyperparameters",
             render_command("newer", parser, options),
-            f"Percent of the test split after the last of {options.steps:,} steps: mean ± sample standard "
-            f"deviation over the first {options.trials} splits; no early stopping, no search.",
+            f"Percent of the test split after the last of {options.steps:,} steps, "
+            f"{name_splits(options.trials)}; no early stopping, no search.",
             "## Tables",
             "RECORDS takes the class prior out of its predictions, and loses where test has the skew of "
             "training, as here. SCARCE's default prior, 1/K, is impossible for rare classes of these data; "
