@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms import LossAlgorithm, register
+from plench.algorithms import Algorithm, FittedAlgorithm, LossAlgorithm, register
 from plench.batch import Batch
 from plench.contract.examples import make_examples
 from plench.hparams import Hyperparameter
@@ -23,10 +23,23 @@ class Sound(LossAlgorithm):
         return (logits.logsumexp(-1) - inside.logsumexp(-1)).mean()
 
 
-BREACHES: dict[str, type[LossAlgorithm]] = {}
+@register("SoundRounds", passes="none", hyperparameters=(Hyperparameter("rounds", 2, "rounds", at_least=1),))
+class SoundRounds(FittedAlgorithm):
+    """The mean of each class's inputs, weighted by the targets; the nearest mean wins."""
+
+    def fit_round(self, number: int) -> float:
+        weights = self.soft_targets / np.maximum(self.soft_targets.sum(0), 1)
+        self.fitted = {"means": weights.T @ self.features}
+        return 0.0
+
+    def score(self, features: np.ndarray) -> np.ndarray:
+        return -np.sqrt(np.square(features[:, None] - self.fitted["means"]).sum(2))
 
 
-def breaks(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
+BREACHES: dict[str, type[Algorithm]] = {}
+
+
+def breaks(cls: type[Algorithm]) -> type[Algorithm]:
     """Register a class as breaking the check of its name."""
     if "card" not in vars(cls):
         register(cls.__name__)(cls)
@@ -241,3 +254,32 @@ class does_not_loop_over_classes(Sound):
 class does_not_wait_for_the_device(Sound):
     def update(self, minibatches: Batch) -> Mapping[str, float]:
         return {"loss": super().update(minibatches)["loss"].item()}
+
+
+def register_rounds(name: str) -> Any:
+    """Return the decorator that registers a method of two rounds."""
+    return register(name, passes="none", hyperparameters=SoundRounds.card.hyperparameters)
+
+
+@breaks
+@register_rounds("leaves_single_candidates_alone")
+class leaves_single_candidates_alone(SoundRounds):
+    def fit_round(self, number: int) -> float:
+        self.set_targets(np.full_like(self.soft_targets, 1 / self.num_classes))
+        return super().fit_round(number)
+
+
+@breaks
+@register_rounds("predicts_any_input")
+class predicts_any_input(SoundRounds):
+    def score(self, features: np.ndarray) -> np.ndarray:
+        return super().score(features / np.linalg.norm(features, axis=1, keepdims=True))
+
+
+@breaks
+@register_rounds("repeats_every_round")
+class repeats_every_round(SoundRounds):
+    def fit_round(self, number: int) -> float:
+        super().fit_round(number)
+        self.fitted["means"] += torch.rand(self.fitted["means"].shape).double().numpy()
+        return 0.0

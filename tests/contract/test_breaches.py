@@ -4,7 +4,7 @@ import pytest
 
 from plench.algorithms.registry import third_party_entry
 from plench.contract import Subject, checks, run_check, run_suite
-from tests.contract.breaches import BREACHES, Sound
+from tests.contract.breaches import BREACHES, Sound, SoundRounds
 
 # Real accelerators are needed to break this one.
 NOT_BREAKABLE = {"trains_on_accelerators"}
@@ -31,11 +31,15 @@ HINTS = {
     "does_not_loop_over_examples": "with 256",
     "does_not_loop_over_classes": "with 40",
     "does_not_wait_for_the_device": ".item()",
+    "leaves_single_candidates_alone": "update 1 changed the targets of examples with one candidate",
+    "predicts_any_input": "after update 1 predict(x) returns NaN",
+    "repeats_every_round": "self.seed_for(...)",
 }
 
 
-def test_a_sound_algorithm_passes_all() -> None:
-    outcomes = run_suite(Subject(third_party_entry("Sound", Sound, "Sound")))
+@pytest.mark.parametrize("cls", [Sound, SoundRounds])
+def test_a_sound_algorithm_passes_all(cls) -> None:
+    outcomes = run_suite(Subject(third_party_entry(cls.__name__, cls, cls.__name__)))
     assert {
         outcome.check.name: outcome.detail for outcome in outcomes if outcome.status in ("failed", "advice")
     } == {}
