@@ -1,0 +1,3 @@
+"""x"""
+STEPS = 2000
+VALIDATION_FRACTION = 0.2
