@@ -62,8 +62,8 @@ def pilot(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from plench.algorithms import find_algorithm
     from plench.data import dataset_card
+    from plench.pilot.arms import run_pilot
     from plench.sweeps.engines.local import LocalEngine
-    from plench.sweeps.pilot import run_pilot
     from plench.sweeps.progress import watch_sweep
     from plench.sweeps.spec import Grid
 
@@ -88,13 +88,13 @@ def _run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, output: Path) -> None:
     from plench.cli.shared.results_input import read_input
+    from plench.pilot import TRAINING_ARM, VALIDATION_ARM
+    from plench.pilot.figure import draw_pilot
+    from plench.pilot.results import gather_pilot, pilot_rows, pilot_tables
     from plench.report.escape import clean
-    from plench.report.figures.pilot import draw_pilot
     from plench.report.figures.style import check_width, figure_style, save_figure
-    from plench.report.pilot import gather_pilot, pilot_rows, pilot_tables
     from plench.report.tables import render_text
     from plench.storage import read_runs_with_notices
-    from plench.storage.pilot import TRAINING_ARM, VALIDATION_ARM
 
     folder = Path(args.output_dir)
     everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
