@@ -8,8 +8,6 @@ Records lie in runs/auto, a file a dataset; the same command goes on where one w
 
 import argparse
 import json
-import statistics
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -17,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments import render_command, render_table, write_page
-from scipy import stats
 from tests.conftest import ROOT, real_data_dir
 
 from plench.algorithms import find_algorithm

@@ -1,7 +1,7 @@
 """A model as one file, `.plench`: safe to open from a stranger, readable without torch.
 
-It is a zip archive of stored entries: `model.json` says what the model is and how it was made, `state.json` is
-its state with numbers in the place of arrays, `arrays/N.npy` are those arrays, `algorithm.py` and
+It is a zip archive of stored entries: `model.json` says what the model is and how it was made, `state.json`
+is its state with numbers in the place of arrays, `arrays/N.npy` are those arrays, `algorithm.py` and
 `network.py` the code of third parties, if any, which reading does not run, and `sha256` a hash of all of it.
 There is no pickle in it, and nothing in it is packed, so that reading takes memory in proportion to the file.
 """
@@ -81,7 +81,9 @@ def pack(content: ModelFile) -> bytes:
 
 def write_json(value: Any, indent: int | None = None) -> bytes:
     """Return JSON as bytes."""
-    return json.dumps(value, indent=indent, allow_nan=False, separators=None if indent else (",", ":")).encode()
+    return json.dumps(
+        value, indent=indent, allow_nan=False, separators=None if indent else (",", ":")
+    ).encode()
 
 
 def update_digest(digest: Any, name: str, part: bytes) -> None:
@@ -95,14 +97,14 @@ def is_model_file(path: str | Path) -> bool:
     return str(path).lower().endswith(SUFFIX)
 
 
-def read_head(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_head(path: str | Path | bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return what a model file says of its model, and third parties' code in it; the state is left alone."""
     with opened(path) as (file, entries):
         return parse_head(read_small(file, entries, HEAD)), read_sources(file, entries)
 
 
-def read_model_file(path: str | Path, make_array: Callable[[np.ndarray, str], Any]) -> ModelFile:
-    """Return the content of a model file; raise DataError unless it is sound.
+def read_model_file(path: str | Path | bytes, make_array: Callable[[np.ndarray, str], Any]) -> ModelFile:
+    """Return the content of a model file, given by path or as its bytes; raise DataError unless it is sound.
 
     `make_array` makes what stands for an array in the state, from its values and the name of their type.
     """
@@ -127,14 +129,16 @@ def read_model_file(path: str | Path, make_array: Callable[[np.ndarray, str], An
 class opened:
     """Opens a model file and lists its entries, inside a `with` block that turns errors into ours."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path | bytes) -> None:
         self.path = path
+        self.name = "the model" if isinstance(path, bytes) else os.fspath(path)
 
     def __enter__(self) -> tuple[BinaryIO, dict[str, ZipEntry]]:
+        self.file: BinaryIO
         try:
-            self.file = open_plain(self.path)
+            self.file = io.BytesIO(self.path) if isinstance(self.path, bytes) else open_plain(self.path)
         except OSError as error:
-            raise DataError(f"{self.path} cannot be read ({error.strerror or error})") from None
+            raise DataError(f"{self.name} cannot be read ({error.strerror or error})") from None
         try:
             return self.file, find_entries(self.file)
         except BaseException as error:
@@ -151,7 +155,7 @@ class opened:
         """Raise our error, with the file's name, for what can go wrong with a broken file."""
         if isinstance(error, DataError | OSError | MemoryError | ValueError):
             reason = str(error) or "there is not enough memory"
-            raise DataError(f"{self.path} cannot be used as a model file: {reason}") from None
+            raise DataError(f"{self.name} cannot be used as a model file: {reason}") from None
 
 
 def find_entries(file: BinaryIO) -> dict[str, ZipEntry]:
@@ -162,7 +166,7 @@ def find_entries(file: BinaryIO) -> dict[str, ZipEntry]:
             raise DataError(f"it has an entry {show_value(name)}, which no model has")
         if entry.method != STORED:
             raise DataError(f"its entry {show_value(name)} is packed")
-        if entry.size > MAX_BYTES.get(name, os.fstat(file.fileno()).st_size):
+        if entry.size > MAX_BYTES.get(name, entry.size):
             raise DataError(f"its entry {name} has {entry.size:,} bytes; allowed are {MAX_BYTES[name]:,}")
     for name in (HEAD, STATE, DIGEST):
         if name not in entries:
@@ -221,8 +225,11 @@ class StateEncoder:
         if isinstance(value, dict):
             if all(type(key) is str for key in value) and MARK not in value:
                 return {key: self.encode(item) for key, item in value.items()}
-            return {MARK: "dict", "pairs": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
-        if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+            return {
+                MARK: "dict",
+                "pairs": [[self.encode(key), self.encode(item)] for key, item in value.items()],
+            }
+        if isinstance(value, np.ndarray) or (hasattr(value, "detach") and hasattr(value, "dtype")):
             return self.encode_array(value)
         raise DataError(f"a model holds a {type(value).__name__}, for which its file has no form")
 
@@ -281,6 +288,8 @@ class StateDecoder:
         if kind == "array" and type(node["number"]) is int and isinstance(node["type"], str):
             array = self.arrays.pop(node["number"], None)
             if array is None:
-                raise DataError(f"its state names array {node['number']}, which is not there or is used twice")
+                raise DataError(
+                    f"its state names array {node['number']}, which is not there or is used twice"
+                )
             return self.make_array(array, node["type"])
         raise DataError(f"its state has a part of kind {show_value(kind)}")

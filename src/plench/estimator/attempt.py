@@ -78,7 +78,8 @@ class Material:
 class Attempt:
     """A run and what became of it; `model` is None where there is none to use.
 
-    `scores` has a value for each held-out example and criterion: their mean is the criterion.
+    `held_out` are the candidates of the held-out examples, and `scores` what each of these adds to a
+    criterion: their mean is the criterion.
     """
 
     config: RunConfig
@@ -88,6 +89,7 @@ class Attempt:
     records: list[dict[str, Any]]
     model: TrainedModel | None = None
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    held_out: NDArray[np.bool_] | None = None
 
     def measure(self, criterion: str) -> float | None:
         """Return a criterion on the held-out examples."""
@@ -126,7 +128,7 @@ def attempt(
     scores = {}
     if len(logits) and prepared.validation.candidates is not None:
         scores = score_examples(logits, prepared.validation.candidates)
-    return Attempt(config, status, message, seconds, records, model, scores)
+    return Attempt(config, status, message, seconds, records, model, scores, prepared.validation.candidates)
 
 
 def read_records(store: RunStore) -> list[dict[str, Any]]:

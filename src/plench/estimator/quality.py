@@ -85,19 +85,21 @@ def estimate_quality(
     chosen_by: str | None = None,
     seed: int = 0,
 ) -> Quality:
-    """Estimate criteria and accuracy with percentile bootstrap intervals over the held-out examples."""
+    """Estimate criteria and accuracy with percentile bootstrap intervals over the held-out examples.
+
+    One example with 0 and one with 1 are drawn from besides: without them the interval of a criterion that is
+    1 on each of ten examples would have no width.
+    """
     n, n_classes = candidates.shape
-    random = np.random.default_rng(seed)
-    drawn = random.integers(n, size=(DRAWS, n))
-    found = {name: bootstrap(values, values[drawn].mean(1)) for name, values in scores.items()}
+    drawn = np.random.default_rng(seed).integers(n + 2, size=(DRAWS, n))
+    means = {name: np.append(values, (0.0, 1.0))[drawn].mean(1) for name, values in scores.items()}
+    found = {name: make_interval(float(values.mean()), means[name], n) for name, values in scores.items()}
     spare = (candidates.sum(1) - 1) / (n_classes - 1)  # its mean is c
     accuracy = None
     if spare.mean() < 1:
-        rates, chances = scores["CR"][drawn].mean(1), spare[drawn].mean(1)
-        values = recover_accuracy(rates, chances)
+        chances = np.append(spare, (spare.mean(),) * 2)[drawn].mean(1)
         value = float(recover_accuracy(scores["CR"].mean(), spare.mean()))
-        low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        accuracy = Estimate(value, float(low), float(high), n)
+        accuracy = make_interval(value, recover_accuracy(means["CR"], chances), n)
     return Quality(found["CR"], found["AA"], accuracy, chosen_by=chosen_by)
 
 
@@ -118,10 +120,10 @@ def bound_accuracy(covering_rate: Estimate, ambiguity: float) -> tuple[float, fl
     return max(0.0, low), covering_rate.high
 
 
-def bootstrap(values: NDArray[np.float64], means: NDArray[np.float64]) -> Estimate:
-    """Return a mean with the percentile interval of the means of draws."""
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(float(values.mean()), float(low), float(high), len(values))
+def make_interval(value: float, drawn: NDArray[np.float64], n: int) -> Estimate:
+    """Return a figure with the percentile interval of what draws gave."""
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
 def estimate_share(n_right: int, n: int) -> Estimate:

@@ -107,7 +107,7 @@ class Searcher:
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
             raise UsageError(
-                f"criterion is {self.criterion!r}; allowed are {', '.join(CRITERIA)}, which need no true label"
+                f"criterion is {self.criterion!r}; allowed are {', '.join(CRITERIA)}, which need no truth"
             )
         self.begun = time.perf_counter()
         self.entries = {name: find_algorithm(name) for name in self.list_methods()}
@@ -137,9 +137,7 @@ class Searcher:
                     entry, self.holdout, self.hparams, hparams_seed=number, **self.settings
                 )
                 prepared = prepared or self.material.prepare(config)
-                tried = attempt(
-                    config, self.material, entry, self.criterion, Clock(self.deadline), prepared
-                )
+                tried = attempt(config, self.material, entry, self.criterion, Clock(self.deadline), prepared)
                 self.attempts.append(tried)
                 if tried.status == "failed":
                     logger.warning("%s could not be trained: %s", config.algorithm, tried.message)
@@ -154,7 +152,8 @@ class Searcher:
                 raise KeyboardInterrupt
             reasons = {f"{tried.config.algorithm}: {tried.message}" for tried in self.attempts}
             raise RunFailedError(
-                "not one model was trained within the budget" + "".join(f"; {each}" for each in sorted(reasons))
+                "not one model was trained within the budget"
+                + "".join(f"; {each}" for each in sorted(reasons))
             )
         if interrupted:
             logger.warning("stopped after %d runs; the best so far is taken", len(self.attempts))
