@@ -4,9 +4,9 @@
     python benchmarks/classical.py --report_only    the page from the records that are there
 
 The runs are a sweep in runs/classical: the same command continues it, and `plench sweep status` and `plench
-sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Splits come in turn, so
-that the page of an unfinished sweep compares all methods on fewer splits. On it a split counts for a method
-once all of its configurations are there.
+sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Splits come in turn,
+so that the page of an unfinished sweep compares all methods on fewer splits. A split counts for a method once
+all of its configurations are there.
 """
 
 import argparse
@@ -15,9 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import render_table, summarise, write_page
-from tests.conftest import real_data_dir
-
+from experiments import real_data_dir, render_table, summarise, write_page
 from plench.criteria import criteria
 from plench.report.results import Results, read_results
 from plench.selection import Cell
@@ -112,8 +110,8 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
     if not parts:
         return "No dataset has yet a split that all methods have completed, so that nothing is compared."
     return (
-        "Chosen by CR, without true labels, the best of nine classical methods reaches, beside the best of four "
-        f"deep ones: {'; '.join(parts)}."
+        "Chosen by CR, without true labels, the best of nine classical methods reaches, beside the best of "
+        f"four deep ones: {'; '.join(parts)}."
     )
 
 
@@ -192,12 +190,12 @@ def main() -> None:
             say_what_came_out(rows),
             say_how_much(rows),
             "Written by `python benchmarks/classical.py` from the records of its sweep.",
-            f"Percent of the test split: mean ± sample standard deviation over the splits on which all "
-            f"{N_CONFIGURATIONS} configurations of the method are finished, of the checkpoint and configuration "
-            f"that each criterion chooses. The deep methods train {STEPS:,} steps, the others have their rounds; "
-            "s: median seconds of training or fitting of a run. Which method is best of its kind was seen on "
-            "these very test splits, so that both sides of a comparison are a little optimistic; a mean over one "
-            "split has no spread and decides nothing.",
+            "Percent of the test split: mean ± sample standard deviation over the splits on which all "
+            f"{N_CONFIGURATIONS} configurations of the method are finished, of the checkpoint and "
+            f"configuration that each criterion chooses. The deep methods train {STEPS:,} steps, the others "
+            "have their rounds; s: median seconds of training or fitting of a run. Which method is the best "
+            "of its kind was seen on these very test splits, so that both sides of a comparison are a little "
+            "optimistic; a figure of one split has no spread and decides nothing.",
             *(render_dataset(dataset, rows[dataset]) for dataset in DATASETS),
         ],
     )
