@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import plench
+from plench.data.npy import read_npy
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.table_files import read_table_file
 from plench.data.table_roles import KNOWN_NAMES
@@ -83,8 +84,10 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
             what = "arrays: give an .npy file (n, D)"
         raise UsageError(f"{data}: the model was trained on {what}")
     try:
-        return {}, np.load(data, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+        return {}, read_npy(Path(data))
+    except OSError as error:
+        raise DataError(f"{data} cannot be read ({error.strerror or error})") from None
+    except DataError as error:
         raise DataError(f"{data} cannot be read as a plain array ({error})") from None
 
 
