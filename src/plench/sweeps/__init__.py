@@ -37,5 +37,6 @@ if TYPE_CHECKING:
     from plench.sweeps.spec import read_sweeps as read_sweeps
     from plench.sweeps.suites import make_grids as make_grids
     from plench.sweeps.suites import make_suite as make_suite
+    from plench.sweeps.suites import own_algorithms as own_algorithms
 
 __all__, __getattr__, __dir__ = lazy_attributes(__name__)

@@ -91,7 +91,7 @@ class TrainedModel:
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each example (n,): its name where classes have names."""
-        labels = self.predict_logits(X).argmax(1)
+        labels: np.ndarray = self.predict_logits(X).argmax(1)
         return np.asarray(self.classes[labels])
 
 
