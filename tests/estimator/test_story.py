@@ -22,7 +22,9 @@ def songs(tmp_path, monkeypatch):
     rows = ["item,tempo,mood,annotator_ann,annotator_bob,annotator_cyd"]
     for number in range(150):
         truth = random.randint(3)
-        answers = [GENRES[truth if random.rand() < skill else random.randint(3)] for skill in (0.95, 0.9, 0.1)]
+        answers = [
+            GENRES[truth if random.rand() < skill else random.randint(3)] for skill in (0.95, 0.9, 0.1)
+        ]
         if number % 10 == 0:
             answers[1] = ""
         mood = random.choice(["", "calm", "wild"])
@@ -40,7 +42,14 @@ def read(path):
 def test_the_command_line_and_python_agree(songs, capsys):
     assert main(["fit", "songs.csv", "-o", "model.plench", "--n_runs", "4", "--steps", "60"]) == 0
     report, shown = capsys.readouterr()
-    for text in ("the best of 4 runs", "CR 0.", "AA 0.", "hardest examples", "labels most confused", "wrote model"):
+    for text in (
+        "the best of 4 runs",
+        "CR 0.",
+        "AA 0.",
+        "hardest examples",
+        "labels most confused",
+        "wrote model",
+    ):
         assert text in report
     assert "4/4 " in shown
     assert "s left" in shown
@@ -55,10 +64,20 @@ def test_the_command_line_and_python_agree(songs, capsys):
     new = {"tempo": [0.1, 1.9, 4.2], "mood": ["calm", "wild", None]}
     assert np.array_equal(loaded.predict_proba("new.csv"), model.predict_proba(new))
     assert model.predict(new).tolist() == loaded.predict("new.csv").tolist() == GENRES
-    assert [float(row["probability"]) for row in rows] == pytest.approx(model.predict_proba(new).max(1), abs=1e-6)
+    assert [float(row["probability"]) for row in rows] == pytest.approx(
+        model.predict_proba(new).max(1), abs=1e-6
+    )
 
     capsys.readouterr()
-    arguments = ["resolve", "model.plench", "songs.csv", "-o", "resolved.csv", "--annotators", "annotators.csv"]
+    arguments = [
+        "resolve",
+        "model.plench",
+        "songs.csv",
+        "-o",
+        "resolved.csv",
+        "--annotators",
+        "annotators.csv",
+    ]
     assert main(arguments) == 0
     assert "annotator cyd" in capsys.readouterr().err
     rows = read(songs / "resolved.csv")

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from plench.cli.shared.options import add_run_code
-=======
 import plench
+from plench.cli.shared.options import add_run_code
 from plench.data.npy import read_npy
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.table_files import read_table_file
 from plench.data.table_roles import KNOWN_NAMES
->>>>>>> main
 from plench.errors import DataError, UsageError
 from plench.report.escape import guard_formula
 from plench.storage.files import write_text
@@ -67,13 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def predict(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
-<<<<<<< HEAD
-    from plench.training.model import load
-
-    model = load(arguments.model, arguments.criterion, arguments.device, run_code=arguments.run_code)
-=======
-    model = plench.load(arguments.folder, arguments.criterion, arguments.device)
->>>>>>> main
+    model = plench.load(arguments.model, arguments.criterion, arguments.device, run_code=arguments.run_code)
     names, features = read_data(model, arguments.data)
     text = format_predictions(model, names, model.predict_proba(features))
     if arguments.output == "-":
