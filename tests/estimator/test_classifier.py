@@ -186,7 +186,7 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
     for given, message in (
         (np.zeros((N, K)), "candidate set of example 0 is empty"),
         (-0.5 * S, "allowed is 0 and more"),
-        (S[:, :1] * 1, "two classes"),
+        (np.ones((N, 1)), "two classes"),
         ([{0}] * (N - 1), "inconsistent numbers"),
         ([{0, "a"}] * N, "all texts or all numbers"),
         ([[2, 3]] * N, "sets or tuples"),
