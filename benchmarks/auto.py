@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from experiments import render_command, render_table, summarise, write_page
 from scipy import stats
 from tests.conftest import ROOT, real_data_dir
 
+from experiments import render_command, render_table, summarise, write_page
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import REAL_CANDIDATES
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
-from plench.estimator.search import PORTFOLIO, Budget, Searcher, choose, refit
+from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, refit
 
 DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
 N_RUNS = 20
@@ -64,16 +64,14 @@ def measure(job: tuple[str, int], folder: Path) -> str:
     settings: dict[str, Any] = {"steps": STEPS, "seed": split, "trial_seed": split, "device": "cpu"}
     searcher = Searcher(material, Budget(runs=N_RUNS), "CR", VALIDATION_FRACTION, settings)
     found = searcher.run()
-    record: dict[str, Any] = {"dataset": dataset, "split": split, "attempts": []}
-    for tried in found.attempts:
-        record["attempts"].append(describe(tried, test))
+    record: dict[str, Any] = {"dataset": dataset, "split": split}
+    record["contenders"] = [describe(tried, test) for tried in found.contenders]
     record["refit"] = {}
     for criterion in CRITERIA:
-        chosen = choose(found.attempts, criterion)
-        number = found.attempts.index(chosen)
+        chosen = choose(searcher.usable, criterion)
+        number = found.contenders.index(chosen)
         if str(number) not in record["refit"]:
-            made = refit(chosen, material, find_algorithm(chosen.config.algorithm))
-            record["refit"][str(number)] = judge(made, test)
+            record["refit"][str(number)] = judge(refit(chosen.first, material, chosen.entry), test)
     entry = find_algorithm(PORTFOLIO[0])
     made = attempt(material.configure(entry, 0.0, **settings), material, entry)
     record["default"] = judge(made, test)
@@ -113,17 +111,23 @@ def judge(tried: Attempt, test: TestSet) -> float | None:
     return 100 * float((tried.model.predict_logits(test.features).argmax(1) == test.labels).mean())
 
 
-def describe(tried: Attempt, test: TestSet) -> dict[str, Any]:
-    """Return what the page needs of an attempt, and what other rules of choice would need."""
+def describe(tried: Contender, test: TestSet) -> dict[str, Any]:
+    """Return what the page needs of a contender, and what other rules of choice would need."""
+    first = tried.first
     return {
-        "algorithm": tried.config.algorithm,
-        "configuration": tried.config.hparams_seed,
-        "status": tried.status,
-        "seconds": tried.seconds,
-        "step": None if tried.model is None else tried.model.updates - 1,
-        "test": judge(tried, test),
-        "CR": "".join(str(int(value)) for value in tried.scores.get("CR", [])),
-        "AA": [round(float(value), 4) for value in tried.scores.get("AA", [])],
+        "algorithm": tried.entry.name,
+        "configuration": tried.number,
+        "status": first.status,
+        "seconds": [each.seconds for each in tried.attempts],
+        "step": None if first.model is None else first.model.updates - 1,
+        "test": judge(first, test),
+        "scores": [
+            {
+                "CR": "".join(str(int(value)) for value in each.scores.get("CR", [])),
+                "AA": [round(float(value), 4) for value in each.scores.get("AA", [])],
+            }
+            for each in tried.attempts
+        ],
     }
 
 
@@ -134,27 +138,35 @@ def read_records(options: argparse.Namespace, dataset: str) -> list[dict[str, An
 
 
 def pick(record: dict[str, Any], criterion: str) -> int:
-    """Return which attempt the estimator chooses, by the rule that it has now."""
-    attempts = [
-        Attempt(
-            cast(Any, None),
-            each["status"],
-            "",
-            each["seconds"],
-            [],
-            None if each["test"] is None else cast(Any, object()),
-            {"CR": np.array(list(each["CR"]), float), "AA": np.array(each["AA"])},
-        )
-        for each in record["attempts"]
+    """Return which contender the estimator chooses, by the rule that it has now."""
+    contenders = []
+    for each in record["contenders"]:
+        attempts = [
+            Attempt(
+                cast(Any, None),
+                each["status"],
+                "",
+                0.0,
+                [],
+                None,
+                {"CR": np.array(list(scores["CR"]), float), "AA": np.array(scores["AA"])},
+            )
+            for scores in each["scores"]
+        ]
+        contenders.append(Contender(cast(Any, None), each["configuration"], attempts))
+    usable = [
+        found
+        for found, each in zip(contenders, record["contenders"], strict=True)
+        if each["test"] is not None
     ]
-    return attempts.index(choose(attempts, criterion))
+    return contenders.index(choose(usable, criterion))
 
 
 def find_best_default(records: Sequence[dict[str, Any]]) -> tuple[str, list[float]]:
     """Return the method whose default configuration has the highest mean test accuracy, with its figures."""
     figures: dict[str, list[float]] = {}
     for record in records:
-        for each in record["attempts"]:
+        for each in record["contenders"]:
             if each["configuration"] == 0 and each["test"] is not None:
                 figures.setdefault(each["algorithm"], []).append(each["test"])
     whole = {name: values for name, values in figures.items() if len(values) == len(records)}
@@ -181,7 +193,7 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         records = read_records(options, dataset)
         if not records:
             continue
-        attempts = [record["attempts"] for record in records]
+        attempts = [record["contenders"] for record in records]
         default = [record["default"] for record in records]
         row = [dataset, str(len(records)), summarise(default)]
         equal = {"PRODEN": [each[0]["test"] for each in attempts]}
@@ -212,12 +224,12 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` beside default PRODEN, {STEPS:,} updates a '
             f"run, on {' or '.join(counts)} splits; no true label is used before the test. Test accuracy in "
             "percent: mean ± sample standard deviation; differences with paired 95 % intervals (Student's t "
-            "over splits). LabelMe_Crowd and Music_Crowd have one test set: their splits differ in what is held "
-            "out and in seeds.",
+            "over splits). LabelMe_Crowd and Music_Crowd have one test set: their splits differ in what is "
+            "held out and in seeds.",
             "## As a user gets it",
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
-            "fifth, chooses by CR or by AA, and trains the choice once more on all. It loses to default PRODEN "
-            "beyond noise on: " + (", ".join(lost) or "none") + ".",
+            "fifth, chooses by CR or by AA, and trains the choice once more on all. It loses to default "
+            "PRODEN beyond noise on: " + (", ".join(lost) or "none") + ".",
             render_table(
                 [
                     "dataset",

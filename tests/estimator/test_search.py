@@ -10,10 +10,13 @@ import pytest
 
 import plench
 from plench import PartialLabelClassifier
+from plench.algorithms import find_algorithm
+from plench.data import make_dataset
+from plench.data.answers import read_answer_matrix
 from plench.data.candidates import draw_fps
 from plench.errors import RunFailedError, UsageError
 from plench.estimator import search as search_module
-from plench.estimator.attempt import Attempt, attempt
+from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.quality import (
     Estimate,
     bound_accuracy,
@@ -21,7 +24,7 @@ from plench.estimator.quality import (
     estimate_share,
     score_examples,
 )
-from plench.estimator.search import FROM_ANSWERS, PORTFOLIO, choose
+from plench.estimator.search import FROM_ANSWERS, PORTFOLIO, Contender, choose
 
 FAST = ("PRODEN", "CLPL", "PL_KNN")
 
@@ -35,7 +38,7 @@ def data():
 
 
 def make(**settings):
-    given = {"n_runs": 5, "steps": 30, "portfolio": FAST, "random_state": 0, **settings}
+    given = {"n_runs": 11, "steps": 30, "portfolio": FAST, "random_state": 0, **settings}
     return PartialLabelClassifier("auto", **given)
 
 
@@ -47,6 +50,11 @@ def fitted(data):
 def test_every_default_comes_first_then_random_configurations(fitted, data):
     board = fitted.leaderboard_
     assert len(board) == 5
+    assert sum(row["splits"] for row in board) == 11
+    assert sorted(row["splits"] for row in board) == [1, 1, 3, 3, 3]
+    assert (
+        next(row["splits"] for row in board if row["algorithm"] == "PRODEN" and not row["configuration"]) == 3
+    )
     values = [row["CR"] for row in board]
     assert values == sorted(values, reverse=True)
     defaults = {row["algorithm"] for row in board if row["configuration"] == 0}
@@ -54,8 +62,8 @@ def test_every_default_comes_first_then_random_configurations(fitted, data):
     assert sum(row["configuration"] > 0 for row in board) == 2
     (chosen,) = (row for row in board if row["chosen"])
     assert (fitted.algorithm_, fitted.hparams_) == (chosen["algorithm"], chosen["hparams"])
-    assert fitted.quality_.CR.value == chosen["CR"]
     assert fitted.quality_.CR.n == 30
+    assert abs(fitted.quality_.CR.value - chosen["CR"]) < 0.2
     assert fitted.quality_.chosen_by == "CR"
     assert fitted.score(data[0], data[2]) > 0.9
     assert fitted.model_.run["dataset"]["n_train"] == 150
@@ -72,8 +80,6 @@ def test_the_same_number_gives_the_same_choice(fitted, data):
 
 def test_the_portfolio_is_what_the_data_allows(data):
     answers = np.column_stack([data[2], (data[2] + 1) % 3])
-    from plench.data.answers import read_answer_matrix
-
     tried = PartialLabelClassifier("auto", n_runs=3, steps=5, random_state=0).fit(
         data[0], read_answer_matrix(answers)
     )
@@ -139,9 +145,11 @@ def test_progress_tells_runs_and_time_left(data, capsys):
     assert lines[1].startswith("2/2 CLPL (default) CR ")
 
 
-def pretend(values, status="done", model=True):
-    scores = {"CR": np.array(values, float)}
-    return Attempt(None, status, "", 0.0, [], object() if model else None, scores)
+def pretend(*splits, status="done"):
+    attempts = [
+        Attempt(None, status, "", 0.0, [], object(), {"CR": np.array(each, float)}) for each in splits
+    ]
+    return Contender(None, 0, attempts)
 
 
 def test_an_advantage_must_be_more_than_luck():
@@ -151,9 +159,28 @@ def test_an_advantage_must_be_more_than_luck():
     assert choose([reference, lucky], "CR") is reference
     assert choose([reference, lucky], "CR", caution=0) is lucky
     assert choose([reference, lucky, better], "CR") is better
-    stopped = pretend([1] * 100, "out of time")
+    stopped = pretend([1] * 100, status="out of time")
     assert choose([reference, stopped], "CR") is reference
-    assert choose([pretend([], model=False), stopped], "CR") is stopped
+    assert choose([stopped], "CR") is stopped
+
+
+def test_further_splits_decide_what_one_cannot():
+    once, twice = [1] * 50 + [0] * 50, [0] * 5 + [1] * 55 + [0] * 40
+    assert choose([pretend(once), pretend(twice)], "CR").attempts[0].scores["CR"].sum() == 55
+    reference, other = pretend(once, once, once), pretend(twice, once, once[::-1])
+    assert choose([reference, other], "CR") is reference
+    steady = pretend([1] * 55 + [0] * 45, [1] * 55 + [0] * 45)
+    assert choose([reference, other, steady], "CR") is steady
+
+
+def test_the_last_model_stays_unless_an_earlier_one_is_clearly_better(data):
+    material, entry = Material(make_dataset(data[0], data[1])), find_algorithm("PRODEN")
+    config = material.configure(entry, 0.2, steps=30, device="cpu")
+    best = attempt(config, material, entry, "CR")
+    cautious = attempt(config, material, entry, "CR", caution=1e9)
+    assert cautious.model.updates == 30
+    assert best.measure("CR") == max(row["val_covering_rate"] for row in best.records[1:])
+    assert best.model.updates < 30 or best.measure("CR") > cautious.measure("CR")
 
 
 def test_accuracy_is_within_its_interval_where_the_assumptions_hold():

@@ -19,7 +19,8 @@ from plench.data import Dataset, split_dataset
 from plench.errors import PlenchError
 from plench.estimator.quality import score_examples
 from plench.plain_files import read_plain
-from plench.storage.store import MAX_CHECKPOINT_BYTES, RESULTS, RunStore
+from plench.storage.ended import RESULTS
+from plench.storage.store import MAX_CHECKPOINT_BYTES, RunStore
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
@@ -104,9 +105,11 @@ def attempt(
     criterion: str | None = None,
     callback: Callback | None = None,
     prepared: PreparedData | None = None,
+    caution: float | None = None,
 ) -> Attempt:
     """Carry out a run and take the model that is best by a criterion; without one, the last.
 
+    With `caution` the last model is taken unless the best one is ahead by more than so many standard errors.
     A run that is stopped before its end gives the best model it has had, if any.
     """
     prepared = prepared or material.prepare(config)
@@ -119,16 +122,34 @@ def attempt(
         except OutOfTimeError as error:
             status, message = "out of time", str(error)
         seconds = time.perf_counter() - begun
-        records = read_records(store)
-        wanted = ("last" if status == "done" else "CR") if criterion is None else criterion
-        if wanted not in store.list_models():
-            return Attempt(config, status, message, seconds, records)
-        model = load(store.folder, wanted, config.device)
+        kept = store.list_models()
+        best = "last" if criterion is None and status == "done" else criterion or "CR"
+        wanted = [name for name in ([best] if caution is None else ["last", best]) if name in kept]
+        made = Attempt(config, status, message, seconds, read_records(store))
+        found = [score(made, load(store.folder, name, config.device), prepared) for name in wanted]
+    if len(found) == 2 and advantage(found[1], found[0], best, caution or 0.0) <= 0:
+        return found[0]
+    return found[-1] if found else made
+
+
+def score(made: Attempt, model: TrainedModel, prepared: PreparedData) -> Attempt:
+    """Return the attempt with a model of it, scored on the held-out examples."""
     logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
-    scores = {}
-    if len(logits) and prepared.validation.candidates is not None:
-        scores = score_examples(logits, prepared.validation.candidates)
-    return Attempt(config, status, message, seconds, records, model, scores, prepared.validation.candidates)
+    held_out = prepared.validation.candidates
+    scores = score_examples(logits, held_out) if held_out is not None and len(logits) else {}
+    return replace(made, model=model, scores=scores, held_out=held_out)
+
+
+def advantage(first: Attempt, second: Attempt, criterion: str, caution: float) -> float:
+    """Return by how much one attempt is ahead of another on the same examples, less what may be luck."""
+    return rate_differences(first.scores[criterion] - second.scores[criterion], caution)
+
+
+def rate_differences(differences: NDArray[np.float64], caution: float) -> float:
+    """Return the mean of paired differences less so many of its standard errors; 0 where they are too few."""
+    if len(differences) < 2:
+        return 0.0
+    return float(differences.mean() - caution * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def read_records(store: RunStore) -> list[dict[str, Any]]:

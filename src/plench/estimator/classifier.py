@@ -61,10 +61,11 @@ class Given:
     material: Material
     classes: NDArray[Any]
     n_features: int
-    feature_names: tuple[str, ...] | None
+    columns: tuple[str, ...] | None
+    are_named: bool
 
 
-class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
+class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that learns from candidate sets, by any algorithm of plench or by the best of several.
 
     `fit(X, S)` takes features (array, sparse matrix, frame) and candidates: a 0/1 or weight matrix (N, K), a
@@ -144,7 +145,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
         search: Search | None = None
         if self.algorithm == AUTO:
             search = self._search(given.material, settings)
-            measured = chosen = search.chosen
+            measured = chosen = search.chosen.first
             if self.refit:
                 entry = find_algorithm(chosen.config.algorithm)
                 chosen = refit(measured, given.material, entry)
@@ -238,11 +239,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
             if S is not None:
                 raise InputError("the data have candidates of their own: give no second argument")
             return read_dataset(as_dataset(X))
-        features, names = read_features(X)
+        features, columns, are_texts = read_features(X)
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
         data = make_training_data(features, labels)
-        n_features = int(np.prod(features.shape[1:]))
-        return Given(Material(data, labels.weights), labels.classes, n_features, names)
+        n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
+        return Given(Material(data, labels.weights), labels.classes, n_features, columns, are_texts)
 
     def _train(self, material: Material, settings: Mapping[str, Any]) -> Attempt:
         """Carry out the one run."""
@@ -280,10 +281,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
         assert chosen.model is not None
         self.classes_ = given.classes
         self.n_features_in_ = given.n_features
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        if given.feature_names is not None:
-            self.feature_names_in_ = np.array(given.feature_names, dtype=object)
+        self._columns = given.columns or ()
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        if given.are_named:
+            self.feature_names_in_ = np.array(given.columns, dtype=object)
         self.algorithm_ = chosen.config.algorithm
         self.hparams_ = dict(chosen.config.hparams)
         self.history_ = [flatten(record) for record in measured.records]
@@ -299,8 +300,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
             notes["quality"] = self.quality_.to_json()
         if self.leaderboard_ is not None:
             notes["leaderboard"] = self.leaderboard_
-        if given.feature_names is not None:
-            notes["feature_names"] = list(given.feature_names)
         self.model_ = chosen.model
         self.model_.notes = notes
         data, weights = given.material.dataset, given.material.weights
@@ -337,8 +336,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):
                 "features as input"
             )
         if is_table:
-            names = [code.name for code in self.model_.inputs.encoder.codes] if fitted is None else fitted
-            return dict(zip(names, matrix.T, strict=True))
+            return dict(zip(self._columns, matrix.T, strict=True))
         return matrix
 
     def _check_names(self, names: list[Any], fitted: NDArray[Any] | None) -> None:
@@ -385,7 +383,7 @@ def read_dataset(data: Dataset) -> Given:
     data = replace(data, labels=None, card=card, test=None)
     names = data.features.names if isinstance(data.features, Table) else None
     classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
-    return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names)
+    return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)
 
 
 def has_roles(X: Any) -> bool:

@@ -69,8 +69,8 @@ class Labels:
     answers: Answers | None = None
 
 
-def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None]:
-    """Return features as an array or a table, and the names of columns where they have any."""
+def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
+    """Return features as an array or a table; the names of a table's columns, and whether all are texts."""
     with as_input_errors():
         if isinstance(X, Mapping) or is_frame(X):
             raw = read_frame(X, "X")
@@ -79,8 +79,8 @@ def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None]
             table, _ = make_table(raw, raw.columns)
             named = X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)
             are_texts = all(isinstance(name, str) for name in named)
-            return table, tuple(map(str, named)) if are_texts else None
-        return read_matrix(X), None
+            return table, tuple(raw.columns), are_texts
+        return read_matrix(X), None, False
 
 
 def read_matrix(X: Any) -> NDArray[Any]:

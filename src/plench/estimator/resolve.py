@@ -140,7 +140,7 @@ def resolve_probs(
 
 def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
     """Return the examples whose resolved label is least probable."""
-    return np.argsort(resolution.probability, kind="stable")[:most].tolist()
+    return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
 
 
 def find_confused(probs: Floats, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:

@@ -34,9 +34,15 @@ from plench.training.model import (
 from plench.training.state import take_snapshot
 
 MOST_CELLS = 2**22  # of candidates that are made room for: prediction needs none of them
-FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye)
-FACTORIES += (torch.arange, torch.linspace, torch.randint, torch.randperm)
-MORE_FACTORIES = (Tensor.repeat, Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
+FACTORIES: tuple[Any, ...] = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
+FACTORIES += (torch.eye, torch.arange, torch.linspace, torch.randint, torch.randperm)
+MORE_FACTORIES: tuple[Any, ...] = (
+    Tensor.repeat,
+    Tensor.new_empty,
+    Tensor.new_zeros,
+    Tensor.new_ones,
+    Tensor.new_full,
+)
 
 
 def make_content(model: TrainedModel) -> ModelFile:
