@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plench import estimator
 from plench.cli.shared.options import read_hparams
+from plench.data import Dataset, as_dataset
 from plench.errors import UsageError
-
-if TYPE_CHECKING:
-    from plench.data import Dataset
-    from plench.estimator import PartialLabelClassifier
 
 DESCRIPTION = """Learn from a table, arrays or any dataset with candidate sets or annotators' answers, and
 write one model file. By default methods and configurations are tried within a budget, and a criterion that is
@@ -52,15 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def fit(arguments: argparse.Namespace) -> int:
     """Learn, write the model, and report."""
-    from plench.data import as_dataset
-    from plench.estimator import PartialLabelClassifier
-
     output = Path(arguments.output)
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise UsageError(f"cannot write {arguments.output!r}: it is a folder, or its folder is not there")
     data = as_dataset(arguments.data, arguments.data_dir)
     steps = {} if arguments.steps is None else {"steps": arguments.steps}
-    model = PartialLabelClassifier(
+    model = estimator.PartialLabelClassifier(
         arguments.algorithm,
         hparams=read_hparams(arguments.hparams),
         time=arguments.time,
@@ -79,11 +74,9 @@ def fit(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def make_report(model: PartialLabelClassifier, data: Dataset) -> dict[str, Any]:
+def make_report(model: estimator.PartialLabelClassifier, data: Dataset) -> dict[str, Any]:
     """Return what is worth knowing of a fitted model, as plain values."""
-    from plench.estimator.resolve import find_confused, find_hardest, items_of, resolve
-
-    resolution = resolve(model.model_, items_of(data))
+    resolution = estimator.resolve_items(model.model_, estimator.items_of(data))
     probs = model.model_.predict_proba(data.features)
     names = [str(label) for label in model.classes_]
     return {
@@ -98,11 +91,11 @@ def make_report(model: PartialLabelClassifier, data: Dataset) -> dict[str, Any]:
                 "label": names[resolution.label[row]],
                 "probability": float(resolution.probability[row]),
             }
-            for row in find_hardest(resolution)
+            for row in estimator.find_hardest(resolution)
         ],
         "confused": [
             {"label": names[first], "with": names[second], "probability": share}
-            for first, second, share in find_confused(probs, resolution.label)
+            for first, second, share in estimator.find_confused(probs, resolution.label)
         ],
         "doubtful": int(resolution.doubtful.sum()),
         "examples": len(resolution.label),

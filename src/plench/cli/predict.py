@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 TOP = 3
 
+<<<<<<< HEAD
 DESCRIPTION = """Predict labels for new data with a model file or the model of a run: the most probable class
 of each row with its probability, and the next two. A model of a table meets new columns by name, in any
 order; columns it does not know are ignored, a missing one is an error, and a category it has never
 seen counts as none."""
+=======
+DESCRIPTION = """Predict labels for new data with the model of a run: the most probable class of each row with
+its probability, and the next two. For a model of a table, columns are matched by name, in any order: unknown
+ones are ignored, a missing one is an error, and a category that training did not have counts as none."""
+>>>>>>> main
 
 EXAMPLES = """examples:
   plench predict model.plench new.csv -o predictions.csv
@@ -107,7 +113,7 @@ def read_image_folder(folder: Path) -> tuple[dict[str, Sequence[Any]], Any]:
 
 
 def format_predictions(model: TrainedModel, names: dict[str, Sequence[Any]], probs: np.ndarray) -> str:
-    """Return the predictions as CSV; cells that a spreadsheet would take for a formula are guarded."""
+    """Return the predictions as CSV; cells that a spreadsheet would take for a formula are escaped."""
     n_classes = probs.shape[1]
     labels = [str(label) for label in model.classes]
     shown = min(TOP, n_classes)
@@ -127,7 +133,7 @@ def format_predictions(model: TrainedModel, names: dict[str, Sequence[Any]], pro
 
 
 def guard(text: str) -> str:
-    """Guard a text against being taken for a formula; a number is none."""
+    """Escape text that a spreadsheet would take for a formula; numbers stay as they are."""
     try:
         float(text)
     except ValueError:

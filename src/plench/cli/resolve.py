@@ -7,15 +7,13 @@ import csv
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import plench
+from plench import estimator
 from plench.cli.predict import guard
 from plench.cli.shared.options import add_run_code
 from plench.shown import clean_text
 from plench.storage.files import write_text
-
-if TYPE_CHECKING:
-    from plench.estimator.resolve import Items, Resolution
 
 DESCRIPTION = """Resolve candidate sets with a model: for each row the candidate that is most probable and its
 share of the candidates' probability; the probability outside the set, and whether the set probably misses
@@ -42,13 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def resolve(arguments: argparse.Namespace) -> int:
     """Resolve, write the tables, and print a summary to standard error."""
-    from plench.estimator.resolve import read_items
-    from plench.estimator.resolve import resolve as resolve_items
-    from plench.training.model import load
-
-    model = load(arguments.model, device=arguments.device, run_code=arguments.run_code)
-    items = read_items(arguments.data, arguments.data_dir)
-    found = resolve_items(model, items)
+    model = plench.load(arguments.model, device=arguments.device, run_code=arguments.run_code)
+    items = estimator.read_items(arguments.data, arguments.data_dir)
+    found = estimator.resolve_items(model, items)
     names = [str(label) for label in model.classes]
     text = format_rows(found, items, names)
     if arguments.output == "-":
@@ -61,7 +55,7 @@ def resolve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def format_rows(found: Resolution, items: Items, names: list[str]) -> str:
+def format_rows(found: estimator.Resolution, items: estimator.Items, names: list[str]) -> str:
     """Return the rows as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -75,7 +69,7 @@ def format_rows(found: Resolution, items: Items, names: list[str]) -> str:
     return sink.getvalue()
 
 
-def format_annotators(found: Resolution) -> str:
+def format_annotators(found: estimator.Resolution) -> str:
     """Return the annotators' agreement as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -85,7 +79,7 @@ def format_annotators(found: Resolution) -> str:
     return sink.getvalue()
 
 
-def summarise(found: Resolution) -> str:
+def summarise(found: estimator.Resolution) -> str:
     """Return doubtful sets and annotators in short."""
     doubtful = [str(row + 1) for row in found.doubtful.nonzero()[0][:20]]
     more = " …" if found.doubtful.sum() > len(doubtful) else ""

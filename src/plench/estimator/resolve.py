@@ -80,7 +80,7 @@ def items_of(data: Dataset) -> Items:
     return Items(data.features, data.candidates, names, data.answers)
 
 
-def resolve(model: TrainedModel, items: Items) -> Resolution:
+def resolve_items(model: TrainedModel, items: Items) -> Resolution:
     """Resolve examples with a model, whose classes are met by their names."""
     known = [str(label) for label in model.classes]
     place = {name: number for number, name in enumerate(known)}

@@ -175,16 +175,21 @@ class Searcher:
         if not usable:
             if interrupted:
                 raise KeyboardInterrupt
-            reasons = sorted({f"; {each.entry.name}: {each.first.message}" for each in self.contenders})
+            reasons = sorted({f"; {each.entry.name}: {each.first.message}" for each in self.tried})
             raise RunFailedError("not one model was trained within the budget" + "".join(reasons))
         if interrupted:
             logger.warning("stopped after %d runs; the best so far is taken", self.n_made)
-        return Search(self.contenders, choose(usable, self.criterion), self.criterion)
+        return Search(self.tried, choose(usable, self.criterion), self.criterion)
+
+    @property
+    def tried(self) -> list[Contender]:
+        """The contenders that were run."""
+        return [each for each in self.contenders if each.attempts]
 
     @property
     def usable(self) -> list[Contender]:
         """The contenders that have a model."""
-        return [each for each in self.contenders if each.attempts and each.first.model is not None]
+        return [each for each in self.tried if each.first.model is not None]
 
     def plan(self) -> Iterator[Contender]:
         """Yield what is run next, as long as the budget allows."""

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """A trained model given back: `plench.load(folder).predict(X)`, from a run's folder or a model file."""
+=======
+"""Trained models: `plench.load(folder).predict(X)`."""
+>>>>>>> main
 
 from __future__ import annotations
 
