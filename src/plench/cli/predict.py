@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 
 TOP = 3
 
-<<<<<<< HEAD
 DESCRIPTION = """Predict labels for new data with a model file or the model of a run: the most probable class
-of each row with its probability, and the next two. A model of a table meets new columns by name, in any
-order; columns it does not know are ignored, a missing one is an error, and a category it has never
-seen counts as none."""
-=======
-DESCRIPTION = """Predict labels for new data with the model of a run: the most probable class of each row with
-its probability, and the next two. For a model of a table, columns are matched by name, in any order: unknown
-ones are ignored, a missing one is an error, and a category that training did not have counts as none."""
->>>>>>> main
+of each row with its probability, and the next two. For a model of a table, columns are matched by name, in any
+order: unknown ones are ignored, a missing one is an error, and a category that training did not have counts as
+none."""
 
 EXAMPLES = """examples:
   plench predict model.plench new.csv -o predictions.csv

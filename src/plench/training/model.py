@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""A trained model given back: `plench.load(folder).predict(X)`, from a run's folder or a model file."""
-=======
-"""Trained models: `plench.load(folder).predict(X)`."""
->>>>>>> main
+"""Trained models: `plench.load(path).predict(X)`, from a run's folder or a model file."""
 
 from __future__ import annotations
 
