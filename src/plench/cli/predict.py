@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 TOP = 3
 
 DESCRIPTION = """Predict labels for new data with a model file or the model of a run: the most probable class
-of each row with its probability, and the next two. For a model of a table, columns are matched by name, in any
-order: unknown ones are ignored, a missing one is an error, and a category that training did not have counts as
-none."""
+of each row with its probability, and the next two. For a model of a table, columns are matched by name, in
+any order: unknown ones are ignored, a missing one is an error, and a category that training did not have
+counts as none."""
 
 EXAMPLES = """examples:
   plench predict model.plench new.csv -o predictions.csv
