@@ -2,8 +2,6 @@
 
 import os
 import signal
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ from plench.estimator.quality import (
     estimate_share,
     score_examples,
 )
-from plench.estimator.search import FROM_ANSWERS, PORTFOLIO, Contender, choose
+from plench.estimator.search import FROM_ANSWERS, PORTFOLIO, Clock, Contender, choose
 
 FAST = ("PRODEN", "CLPL", "PL_KNN")
 
@@ -97,21 +95,17 @@ def test_the_portfolio_is_what_the_data_allows(data):
 
 def test_time_ends_a_search_within_a_run(data):
     model = make(n_runs=None, time=1.0, steps=10**6, portfolio=["PRODEN"])
-    begun = time.monotonic()
     with pytest.raises(RunFailedError, match="within the budget"):
         model.fit(data[0], data[1])
-    model.set_params(portfolio=["CLPL", "PRODEN"], time=3.0).fit(data[0], data[1])
-    assert time.monotonic() - begun < 300
+    model.set_params(portfolio=["CLPL", "PRODEN"], time=5.0).fit(data[0], data[1])
     assert model.algorithm_ == "CLPL"
     assert [row["status"] for row in model.leaderboard_ if row["algorithm"] == "PRODEN"] == ["out of time"]
 
 
-def test_ctrl_c_within_a_run_gives_the_best_so_far(data):
+def test_ctrl_c_within_a_run_gives_the_best_so_far(data, monkeypatch):
     """As the terminal sends it: the run takes it between two updates."""
-    timer = threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    monkeypatch.setattr(Clock, "advanced", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
     model = make(n_runs=9, steps=10**7, portfolio=["CLPL", "PRODEN"], refit=False).fit(data[0], data[1])
-    timer.join()
     assert model.algorithm_ == "CLPL"
     assert {row["algorithm"]: row["status"] for row in model.leaderboard_} == {
         "CLPL": "done",

@@ -17,7 +17,7 @@ from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
 from plench.model_file import is_model_file
 from plench.networks import NETWORKS
-from plench.plain_files import is_plain, read_plain
+from plench.plain_files import is_folder, is_plain, read_plain
 from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse
 from plench.training.environment import choose_device, set_execution
@@ -104,7 +104,7 @@ def load(
     the run was told `--save_model_every_checkpoint`. A file has one model. Where it is that of a third
     party's algorithm, its code is in the file and is run only if `run_code` says so.
     """
-    if is_plain(path) or is_model_file(path):
+    if is_plain(path) or (is_model_file(path) and not is_folder(path)):
         from plench.training.one_file import load_model_file
 
         if criterion != "last":
