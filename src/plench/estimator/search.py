@@ -25,7 +25,10 @@ LEADERS = 3  # methods whose further configurations are tried: those that are be
 RIVALS = 2  # of the reference, which are run again with it on further splits
 SPLITS = 3  # in all
 TIME_FOR_REPEATS = 0.4  # share of the time, where time is the budget
-CAUTION = 1.0  # standard errors of the paired difference to the reference that an advantage must exceed
+# Standard errors of a paired difference that an advantage must exceed: over the reference, and of an earlier
+# model over the last of its run, which is the best of many.
+CAUTION = 0.5
+STOPPING_CAUTION = 1.0
 CRITERIA = ("CR", "AA")
 WHOLE = ("done", "diverged")
 
@@ -259,7 +262,7 @@ class Searcher:
             self.criterion,
             clock,
             self.prepared[number],
-            CAUTION,
+            STOPPING_CAUTION,
         )
         self.n_made += 1
         if made.status == "failed":
