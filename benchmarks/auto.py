@@ -20,9 +20,8 @@ from typing import Any, cast
 
 import numpy as np
 from scipy import stats
-from tests.conftest import ROOT, real_data_dir
 
-from experiments import render_command, render_table, summarise, write_page
+from experiments import ROOT, real_data_dir, render_command, render_table, summarise, write_page
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import REAL_CANDIDATES

@@ -282,7 +282,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes_ = given.classes
         self.n_features_in_ = given.n_features
         self._columns = given.columns or ()
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if given.are_named:
             self.feature_names_in_ = np.array(given.columns, dtype=object)
         self.algorithm_ = chosen.config.algorithm
