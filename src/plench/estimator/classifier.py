@@ -194,18 +194,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         `quality_` has the same for the share that `fit` held out, if it did.
         """
         scores = self._score_examples(X, S)
-        n = len(scores["CR"])
-        labels = read_labels(S, n, classes=self.classes_, separator=self.separator, ignore_unknown=True)
-        return estimate_quality(scores, labels.candidates)
+        return estimate_quality(scores, self._read_candidates(S, len(scores["CR"])))
 
     def estimate_accuracy(self, X: Any, y: Any) -> Estimate:
         """Return the accuracy on a few examples with true labels, with its exact interval."""
         probs = self.predict_proba(X)
-        labels = read_labels(
-            y, len(probs), classes=self.classes_, separator=self.separator, ignore_unknown=True
-        )
-        right = labels.candidates[np.arange(len(probs)), probs.argmax(1)]
-        if (labels.candidates.sum(1) > 1).any():
+        labels = self._read_candidates(y, len(probs))
+        right = labels[np.arange(len(probs)), probs.argmax(1)]
+        if (labels.sum(1) > 1).any():
             raise InputError("estimate_accuracy needs true labels, one an example; candidates are no truth")
         return estimate_share(int(right.sum()), len(right))
 
@@ -367,13 +363,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         raise InputError("\n".join(lines) + "\n")
 
     def _score_examples(self, X: Any, S: Any) -> dict[str, NDArray[np.float64]]:
-        """Return what each example adds to CR and AA; a label that is no class is never predicted."""
+        """Return what each example adds to CR and AA."""
         probs = self.predict_proba(X)
-        labels = read_labels(
-            S, len(probs), classes=self.classes_, separator=self.separator, ignore_unknown=True
-        )
         with np.errstate(divide="ignore"):
-            return score_examples(np.log(probs), labels.candidates)
+            return score_examples(np.log(probs), self._read_candidates(S, len(probs)))
+
+    def _read_candidates(self, S: Any, n: int) -> NDArray[np.bool_]:
+        """Read candidates in terms of the known classes; any other label is one that is never predicted."""
+        labels = read_labels(S, n, classes=self.classes_, separator=self.separator, ignore_unknown=True)
+        return labels.candidates
 
 
 def read_dataset(data: Dataset) -> Given:

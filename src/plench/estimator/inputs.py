@@ -252,10 +252,8 @@ class Reader:
             for row, cell in enumerate(table.cells(name))
             if cell is not None
         ]
-        found = collect_names(answer.answer for answer in given)
-        classes = ClassList("S", sorted(declared) if declared else found, len(table))
-        if self.classes is not None:
-            classes = ClassList("S", [str(label) for label in self.classes.tolist()], len(table))
+        known = None if self.classes is None else [str(label) for label in self.classes.tolist()]
+        classes = ClassList("S", known or collect_names(answer.answer for answer in given), len(table))
         answers = make_answers(given, classes, len(table))
         return self.combine(answers, np.array(classes.names) if self.classes is None else self.classes)
 
