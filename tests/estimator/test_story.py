@@ -43,7 +43,7 @@ def test_the_command_line_and_python_agree(songs, capsys):
     assert main(["fit", "songs.csv", "-o", "model.plench", "--n_runs", "4", "--steps", "60"]) == 0
     report, shown = capsys.readouterr()
     for text in (
-        "the best of 4 runs",
+        "chosen among 4",
         "  CR ",
         ", AA ",
         "hardest examples",

@@ -104,7 +104,7 @@ def make_report(model: estimator.PartialLabelClassifier, data: Dataset) -> dict[
 
 def format_report(report: dict[str, Any], output: str) -> str:
     """Return the report as text."""
-    chosen = report["algorithm"] + (f", the best of {report['tried']} runs" if report["tried"] else "")
+    chosen = report["algorithm"] + (f", chosen among {report['tried']}" if report["tried"] else "")
     lines = [f"method: {chosen}"]
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
     if report["quality_text"]:
