@@ -130,6 +130,17 @@ def test_ctrl_c_between_runs_gives_the_best_so_far(data, monkeypatch):
         make(refit=False).fit(data[0], data[1])
 
 
+def test_ctrl_c_while_all_data_are_learned_leaves_the_choice(data, monkeypatch):
+    def interrupt(*arguments, **options):
+        if "caution" not in options and len(arguments) < 7:
+            raise KeyboardInterrupt
+        return attempt(*arguments, **options)
+
+    monkeypatch.setattr(search_module, "attempt", interrupt)
+    model = make(n_runs=2).fit(data[0], data[1])
+    assert model.model_.run["dataset"]["n_train"] == 120
+
+
 def test_progress_tells_runs_and_time_left(data, capsys):
     make(verbose=True, n_runs=2).fit(data[0], data[1])
     lines = capsys.readouterr().err.splitlines()

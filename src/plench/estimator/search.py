@@ -347,11 +347,17 @@ def rate(tried: Contender, reference: Contender, criterion: str, caution: float)
 def refit(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
     """Train the chosen configuration for the chosen number of updates on everything.
 
-    `max_steps`, by which methods schedule themselves, stays that of the chosen run.
+    `max_steps`, by which methods schedule themselves, stays that of the chosen run. Where that fails or is
+    stopped, the chosen attempt is returned as it is.
     """
     assert chosen.model is not None
     config = replace(chosen.config, steps=chosen.model.updates, holdout_fraction=0.0)
-    made = attempt(config, material.whole(), entry)
-    if made.status == "interrupted":
-        raise KeyboardInterrupt
+    try:
+        made = attempt(config, material.whole(), entry)
+        status = made.status if made.model is None or made.status not in WHOLE else ""
+    except KeyboardInterrupt:
+        status = "interrupted"
+    if status:
+        logger.warning("training on all data ended as %s; the model without the held-out share stays", status)
+        return chosen
     return made
