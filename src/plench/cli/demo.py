@@ -26,9 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every registered algorithm")
     parser.add_argument("--output_dir", default="demo-results", metavar="DIR", help="default: demo-results")
     parser.add_argument(
-        "--steps", type=int, default=STEPS, metavar="N", help=f"updates a run (default: {STEPS})"
+        "--steps", type=int, default=STEPS, metavar="N", help=f"updates of each run (default: {STEPS})"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: one per core)")
     parser.set_defaults(handler=demo)
 
 

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from plench.cli.shared.options import add_width_option
+from plench.cli.shared.options import add_width_option, read_hparams
 from plench.criteria import criteria, find_criterion
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
@@ -24,8 +24,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
     parser.add_argument("--n_hparams", type=int, default=20, metavar="N", help="configurations (default 20)")
     parser.add_argument("--n_trials", type=int, default=3, metavar="N", help="splits (default 3)")
-    parser.add_argument("--steps", type=int, metavar="N", help="updates a run (default: by the dataset)")
-    parser.add_argument("--checkpoint_freq", type=int, default=1000, metavar="N", help="updates a record")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="updates of each run (default: by the dataset)"
+    )
+    parser.add_argument(
+        "--checkpoint_freq", type=int, default=1000, metavar="N", help="updates between two evaluations"
+    )
+    parser.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
     parser.add_argument("--output_dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
     parser.add_argument("--workers", type=int, metavar="N", help="runs at a time in the first arm")
@@ -74,6 +79,7 @@ def _run(args: argparse.Namespace) -> int:
         n_trials=args.n_trials,
         steps=args.steps,
         checkpoint_freq=args.checkpoint_freq,
+        hparams=read_hparams(args.hparams),
     )
     with watch_sweep() as callback:
         engine = LocalEngine(workers=args.workers)

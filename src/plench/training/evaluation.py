@@ -28,6 +28,11 @@ def choose_chunk(stored: Stored) -> int:
     return max(1, min(CHUNK, CHUNK_NUMBERS_ON_CPU // math.prod(stored.shape[1:])))
 
 
+def count_batches(stored: Stored) -> int:
+    """Return how many passes without gradients a part of the data takes."""
+    return math.ceil(len(stored) / choose_chunk(stored)) if len(stored) else 0
+
+
 def predict_logits(
     algorithm: Algorithm, inputs: Inputs, stored: Stored, after_batch: Callable[[int], None] | None = None
 ) -> np.ndarray:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
+# An evaluation that will have ended after so many more batches is let go on.
+FEW_BATCHES = 4
+
 
 class StopRequest:
     """Remembers that a stop was asked for; a second Ctrl-C stops at once.
@@ -47,18 +50,20 @@ class EvaluationStopped(Exception):
 
 
 class Watch:
-    """Tells a callback how far an evaluation is; ends it if a stop is asked for before its last batch."""
+    """Tells a callback how far an evaluation is; ends it if a stop is asked for and much of it is left."""
 
-    def __init__(self, callback: Any, stop: StopRequest, total: int) -> None:
+    def __init__(self, callback: Any, stop: StopRequest, total: int, batches: int) -> None:
         self._tell = getattr(callback, "evaluating", None)
         self._stop = stop
         self._total = total
+        self._batches = batches
         self._done = 0
 
     def after_batch(self, examples: int) -> None:
         """Count a batch's examples."""
         self._done += examples
-        if self._stop.asked and self._done < self._total:
+        self._batches -= 1
+        if self._stop.asked and self._batches > FEW_BATCHES:
             raise EvaluationStopped
         if self._tell is not None:
             self._tell(self._done, self._total)

@@ -35,7 +35,7 @@ from plench.training.environment import (
     flush_denormals,
     source_commit,
 )
-from plench.training.evaluation import evaluate
+from plench.training.evaluation import count_batches, evaluate
 from plench.training.execution import set_execution
 from plench.training.finished import check_owner, find_fault, leave_finished, reopen
 from plench.training.interrupt import EvaluationStopped, StopRequest, Watch
@@ -320,9 +320,9 @@ class TrainingRun:
         window = self.window_seconds + now - window_begun
         try:
             with self.streams.ambient("evaluation"):
-                watch = Watch(
-                    self.callback, stop, len(self.data.validation.stored) + len(self.data.test.stored)
-                )
+                parts = (self.data.validation.stored, self.data.test.stored)
+                examples, batches = sum(map(len, parts)), sum(map(count_batches, parts))
+                watch = Watch(self.callback, stop, examples, batches)
                 figures = evaluate(self.algorithm, self.data, self.more_criteria, watch.after_batch)
         except EvaluationStopped:  # the totals stay, and the run continues with this evaluation
             self.window_seconds = window

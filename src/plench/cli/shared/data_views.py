@@ -11,7 +11,7 @@ import numpy as np
 
 from plench.data import load_dataset
 from plench.data.table import Table
-from plench.errors import UsageError
+from plench.errors import UsageError, missing_package
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,7 @@ def write_sheet(rows: list[tuple[str, np.ndarray]], path: Path) -> None:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
-        raise UsageError("drawing needs Pillow; install it with pip install 'plench[images]'") from None
+        raise missing_package("drawing views", "pillow", "images") from None
     count = len(rows[0][1])
     step = CELL + GAP
     sheet = Image.new("RGB", (LABEL_WIDTH + count * step, GAP + len(rows) * step), "white")
