@@ -105,8 +105,8 @@ def refit(
     from plench.errors import DataError
     from plench.progress import watch_run
     from plench.storage.store import RunStore
+    from plench.training.config import configure_refit
     from plench.training.model import find_entry
-    from plench.training.refit import configure_refit
     from plench.training.run import run_training
 
     choice = _choose(folder, criterion)
@@ -232,7 +232,7 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
     from plench.report.best import choose_in_run, choose_run
-    from plench.storage.store import RESULTS
+    from plench.storage.ended import RESULTS
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):
