@@ -73,7 +73,7 @@ def test_unknown_option_is_bad_usage(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-a", "PRODEM", "-d", "Digits_FPS"], "unknown algorithm 'PRODEM': the nearest is PRODEN"),
+        (["-a", "PRODEM", "-d", "Digits_FPS"], "unknown algorithm 'PRODEM': the nearest are PRODEN"),
         (["-a", "CC", "-d", "Digit_FPS"], "the nearest"),
         (["-a", "CC", "-d", "Digits_FPS", "--hparams", "{"], "--hparams is not JSON"),
         (["-a", "CC", "-d", "Digits_FPS", "--hparams", "[1]"], "must be a JSON object"),
@@ -132,7 +132,7 @@ def test_a_run_in_one_call_is_that_of_the_command(tmp_path, capsys):
     )
     told = json.loads(capsys.readouterr().out)
     assert (told["folder"], told["updates_made"]) == (str(outcome.folder), 0)
-    with pytest.raises(UsageError, match="unknown setting 'trial_sed': the nearest is trial_seed"):
+    with pytest.raises(UsageError, match="unknown setting 'trial_sed': the nearest are trial_seed"):
         train("CC", "Digits_USS", tmp_path, trial_sed=1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -87,10 +86,10 @@ def find_version(package: str) -> str | None:
 
 def list_devices() -> list[str]:
     """Return the devices that torch can use."""
-    if importlib.util.find_spec("torch") is None:
+    try:
+        import torch
+    except ImportError:
         return []
-    import torch
-
     names = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
     return ["cpu", *names, *(["mps"] if torch.backends.mps.is_available() else [])]
 

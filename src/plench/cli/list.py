@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 import plench
-from plench import networks
+from plench import algorithms, networks
 from plench.criteria import CRITERIA
 from plench.data.sources import dataset_patterns
+from plench.hparams import SHARED, DataTraits
 from plench.names import normalise
 
 Row = dict[str, Any]
@@ -87,10 +88,7 @@ def print_table(console: Console, rows: list[Row]) -> None:
 
 def list_hyperparameters(name: str) -> list[Row]:
     """Describe the hyperparameters of an algorithm: default, search and bounds."""
-    from plench.algorithms import find_algorithm  # imports torch
-    from plench.hparams import SHARED, DataTraits
-
-    card = find_algorithm(name).card
+    card = algorithms.find_algorithm(name).card
     table, image = DataTraits("tabular"), DataTraits("image")
     rows: list[Row] = []
     for parameter in (*(SHARED if card.shared else ()), *card.hyperparameters):
