@@ -311,8 +311,8 @@ def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAU
     """Return the contender that held-out examples speak for.
 
     Its advantage over the first one, on the same examples, counts after `caution` standard errors of the
-    difference are taken off: the best of many figures from few examples is mostly luck. Where some were run on
-    further splits, it is one of these: of the others the best is known for its luck on the first one alone.
+    difference are taken off: the best of many figures from few examples is mostly luck. Where some were run
+    on further splits, it is one of these: of the others the best is known for its luck on the first one alone.
     """
     ranked = rank(contenders)
     finalists = [each for each in ranked if len(each.attempts) > 1]
