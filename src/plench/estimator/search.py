@@ -312,7 +312,7 @@ def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAU
 
     Its advantage over the first one, on the same examples, counts after `caution` standard errors of the
     difference are taken off: the best of many figures from few examples is mostly luck. Where some were run
-    on further splits, it is one of these: of the others the best is known for its luck on the first one alone.
+    on further splits, it is one of these: the best of the others may have been lucky on the first one.
     """
     ranked = rank(contenders)
     finalists = [each for each in ranked if len(each.attempts) > 1]
