@@ -225,8 +225,8 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     measured = f"All {options.splits} splits are measured."
     if short:
         measured = (
-            f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one split has "
-            "no interval and tells nothing of noise."
+            f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one "
+            "split has no interval and tells nothing of noise."
         )
     write_page(
         "auto",
@@ -236,7 +236,8 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` beside default PRODEN, {STEPS:,} updates a '
             "run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
             "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
-            "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs are those of a search by CR, among which CR and AA choose.",
+            "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
+            "are those of a search by CR, among which CR and AA choose.",
             measured,
             "## As a user gets it",
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
