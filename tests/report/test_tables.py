@@ -22,7 +22,7 @@ from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 # What the legend says of every table.
-ALL_PLANNED = "rests on all runs planned of it"
+ALL_PLANNED = "has all its planned runs"
 
 
 def run_collect(capsys, *words):

@@ -1,4 +1,4 @@
-"""Are stored records what the same configuration gives again? Which runs to repeat, and how to compare."""
+"""Verifying stored records by repeating runs: which to repeat, and how to compare."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ import numpy as np
 from plench.storage.lines import FIGURES, SHARES, Record
 from plench.storage.records import Run
 
-# How far a criterion or the test accuracy of the last record may lie apart where conditions differ: training
-# on other hardware or versions drifts as another seed would.
+# Largest difference of a criterion or the last test accuracy where conditions differ: training on other
+# hardware or versions drifts like another seed.
 TOLERANCE = 0.05
 # What a clock or the machine decides.
 NOT_COMPARED = ("step", "step_time", "mem_gb", "logged")
@@ -45,7 +45,7 @@ def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> 
 
 
 def is_foreign(run: Run) -> bool:
-    """Whether the run's algorithm or network is not plench's own, so that repeating it runs others' code."""
+    """Whether the run's algorithm or network is a third party's, so that repeating it runs their code."""
     algorithm = run.experiment.algorithm
     own = run.info.get("algorithm_spec") == algorithm and "@" not in algorithm
     return not own or run.info.get("network") is not None

@@ -64,7 +64,7 @@ def _hyperparameters(card: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _cost(runs: Sequence[Run]) -> list[Any]:
-    """Return how many runs finished, medians of seconds a step and of training, and the most memory in GB."""
+    """Return how many runs finished, median seconds per step and of training, and peak memory in GB."""
     finished = [run for run in runs if run.finished]
     steps = [_median([record.get("step_time") for record in run.usable_records]) for run in finished]
     seconds = [_training_seconds(run) for run in finished]
