@@ -231,14 +231,20 @@ def list_datasets() -> list[dict[str, Any]]:
 def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
+    from plench.errors import DataError
     from plench.report.best import choose_in_run, choose_run
+    from plench.storage.records import read_runs_with_notices
     from plench.storage.store import RESULTS
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):
         return choose_run(read_results(path).runs, folder, chooser)
-    runs = read_results(path.parent).runs
-    return choose_in_run(next(run for run in runs if run.path.name == path.name), chooser)
+    runs, notices = read_runs_with_notices(path.parent)
+    found = [run for run in runs if run.path.name == path.name]
+    if not found:
+        reasons = "; ".join(notice for notice in notices if notice.startswith(f"{path.name}/"))
+        raise DataError(f"{folder} holds no run that can be read" + (f": {reasons}" if reasons else ""))
+    return choose_in_run(found[0], chooser)
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:
