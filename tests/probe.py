@@ -17,6 +17,19 @@ from plench.batch import VIEWS, Batch
 from plench.hparams import DataTraits, draw_hparams
 
 
+class GivenInputs:
+    """Training inputs as they are given, in the form that `attach_inputs` receives."""
+
+    def __init__(self, features: Tensor) -> None:
+        self.features = features
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def original(self, start: int, stop: int) -> Tensor:
+        return self.features[start:stop]
+
+
 def build(
     name: str,
     candidates: Tensor,

@@ -105,8 +105,8 @@ def refit(
     from plench.errors import DataError
     from plench.progress import watch_run
     from plench.storage.store import RunStore
+    from plench.training.config import configure_refit
     from plench.training.model import find_entry
-    from plench.training.refit import configure_refit
     from plench.training.run import run_training
 
     choice = _choose(folder, criterion)
@@ -233,8 +233,8 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     from plench.criteria import find_criterion
     from plench.errors import DataError
     from plench.report.best import choose_in_run, choose_run
+    from plench.storage.ended import RESULTS
     from plench.storage.records import read_runs_with_notices
-    from plench.storage.store import RESULTS
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):

@@ -1,42 +1,20 @@
 """Fitted methods without a run: built on given features, updated round by round."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from plench.algorithms.fitted import FittedAlgorithm
+from plench.contract.examples import GivenAnswers
+from tests.probe import GivenInputs
 
 
-@dataclass(frozen=True)
-class GivenAnswers:
-    """Answers of one class each."""
-
-    item: np.ndarray
-    annotator: np.ndarray
-    sets: np.ndarray
-    n_items: int
-
-    @classmethod
-    def of_labels(cls, item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> "GivenAnswers":
-        sets = np.asarray(label)[:, None] == np.arange(n_classes)
-        return cls(np.asarray(item), np.asarray(annotator), sets, n_items)
-
-
-class GivenInputs:
-    """Training inputs as they are given, in float64."""
-
-    def __init__(self, features: np.ndarray) -> None:
-        self.features = torch.from_numpy(np.asarray(features, dtype=np.float64))
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def original(self, start: int, stop: int) -> Tensor:
-        return self.features[start:stop]
+def answer_by_labels(item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> GivenAnswers:
+    """Return answers of one class each."""
+    sets = np.asarray(label)[:, None] == np.arange(n_classes)
+    return GivenAnswers(np.asarray(item), np.asarray(annotator), sets, n_items)
 
 
 def build(
@@ -44,7 +22,7 @@ def build(
     features: np.ndarray,
     candidates: np.ndarray,
     seed: int = 0,
-    answers: "GivenAnswers | None" = None,
+    answers: GivenAnswers | None = None,
     **hparams: Any,
 ) -> Any:
     """Build a fitted method with defaults for the hyperparameters that are not given."""
@@ -52,7 +30,7 @@ def build(
     assert set(hparams) <= set(own)
     algorithm = cls(np.shape(features), np.asarray(candidates), {**own, **hparams})
     algorithm.seed = seed
-    algorithm.attach_inputs(GivenInputs(features))
+    algorithm.attach_inputs(GivenInputs(torch.from_numpy(np.asarray(features, dtype=np.float64))))
     if answers is not None:
         algorithm.attach_answers(answers)
     return algorithm

@@ -23,11 +23,12 @@ from plench.algorithms.classical.parts.targets import share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
+from plench.contract.examples import GivenAnswers
 from plench.errors import UsageError
 from plench.training.checkpoint import dump, parse
 from plench.training.restore import restore_snapshot
 from plench.training.state import take_snapshot
-from tests.algorithms.fitting import GivenAnswers, build, fit, predict, rounds
+from tests.algorithms.fitting import answer_by_labels, build, fit, predict, rounds
 
 SMALL = {"n_estimators": 8}
 
@@ -282,7 +283,7 @@ def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarra
     item, annotator = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(5), indexing="ij"))
     given = np.where(random.random(len(item)) < 0.7, labels[item], random.integers(0, K, len(item)))
     given = np.where(annotator == 4, (labels[item] + 1) % K, given)
-    return GivenAnswers.of_labels(item, annotator, given, n, K), labels
+    return answer_by_labels(item, annotator, given, n, K), labels
 
 
 def test_dawid_and_skene_learn_whom_to_trust() -> None:

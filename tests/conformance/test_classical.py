@@ -47,9 +47,10 @@ from plench.algorithms.classical.parts.targets import (
 from plench.algorithms.classical.pl_ecoc import assign_sides, decode, draw_code, rate_columns
 from plench.algorithms.classical.pl_knn import PL_KNN, count_votes
 from plench.algorithms.fitted import FittedAlgorithm
+from plench.contract.examples import GivenAnswers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.seeds import seed_hash
-from tests.algorithms.fitting import GivenAnswers, build, fit, predict
+from tests.algorithms.fitting import answer_by_labels, build, fit, predict
 from tests.conformance.harness import Case, Kind, list_cases, run_adapter
 
 TIGHT = 1e-9
@@ -301,9 +302,7 @@ def check_binary(case: Case) -> None:
 
 
 def answers_of(case: Case) -> GivenAnswers:
-    return GivenAnswers.of_labels(
-        *(case.inputs[key] for key in ("item", "annotator", "label", "items", "classes"))
-    )
+    return answer_by_labels(*(case.inputs[key] for key in ("item", "annotator", "label", "items", "classes")))
 
 
 def check_votes_of_answers(case: Case) -> None:

@@ -26,7 +26,7 @@ from tests.conformance.harness import (
     run_adapter,
     with_gradient,
 )
-from tests.probe import answer, at_step, batch_of, evaluate, get_state, set_state
+from tests.probe import GivenInputs, answer, at_step, batch_of, evaluate, get_state, set_state
 
 NEVER = 10**9
 
@@ -119,26 +119,13 @@ def check_valen_phases(case: Case) -> None:
     steps, warm_up = case.inputs["t"], case.inputs["warm_up"]
     algorithm = build(case, candidates, warm_up=warm_up, lr=1e-6)
     features = torch.arange(12, dtype=case.dtype).reshape(6, 2)
-    algorithm.attach_inputs(Rows(features))
+    algorithm.attach_inputs(GivenInputs(features))
     batch = batch_of(candidates, {"weak": features})
     phases = []
     for step in range(max(steps) + 1):
         assert algorithm.neighbours.any() == (step > warm_up), "the graph is built before the first main step"
         phases.append(int("loss_rec" in algorithm.update(batch)))
     case.check(phase=[phases[step] for step in steps])
-
-
-class Rows:
-    """All training inputs, as `attach_inputs` receives them."""
-
-    def __init__(self, features: Tensor) -> None:
-        self.features = features
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def original(self, start: int, stop: int) -> Tensor:
-        return self.features[start:stop]
 
 
 # PiCO -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tests.conformance.harness import (
     run_adapter,
     with_gradient,
 )
-from tests.probe import answer, at_step, batch_of, evaluate, set_state
+from tests.probe import GivenInputs, answer, at_step, batch_of, evaluate, set_state
 
 
 def optimiser_hparams(case: Case) -> dict[str, Any]:
@@ -331,19 +331,6 @@ def check_records_updates(case: Case) -> None:
 # CroSel ---------------------------------------------------------------------------------------------------
 
 
-class Rows:
-    """All training inputs, as `attach_inputs` receives them."""
-
-    def __init__(self, features: Tensor) -> None:
-        self.features = features
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def original(self, start: int, stop: int) -> Tensor:
-        return self.features[start:stop]
-
-
 def check_crosel_warm_up(case: Case) -> None:
     candidates = case.mask("candidates")
     algorithm = build(case, candidates)
@@ -434,7 +421,7 @@ def check_crosel_schedule(case: Case) -> None:
     everything = torch.ones(size, 3, dtype=torch.bool)
     algorithm = build(case, everything, lr=1e-6, **schedule)
     features = torch.linspace(-1, 1, 2 * size, dtype=case.dtype).reshape(size, 2)
-    algorithm.attach_inputs(Rows(features))
+    algorithm.attach_inputs(GivenInputs(features))
     batch = batch_of(everything, features, second=batch_of(everything, features))
     done: dict[str, list[int]] = {"record": [], "select": []}
     first_main = None
@@ -465,7 +452,7 @@ def check_crosel_prediction(case: Case) -> None:
 def check_crosel_updates(case: Case) -> None:
     hparams = {**optimiser_hparams(case), **own_hparams(case)}
     algorithm = build(case, case.mask("S"), width=case["X"].shape[1], **hparams)
-    algorithm.attach_inputs(Rows(case["X"]))
+    algorithm.attach_inputs(GivenInputs(case["X"]))
     networks = [linear(case[f"W{j}"], case[f"b{j}"]) for j in (1, 2)]
     answer(algorithm, learns=True, network=nn.ModuleList(networks))
     losses = []

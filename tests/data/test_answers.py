@@ -84,7 +84,7 @@ def test_matrices_and_arrays_of_answers():
         read_answer_matrix([[[1, 0, 0]], [[0, 0, 7]]])
 
 
-@pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9])
+@pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9, 1e300])
 def test_a_label_far_too_high_is_refused_before_memory_is_taken(label):
     with pytest.raises(DataError, match=r"the highest label is \d+; with 2 examples 1,000 classes"):
         read_answer_matrix([[0, label]])
@@ -223,6 +223,7 @@ def test_votes_and_shares_are_those_of_the_vectors():
 )
 def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean, noise, test):
     from plench.data import load_dataset
+    from plench.data.sources import find_source
 
     folder = Path(os.environ.get("PLENCH_DATA", "absent")) / "crowd"
     if not folder.is_dir():
@@ -234,5 +235,7 @@ def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean,
     assert dataset.mean_candidates == pytest.approx(mean, abs=1e-3)
     assert dataset.noise_rate == pytest.approx(noise, abs=1e-3)
     assert len(dataset.test.labels) == test
+    source = find_source(name)
+    assert (source.own_test, source.answers) == (True, True)
     fewer = load_dataset(f"{name}_Votes_2", folder)
     assert fewer.mean_candidates < dataset.mean_candidates

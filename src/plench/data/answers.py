@@ -42,7 +42,7 @@ class Answers:
     @property
     def n_classes(self) -> int:
         """K."""
-        return self.sets.shape[1]
+        return int(self.sets.shape[1])
 
     def widen(self, n_classes: int) -> Answers:
         """The same answers where there are further classes, which nobody has named."""
@@ -93,7 +93,8 @@ def require_votes(answers: Answers, min_votes: int) -> NDArray[np.bool_]:
     """Return the classes (N, K) with so many votes; where none has, those with the most."""
     votes = count_votes(answers)
     most = votes.max(1, keepdims=True)
-    return (votes >= np.minimum(min_votes, most)) & (votes > 0)
+    enough: NDArray[np.bool_] = (votes >= np.minimum(min_votes, most)) & (votes > 0)
+    return enough
 
 
 def combine_answers(
@@ -119,7 +120,8 @@ def weigh_by_votes(candidates: NDArray[np.bool_], answers: Answers) -> NDArray[n
     votes = np.where(candidates, count_votes(answers), 0).astype(np.float64)
     empty = votes.sum(1) == 0
     votes[empty] = candidates[empty]
-    return (votes / votes.sum(1, keepdims=True)).astype(np.float32)
+    shares: NDArray[np.float32] = (votes / votes.sum(1, keepdims=True)).astype(np.float32)
+    return shares
 
 
 @dataclass(frozen=True)
@@ -201,13 +203,12 @@ def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: st
             f"{name}: the answer of annotator {column} to item {row} is {array[row, column]}; allowed are "
             f"classes 0{largest or ', 1, …'} and -1 for a gap"
         )
-    array = array.astype(np.int64)
     item, annotator = np.nonzero(array >= 0)
     if len(item) == 0:
         raise DataError(f"{name} has nothing but gaps")
-    labels = array[item, annotator]
     if n_classes is None:
-        check_highest(int(labels.max()), len(labels), name)
+        check_highest(int(array.max()), len(item), name)
+    labels = array[item, annotator].astype(np.int64)
     sets = labels[:, None] == np.arange(n_classes or max(2, int(labels.max()) + 1))
     return Answers(item, annotator, sets, len(array))
 

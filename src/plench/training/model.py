@@ -18,9 +18,8 @@ from plench.networks import NETWORKS
 from plench.plain_files import read_plain
 from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse
-from plench.training.environment import choose_device
+from plench.training.environment import choose_device, set_execution
 from plench.training.evaluation import predict_logits
-from plench.training.execution import set_execution
 from plench.training.inputs import Inputs, restore_inputs
 from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
@@ -64,7 +63,7 @@ class TrainedModel:
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each example (n,): its name where classes have names."""
-        labels = self.predict_logits(X).argmax(1)
+        labels: np.ndarray = self.predict_logits(X).argmax(1)
         return labels if self.class_names is None else np.array(self.class_names)[labels]
 
 
