@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,7 +17,25 @@ from pathlib import Path
 
 RAISED = 70  # exit code of a process in which an error came through that is not ours
 GOOD_CODES = (0, 1, 2, 130)
+# Modules that only a command line runs: imported, they would hide the functions of the same name.
+HIDING = ("plench.train", "plench.sweep", "plench.collect_results")
 TRACEBACK = "Traceback (most recent call last)"
+
+
+def warm_up() -> None:
+    """Import what commands import when they are called, and train a little: children inherit it."""
+    import matplotlib.backends
+    import scipy.stats
+
+    import plench
+
+    for package in (plench, scipy.stats, matplotlib.backends):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name not in HIDING and not {"__main__", "tests"} & {*module.name.split(".")}:
+                with suppress(Exception):  # what a machine has not got
+                    importlib.import_module(module.name)
+    with tempfile.TemporaryDirectory() as folder:
+        plench.train("PRODEN", "Digits_FPS", folder, steps=2)
 
 
 class Forked:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import json
-import pkgutil
 import shlex
 import sys
 import tempfile
@@ -21,17 +19,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import matplotlib.backends
-import scipy.stats
-
-import plench
 from campaigns.arguments.child import Limits, call
 from campaigns.arguments.words import list_commands, make_words
 from campaigns.arguments.world import make_world
 from campaigns.figures import read_figures, write_figures, write_pages
+from campaigns.forked import warm_up
 
-# Modules that only a command line runs: imported, they would hide the functions of the same name.
-HIDING = ("plench.train", "plench.sweep", "plench.collect_results")
 CODES = ("0", "1", "2", "130")
 TURN = 50  # calls after which the figures are written
 
@@ -55,19 +48,10 @@ def main() -> int:
         world = Path(folder) / "world"
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             make_world(world)
-            import_all()
+            warm_up()
         if options.only is not None:
             return call_one(options, world, Path(folder))
         return attack(options, world, Path(folder))
-
-
-def import_all() -> None:
-    """Import what commands import when they are called: children inherit it."""
-    for package in (plench, scipy.stats, matplotlib.backends):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name not in HIDING and not {"__main__", "tests"} & {*module.name.split(".")}:
-                with contextlib.suppress(Exception):  # what a machine has not got
-                    importlib.import_module(module.name)
 
 
 def call_one(options: argparse.Namespace, world: Path, folder: Path) -> int:

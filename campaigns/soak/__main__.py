@@ -8,16 +8,19 @@ are the kills; commands of single runs are forked from one process that has impo
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from campaigns.figures import read_figures, write_figures, write_pages
+from campaigns.forked import warm_up
 from campaigns.soak.bench import Bench, Counted, Round
 from campaigns.soak.cases import choose_case, make_case
 from campaigns.soak.runs import FAULTS
@@ -44,6 +47,8 @@ def main() -> int:
     options = parser.parse_args()
     from plench.training.environment import source_digest
 
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warm_up()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         bench = Bench(options.output.absolute(), Path(folder), source_digest())
         make_other(bench)

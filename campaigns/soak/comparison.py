@@ -7,6 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from plench.training.checkpoint import parse
+from plench.training.state import saved_values
+
 MEASURED = ("step_time", "mem_gb")
 
 
@@ -23,12 +28,22 @@ def summarise(folder: Path) -> dict[str, Any]:
         "updates": info["updates"],
         "ended": (folder / "done").exists(),
         "records": records,
-        "models": {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(folder.glob("model_*.pt"))
-        },
+        "models": {path.name: hash_model(path) for path in sorted(folder.glob("model_*.pt"))},
         "left": sorted(left),
     }
+
+
+def hash_model(path: Path) -> str:
+    """Return a hash of all values in a model's file. Bytes would depend on which tensors share memory."""
+    payload = parse(path.read_bytes())
+    digest = hashlib.sha256(f"{payload.get('run_id')} {payload['updates']}".encode())
+    for name, value in saved_values(payload["algorithm"], "model"):
+        if isinstance(value, torch.Tensor):
+            digest.update(f"\0{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        else:
+            digest.update(f"\0{name} {value!r}".encode())
+    return digest.hexdigest()
 
 
 def compare(calm: dict[str, Any], found: dict[str, Any]) -> list[str]:
