@@ -145,6 +145,13 @@ def continue_run(folder: Path) -> object:
     return run_training(config, dataset, entry, output)
 
 
+def refit_run(folder: Path) -> object:
+    """A run whose configuration is trained once more."""
+    run = write_run(folder)
+    (run / "done").write_bytes(s.make_run()["done"])
+    return command("refit", str(run), "--output_dir", str(folder / "output"))
+
+
 def read_sweep(folder: Path) -> object:
     """A sweep's file: the state of the runs it asks for, and the table of those there are."""
     shutil.copytree(write_run(folder), folder / s.run_name())
@@ -221,6 +228,7 @@ READERS: tuple[Reader, ...] = (
         (v.forge_json,),
         slow=True,
     ),
+    Reader("description to refit", "run/run.json", s.make_description, refit_run, (v.forge_json,), slow=True),
     Reader(
         "checkpoint",
         "run/checkpoint.pt",

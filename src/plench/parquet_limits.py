@@ -101,7 +101,7 @@ class Page:
 def walk_pages(file: BinaryIO, chunk: Mapping[int, int], file_bytes: int) -> Iterator[Page]:
     """Yield the pages of a column's chunk."""
     start, first = chunk.get(DATA, 0), chunk.get(DICTIONARY, 0)
-    place = first if 0 < first and not 0 < start < first else start  # a chunk without data has no start
+    place = first if first > 0 and not 0 < start < first else start  # a chunk without data has no start
     end = place + chunk.get(PACKED, 0)
     if not 0 <= place <= end <= file_bytes:
         raise ValueError("a column lies outside of it")

@@ -9,6 +9,7 @@ import pytest
 from campaigns.arguments.child import find_fault
 from campaigns.arguments.words import list_commands, make_words
 
+import plench
 from plench.cli import main
 from tests.conftest import ROOT
 
@@ -61,3 +62,16 @@ def test_refitting_a_folder_whose_files_are_garbage(
         (tmp_path / "broken" / name).write_bytes(b"\x00[{broken")
     assert main(["refit", str(tmp_path / "broken")]) == 2
     assert "holds no run that can be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes", [{"config": []}, {"config": {}}, {"dataset": 1}, {"dataset": {}}, {"algorithm_spec": [1]}]
+)
+def test_refitting_a_run_whose_description_is_forged(
+    changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = plench.train("CC", "Digits_FPS", tmp_path, steps=3, checkpoint_freq=1, progress=False).folder
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, **changes}))
+    assert main(["refit", str(folder), "--output_dir", str(tmp_path / "refit")]) == 2
+    assert "plench: error: " in capsys.readouterr().err
