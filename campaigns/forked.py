@@ -127,6 +127,8 @@ def _live(
         if prepare is not None:
             prepare()
         code = _be_command(words)
+    except KeyboardInterrupt:  # before it began
+        code = 130
     except BaseException:
         traceback.print_exc()
     finally:

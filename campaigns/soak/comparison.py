@@ -21,11 +21,12 @@ def summarise(folder: Path) -> dict[str, Any]:
     lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
     records = [{k: v for k, v in json.loads(line).items() if k not in MEASURED} for line in lines]
     left = [
-        path.name for path in folder.iterdir() if path.name.startswith("checkpoint") or path.suffix == ".tmp"
+        path.name
+        for path in folder.iterdir()
+        if path.name.startswith("checkpoint") or (path.suffix == ".tmp" and not path.is_dir())
     ]
     return {
         "status": info["status"],
-        "updates": info["updates"],
         "ended": (folder / "done").exists(),
         "records": records,
         "models": {path.name: hash_model(path) for path in sorted(folder.glob("model_*.pt"))},
@@ -60,7 +61,7 @@ def compare(calm: dict[str, Any], found: dict[str, Any]) -> list[str]:
     for name in sorted({*calm["models"], *found["models"]}):
         if calm["models"].get(name) != found["models"].get(name):
             differences.append(f"{name} {'lost' if name not in found['models'] else 'changed'}")
-    for name in ("status", "updates", "ended", "left"):
+    for name in ("status", "ended", "left"):
         if calm[name] != found[name]:
             differences.append(f"{name} {found[name]!r}, not {calm[name]!r}")
     return differences

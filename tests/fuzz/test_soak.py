@@ -15,7 +15,6 @@ from tests.conftest import ROOT
 TEXT = '{"a": 1}\n{"b": 2}\n'
 CALM = {
     "status": "done",
-    "updates": 2,
     "ended": True,
     "records": [{"step": 0, "loss": 1.0}, {"step": 1, "loss": 0.5}],
     "models": {"model_CR.pt": "a", "model_last.pt": "b"},
