@@ -16,6 +16,11 @@ def clean_text(text: str, *, keep: str = "\n\t") -> str:
     return "".join(c if c in keep or not _is_hidden(unicodedata.category(c)) else REPLACEMENT for c in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: `1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _is_hidden(category: str) -> bool:
     """Whether a category of Unicode is that of control, format, private and unassigned, or ends of lines."""
     return category[0] == "C" or category in ("Zl", "Zp")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from plench import pilot, sweeps
-from plench.cli.shared.options import add_width_option
+from plench.cli.shared.options import add_width_option, read_hparams
 from plench.cli.shared.results_input import read_input
 from plench.criteria import criteria, find_criterion
 from plench.errors import UsageError
@@ -43,6 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint_freq", type=int, default=1000, metavar="N", help="updates between evaluations"
     )
+    parser.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
     parser.add_argument("--output_dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
     parser.add_argument("--workers", type=int, metavar="N", help="parallel runs in the first arm")
@@ -81,6 +82,7 @@ def _run(args: argparse.Namespace) -> int:
         n_trials=args.n_trials,
         steps=args.steps,
         checkpoint_freq=args.checkpoint_freq,
+        hparams=read_hparams(args.hparams),
     )
     with sweeps.watch_sweep() as callback:
         engine = sweeps.LocalEngine(workers=args.workers)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
+from plench.names import find_name
 from plench.plain_files import is_folder
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
@@ -46,7 +47,15 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--file", metavar="FILE", help="a sweep file (TOML), as written into output folders")
     group.add_argument("--algorithms", nargs="+", metavar="NAME", help="names, or path/to/file.py:ClassName")
     group.add_argument(
-        "--datasets", nargs="+", metavar="NAME", help="names or paths, see `plench list datasets`"
+        "--datasets",
+        nargs="+",
+        metavar="NAME",
+        help="names or paths, see `plench list datasets`; with --suite, which of its datasets",
+    )
+    group.add_argument(
+        "--skip_missing",
+        action="store_true",
+        help="leave out datasets whose files are not there, with a notice",
     )
     group.add_argument(
         "--n_hparams_from",
@@ -93,6 +102,8 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         help="seconds after which a silent local worker is replaced (default: 120)",
     )
     parser.add_argument("--skip_confirmation", action="store_true", help="do not ask before starting")
+    parser.add_argument("--no_progress", action="store_true", help="do not show how far the runs are")
+    parser.add_argument("--quiet", action="store_true", help="show and print nothing; the exit code says it")
     add_settings(parser, carrying_out())
     ray = parser.add_argument_group("Ray (plench[ray])")
     ray.add_argument(
@@ -161,12 +172,18 @@ def _read_grids(arguments: argparse.Namespace) -> tuple[Grid, ...]:
         if not arguments.datasets or not arguments.algorithms:
             raise UsageError("give both --datasets and --algorithms, or --suite")
         return sweeps.make_grids(arguments.algorithms, arguments.datasets)
+    grids = sweeps.make_suite(arguments.suite)
     if arguments.datasets:
-        raise UsageError("a suite has its own datasets; give --datasets and --algorithms without --suite")
+        known = [name for grid in grids for name in grid.datasets]
+        wanted = {
+            find_name(name, known, f"dataset of the suite {arguments.suite}") for name in arguments.datasets
+        }
+        kept = (tuple(name for name in grid.datasets if name in wanted) for grid in grids)
+        grids = tuple(replace(grid, datasets=names) for grid, names in zip(grids, kept, strict=True) if names)
     chosen: dict[str, Any] = (
         {} if arguments.algorithms is None else {"algorithms": tuple(arguments.algorithms)}
     )
-    return tuple(replace(grid, **chosen) for grid in sweeps.make_suite(arguments.suite))
+    return tuple(replace(grid, **chosen) for grid in grids)
 
 
 def read_limits(arguments: argparse.Namespace) -> Limits:
