@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 # Commands that start processes of their own, which takes seconds, are called less often than others.
-SELDOM = ("demo", "pilot", "sweep launch", "sweep retry", "check", "verify", "submit check")
+SELDOM = ("demo", "pilot", "fit", "sweep launch", "sweep retry", "check", "verify", "submit check")
 ODD_TEXTS = (
     "",
     " ",
@@ -127,7 +127,7 @@ SMALL = {
     **{"sample": ("1",), "probe_seconds": ("0", "0.1"), "every": ("0.5",), "threads": ("1", "2")},
 }
 # Commands that train: they are given those nearly always. Sweeps need both of the others.
-TRAINING = ("train", "demo", "pilot", "sweep launch", "sweep retry", "sweep plan", "verify", "submit check")
+TRAINING = ("train", "fit", "demo", "pilot", "sweep launch", "sweep retry", "sweep plan", "verify", "submit check")
 TOGETHER = ("algorithms", "datasets")
 
 
