@@ -101,7 +101,11 @@ POOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(("folder", "folders", "results", "into", "against"), FOLDERS),
     "output_dir": (("runs", "new"), ("empty", "mine.csv", "pipe", "nowhere/deep", "results.parquet")),
     "data_dir": (("empty", "."), ("images", "nowhere", "mine.csv")),
-    "predict folder": (("one",), ("runs", *FOLDERS[1])),
+    "predict folder": (("one", "model.plench"), ("runs", *FOLDERS[1])),
+    "model": (("model.plench", "one"), FOLDERS[1]),
+    "fit data": DATA,
+    "fit algorithm": (("auto", *ALGORITHMS[0]), ALGORITHMS[1]),
+    "fit output": (("out.plench",), BAD_OUTPUTS),
     "refit folder": (("one", "runs"), FOLDERS[1]),
     **dict.fromkeys(("plot output", "pilot output", "data output"), (("out.svg", "out.png"), BAD_OUTPUTS)),
     **dict.fromkeys(("export output", "submit output"), (("out.parquet",), BAD_OUTPUTS)),
@@ -124,10 +128,27 @@ POOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # Values of these are small unless they are bad: otherwise calls would only take long.
 SMALL = {
     **{"steps": ("1", "2", "3"), "n_hparams": ("1", "2"), "n_trials": ("1", "2"), "workers": ("1", "2")},
-    **{"sample": ("1",), "probe_seconds": ("0", "0.1"), "every": ("0.5",), "threads": ("1", "2")},
+    **{
+        "n_runs": ("1",),
+        "time": ("1",),
+        "sample": ("1",),
+        "probe_seconds": ("0", "0.1"),
+        "every": ("0.5",),
+        "threads": ("1", "2"),
+    },
 }
 # Commands that train: they are given those nearly always. Sweeps need both of the others.
-TRAINING = ("train", "fit", "demo", "pilot", "sweep launch", "sweep retry", "sweep plan", "verify", "submit check")
+TRAINING = (
+    "train",
+    "fit",
+    "demo",
+    "pilot",
+    "sweep launch",
+    "sweep retry",
+    "sweep plan",
+    "verify",
+    "submit check",
+)
 TOGETHER = ("algorithms", "datasets")
 
 

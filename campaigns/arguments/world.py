@@ -65,6 +65,7 @@ def make_world(folder: Path) -> None:
         for trial in (0, 1):
             plench.train(algorithm, "Digits_FPS", runs, steps=3, checkpoint_freq=1, trial_seed=trial)
     shutil.copytree(next(runs.glob("*PRODEN*")), folder / "one")
+    plench.load(folder / "one").save(folder / "model.plench")
     (runs / "sweep.toml").write_text(SWEEP, encoding="utf-8")
     shutil.copy(runs / "sweep.toml", runs / "sweep-0.toml")
     shutil.copytree(folder / "broken", runs / "broken")
