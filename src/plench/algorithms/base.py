@@ -33,6 +33,9 @@ class AlgorithmCard:
 
     `shared` says that it has the hyperparameters of networks (lr, weight_decay, batch_size, model); a method
     without them is fitted in rounds. `answers` says that it learns from annotators' answers.
+
+    `stacked` says that runs of it can be trained as one (docs/architecture.md, Fleets), `alone` why they
+    cannot. A card that says neither leaves it to a look at the class.
     """
 
     name: str
@@ -51,6 +54,8 @@ class AlgorithmCard:
     public_fault_on: tuple[str, ...] = ()
     shared: bool = True
     answers: bool = False
+    stacked: bool = False
+    alone: str = ""
 
 
 AnyAlgorithm = TypeVar("AnyAlgorithm", bound="type[Algorithm]")
@@ -73,6 +78,8 @@ def register(
     public_fault: str = "",
     public_fault_on: Sequence[str] = (),
     answers: bool = False,
+    stacked: bool = False,
+    alone: str = "",
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
     """Attach a card to an algorithm class; the registry finds classes with a card by itself.
 
@@ -80,6 +87,8 @@ def register(
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
     `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
+    `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
+    trained as one; `alone` says why not.
     Ours are also read without importing the file (`plench.algorithms.cards`), so `cite`, `aliases` and
     `public_fault` are written as plain literals.
     """
@@ -108,6 +117,8 @@ def register(
             public_fault_on=tuple(public_fault_on),
             shared=cls.shared,
             answers=answers,
+            stacked=stacked,
+            alone=alone,
         )
         return cls
 

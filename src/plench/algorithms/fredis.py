@@ -31,6 +31,7 @@ HParams = Mapping[str, Any]
 
 @register(
     "FREDIS",
+    stacked=True,
     family="noisy PLL",
     venue="ICML 2023",
     cite="qiao2023fredis",

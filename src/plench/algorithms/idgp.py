@@ -55,6 +55,7 @@ def generator_terms(
 
 @register(
     "IDGP",
+    stacked=True,
     family="vanilla PLL",
     venue="ICLR 2023",
     passes="1 of each of two networks",

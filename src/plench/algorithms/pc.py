@@ -28,6 +28,7 @@ def pairwise_comparison(logits: Tensor, candidates: Tensor, most_candidates: int
 
 @register(
     "PC",
+    stacked=True,
     family="vanilla CLL",
     venue="NeurIPS 2017",
     cite="ishida2017learning",

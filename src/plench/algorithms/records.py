@@ -38,6 +38,7 @@ def log_prior(logits: Tensor) -> Tensor:
 
 @register(
     "RECORDS",
+    stacked=True,
     family="holistic PLL",
     venue="ICLR 2023",
     views=("weak", "strong"),

@@ -38,6 +38,7 @@ from plench.training.environment import (
 from plench.training.evaluation import evaluate
 from plench.training.execution import set_execution
 from plench.training.finished import check_owner, find_fault, leave_finished, reopen
+from plench.training.fleet.single import HandwrittenStep, find_step
 from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import PreparedData, prepare_data
@@ -109,6 +110,7 @@ class TrainingRun:
         self.more_criteria = find_criteria(config.more_criteria)
         self.streams = Streams(config.seed, self.device)
         self.state: list[dict[str, Any]] = []
+        self.step: HandwrittenStep | None = None
         self.totals = Totals()
         self.records: list[str] = []
         self.best: dict[str, float] = {}
@@ -268,6 +270,7 @@ class TrainingRun:
     def train(self, stop: StopRequest) -> Status:
         """Make the remaining updates."""
         config = self.config
+        self.step = find_step(self.algorithm)
         saved_at = told_at = window_begun = time.perf_counter()
         while self.updates < config.steps:
             self.totals.add(self.make_update())
@@ -296,7 +299,8 @@ class TrainingRun:
         """Make the next update: a step on a batch, or a round, which needs none."""
         if isinstance(self.algorithm, FittedAlgorithm):
             return self.algorithm.update()
-        return self.algorithm.update(self.training_set.next_batch())
+        batch = self.training_set.next_batch()
+        return self.algorithm.update(batch) if self.step is None else self.step.update(batch)
 
     def evaluate(self, step: int, window_begun: float) -> bool:
         """Write the record of a step; say False if the run has diverged."""
