@@ -9,10 +9,12 @@ import argparse
 import hashlib
 import json
 import platform
+import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from campaigns.fuzz.child import GOOD, OUTCOMES, Keeper, Limits, Outcome, make_input, warm_up
 from campaigns.fuzz.readers import READERS, Reader
@@ -20,6 +22,7 @@ from campaigns.fuzz.readers import READERS, Reader
 CORPUS = Path(__file__).parents[2] / "tests" / "corpus"
 KEPT_OF_A_KIND = 2
 PER_TURN = 50  # files of one reader in a row
+TURN_SECONDS = 1.5  # that they may take: slow readers get fewer files
 
 
 def main() -> int:
@@ -27,17 +30,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m campaigns.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
     parser.add_argument("--seed", type=int, default=0, help="which files are made (0)")
-    parser.add_argument(
-        "--first", type=int, default=0, help="number of the first file, to go on where one ended"
-    )
+    parser.add_argument("--files", type=int, help="stop earlier, at so many files of this campaign in all")
     parser.add_argument("--readers", nargs="*", default=[], help="only these")
     parser.add_argument("--limit_seconds", type=float, default=Limits.seconds, help="that one file may take")
     parser.add_argument(
         "--limit_mb", type=int, default=Limits.memory_bytes >> 20, help="of memory that one file may take"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("fuzz-results"), help="folder of the page and figures"
+        "--output",
+        type=Path,
+        default=Path("fuzz-results"),
+        help="folder of the page and figures; a campaign whose figures are there is gone on with",
     )
+    parser.add_argument("--page", type=Path, help="also write the page here")
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="folder of found files")
     parser.add_argument("--replay", action="store_true", help="only read the files of the corpus again")
     options = parser.parse_args()
@@ -74,42 +79,82 @@ def replay(readers: tuple[Reader, ...], corpus: Path, keeper: Keeper) -> int:
 
 
 def attack(readers: tuple[Reader, ...], options: argparse.Namespace, keeper: Keeper) -> int:
-    """Attack the readers in turns until the time is over, then write the page."""
-    counts: dict[str, Counter[str]] = {reader.name: Counter() for reader in readers}
-    slowest: dict[str, float] = dict.fromkeys(counts, 0.0)
-    findings: Counter[str] = Counter()
-    start = time.monotonic()
-    number = options.first
-    while time.monotonic() - start < options.seconds:
+    """Attack the readers in turns until the time is over or there were enough files, then write the page.
+
+    The figures are written after every turn: a campaign that was stopped goes on where it ended, with the
+    next number of every reader.
+    """
+    figures = begin(readers, options)
+    counts: dict[str, Counter[str]] = {name: Counter(found) for name, found in figures["readers"].items()}
+    slowest: dict[str, float] = figures["slowest_seconds"]
+    findings: Counter[str] = Counter(figures["findings"])
+    start, before = time.monotonic(), figures["seconds"]
+
+    def over() -> bool:
+        enough = options.files and sum(sum(count.values()) for count in counts.values()) >= options.files
+        return bool(enough) or time.monotonic() - start >= options.seconds
+
+    while not over():
         for reader in readers:
-            for index in range(number, number + PER_TURN):
-                if time.monotonic() - start >= options.seconds:
+            began = time.monotonic()
+            for _ in range(PER_TURN):
+                if over() or time.monotonic() - began > TURN_SECONDS:
                     break
-                content = make_input(reader, options.seed, index)
+                number = sum(counts[reader.name].values())
+                content = make_input(reader, options.seed, number)
                 outcome = keeper.read(reader, content)
                 counts[reader.name][outcome.kind] += 1
-                slowest[reader.name] = max(slowest[reader.name], outcome.seconds)
+                slowest[reader.name] = max(slowest[reader.name], round(outcome.seconds, 2))
                 if outcome.kind not in GOOD:
                     keep(reader, content, outcome, findings, options.corpus)
-        number += PER_TURN
-    figures = {
-        "seed": options.seed,
-        "first": options.first,
-        "next": number,
-        "seconds": round(time.monotonic() - start),
-        "python": platform.python_version(),
-        "limit_seconds": options.limit_seconds,
-        "limit_mb": options.limit_mb,
-        "readers": {name: dict(counts[name]) for name in counts},
-        "slowest_seconds": {name: round(value, 2) for name, value in slowest.items()},
-        "findings": dict(findings.most_common()),
-    }
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "fuzz.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        figures["readers"] = {name: dict(counts[name]) for name in counts}
+        figures["findings"] = dict(findings.most_common())
+        figures["seconds"] = before + round(time.monotonic() - start)
+        write_figures(figures, options.output)
     page = make_page(figures)
-    (options.output / "fuzz.md").write_text(page, encoding="utf-8")
+    for path in (options.output / "fuzz.md", *([options.page] if options.page else [])):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
     print(page)
     return 1 if findings else 0
+
+
+def begin(readers: tuple[Reader, ...], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of an earlier campaign of the same seed, or those of a new one."""
+    figures: dict[str, Any] = {"seed": options.seed, "seconds": 0, "commits": [], "readers": {}}
+    figures.update({"slowest_seconds": {}, "findings": {}})
+    known = options.output / "fuzz.json"
+    if known.exists():
+        earlier = json.loads(known.read_text(encoding="utf-8"))
+        if earlier["seed"] != options.seed:
+            raise SystemExit(
+                f"{known} is of a campaign with seed {earlier['seed']}: name another --output, or that seed"
+            )
+        figures = earlier
+    figures["python"] = platform.python_version()
+    figures["limit_seconds"], figures["limit_mb"] = options.limit_seconds, options.limit_mb
+    commit = find_commit()
+    if commit not in figures["commits"]:
+        figures["commits"].append(commit)
+    for reader in readers:
+        figures["readers"].setdefault(reader.name, {})
+        figures["slowest_seconds"].setdefault(reader.name, 0.0)
+    return figures
+
+
+def find_commit() -> str:
+    """Return the commit that is attacked."""
+    command = ["git", "-C", str(CORPUS.parent), "describe", "--always", "--dirty", "--abbrev=10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def write_figures(figures: dict[str, Any], output: Path) -> None:
+    """Write the figures, whole or not at all."""
+    output.mkdir(parents=True, exist_ok=True)
+    part = output / "fuzz.json.part"
+    part.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    part.replace(output / "fuzz.json")
 
 
 def keep(reader: Reader, content: bytes, outcome: Outcome, findings: Counter[str], corpus: Path) -> None:
@@ -124,10 +169,10 @@ def keep(reader: Reader, content: bytes, outcome: Outcome, findings: Counter[str
     print(f"{cause} ({len(content):,} bytes)", file=sys.stderr, flush=True)
 
 
-def make_page(figures: dict[str, object]) -> str:
+def make_page(figures: dict[str, Any]) -> str:
     """Return the figures as a page."""
-    readers: dict[str, dict[str, int]] = figures["readers"]  # type: ignore[assignment]
-    slowest: dict[str, float] = figures["slowest_seconds"]  # type: ignore[assignment]
+    readers: dict[str, dict[str, int]] = figures["readers"]
+    slowest: dict[str, float] = figures["slowest_seconds"]
     total = sum(sum(counts.values()) for counts in readers.values())
     bad = sum(count for counts in readers.values() for kind, count in counts.items() if kind not in GOOD)
     lines = [
@@ -136,8 +181,11 @@ def make_page(figures: dict[str, object]) -> str:
         f"{total:,} files, of which {bad:,} did harm. Each was read in a child process within "
         f"{figures['limit_seconds']:g} seconds and {figures['limit_mb']:,} MB beyond Python's own.",
         "",
-        f"    python -m campaigns.fuzz --seed {figures['seed']} --first {figures['first']} "
-        f"--seconds {figures['seconds']}    # Python {figures['python']}, up to file {figures['next']}",
+        f"    python -m campaigns.fuzz --seed {figures['seed']} --files {total} "
+        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        "",
+        f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. A file is made from "
+        "the seed, its reader and its number, and always the same.",
         "",
         f"| reader | files | {' | '.join(OUTCOMES)} | slowest, s |",
         f"|---|{'---:|' * (len(OUTCOMES) + 2)}",
@@ -147,7 +195,7 @@ def make_page(figures: dict[str, object]) -> str:
         lines.append(f"| {name} | {sum(counts.values()):,} | {cells} | {slowest[name]:.2f} |")
     totals = " | ".join(f"{sum(counts.get(kind, 0) for counts in readers.values()):,}" for kind in OUTCOMES)
     lines.append(f"| all | {total:,} | {totals} | {max(slowest.values()):.2f} |")
-    findings: dict[str, int] = figures["findings"]  # type: ignore[assignment]
+    findings: dict[str, int] = figures["findings"]
     if findings:
         lines += ["", "Findings:", "", *(f"- {count:,} × {cause}" for cause, count in findings.items())]
     return "\n".join(lines) + "\n"

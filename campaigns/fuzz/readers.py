@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaigns.fuzz import mutations as m
+from campaigns.fuzz import parquet_mutations as p
 from campaigns.fuzz import samples as s
 from campaigns.fuzz import value_mutations as v
 from campaigns.fuzz.mutations import Mutation
@@ -156,6 +157,21 @@ def read_table(folder: Path) -> object:
     return load(str(table))
 
 
+def read_results(folder: Path) -> object:
+    """A file that `plench export` wrote."""
+    return command("collect", str(folder / "results.parquet"))
+
+
+def predict_on(folder: Path) -> object:
+    """Features to predict on."""
+    import plench
+    from plench.cli.predict import read_data
+
+    model = plench.load(write_run(folder))
+    _, features = read_data(model, str(folder / "new.npy"))
+    return model.predict(features)
+
+
 def read_npy(folder: Path) -> object:
     """Features that stay on disk, with labels beside them."""
     import numpy as np
@@ -166,6 +182,7 @@ def read_npy(folder: Path) -> object:
 
 ZIP = (m.patch_zip, m.rarely(m.zip_bomb))
 STATE = (*ZIP, v.forge_state, m.rebuild_zip(m.forge_pickle), m.rebuild_zip(m.flip))
+PARQUET = (m.set_number, p.forge_parquet, p.forge_parquet, m.rarely(p.bomb_parquet))
 GZIP_TAR = (m.within_gzip(m.forge_tar), m.within_gzip(m.flip), m.forge_tar, m.rarely(m.bomb))
 
 READERS: tuple[Reader, ...] = (
@@ -184,7 +201,9 @@ READERS: tuple[Reader, ...] = (
     Reader("webp", "x/a.webp", lambda: s.make_images("WEBP"), read_images, (m.set_number,)),
     Reader("csv", "mine.csv", s.make_tables, read_table, (v.forge_text, v.forge_table)),
     Reader("tsv", "mine.tsv", lambda: s.make_tables()[2:], read_table, (v.forge_text, v.forge_table)),
-    Reader("parquet", "mine.parquet", s.make_parquet, read_table, (m.set_number,)),
+    Reader("parquet", "mine.parquet", s.make_parquet, read_table, PARQUET),
+    Reader("results file", "results.parquet", s.make_export, read_results, PARQUET),
+    Reader("features to predict", "new.npy", s.make_features, predict_on, (m.forge_npy,)),
     Reader("npy", "features.npy", s.make_npy, read_npy, (m.forge_npy,)),
     Reader("sweep", "sweep-0.toml", s.make_sweep, read_sweep, (v.forge_toml, v.forge_text)),
     Reader("records", "run/results.jsonl", s.make_records, collect, (v.forge_json, v.forge_text)),

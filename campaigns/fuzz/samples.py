@@ -196,6 +196,30 @@ def make_parquet() -> list[bytes]:
 
 
 @cache
+def make_export() -> list[bytes]:
+    """The run as a results file."""
+    from plench.storage.gather import gather_results
+    from plench.storage.parquet import write_results_file
+
+    with TemporaryDirectory() as folder:
+        run = Path(folder, run_name())
+        run.mkdir()
+        for name in ("run.json", "results.jsonl", "done"):
+            (run / name).write_bytes(make_run()[name])
+        path = Path(folder, "results.parquet")
+        write_results_file(gather_results([folder]), path)
+        return [path.read_bytes()]
+
+
+@cache
+def make_features() -> list[bytes]:
+    """A matrix to predict on."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.random.RandomState(0).rand(3, 64).astype(np.float32))
+    return [buffer.getvalue()]
+
+
+@cache
 def make_npy() -> list[bytes]:
     """A matrix of features."""
     found = []

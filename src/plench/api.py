@@ -105,8 +105,8 @@ def refit(
     from plench.errors import DataError
     from plench.progress import watch_run
     from plench.storage.store import RunStore
+    from plench.training.config import configure_refit
     from plench.training.model import find_entry
-    from plench.training.refit import configure_refit
     from plench.training.run import run_training
 
     choice = _choose(folder, criterion)

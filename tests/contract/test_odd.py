@@ -9,7 +9,7 @@ from plench.algorithms.registry import third_party_entry
 from plench.cli import main
 from plench.contract import Outcome, Subject, checks, run_check
 from plench.contract.subject import read_loss
-from plench.training.totals import Totals
+from plench.training.evaluation import Totals
 from tests.conftest import ROOT
 from tests.contract.odd import LOGGED, SOUND, UNSOUND, logging_of
 

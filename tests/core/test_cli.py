@@ -1,14 +1,35 @@
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from plench import train
+from plench import cli, train
 from plench.cli import main, with_underscores
 from plench.cli.list import choose_columns
 from plench.errors import UsageError
 from plench.version import __version__
+
+
+def test_the_options_of_every_command_are_shown_without_torch():
+    code = (
+        "import sys; from plench.cli import build_parser; build_parser(None);"
+        "sys.exit(', '.join({'torch', 'matplotlib', 'sklearn'} & {*sys.modules}) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_commands_import_at_the_top():
+    """A command's file is imported when it is called, what is slow to import comes from lazy packages."""
+    for path in Path(cli.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        optional = {node for part in ast.walk(tree) if isinstance(part, ast.Try) for node in ast.walk(part)}
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                inner = [n for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)]
+                assert not [node.lineno for node in inner if node not in optional], path
 
 
 def test_import_is_light():

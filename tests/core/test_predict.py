@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -83,3 +84,11 @@ def test_numbers_are_no_formulas():
     model = TrainedModel(None, None, 0, ("-1", "+x"))
     text = format_predictions(model, {}, np.array([[0.75, 0.25]]))
     assert text.split("\n")[1] == "-1,0.750000,'+x,0.250000"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.write_bytes(b"\x93NUMPY\x01")])
+def test_what_is_no_array_is_our_error(make, tmp_path, capsys):
+    outcome = train("CC", "Digits_FPS", tmp_path, steps=1)
+    make(tmp_path / "new.npy")
+    assert main(["predict", str(outcome.folder), str(tmp_path / "new.npy")]) == 2
+    assert "new.npy cannot be read" in capsys.readouterr().err

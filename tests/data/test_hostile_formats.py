@@ -311,3 +311,13 @@ def test_images_of_very_many_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(unpack, "FREE_BYTES", 2**16)
     with pytest.raises(DataError, match=r"0\.png have \d+0,000 pixels; files of"):
         load_dataset(str(tmp_path))
+
+
+def test_parquet_of_very_many_equal_rows(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(pyarrow.table({"x": pyarrow.nulls(5_000_000, pyarrow.int64())}), path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match="too large: 5,000,000 cells"):
+        load_dataset(str(path))

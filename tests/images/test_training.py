@@ -239,7 +239,7 @@ def test_images_are_held_once(tmp_path: Path) -> None:
 
 def test_a_model_without_our_networks_cannot_be_compiled() -> None:
     from plench.algorithms import Algorithm
-    from plench.training.execution import set_execution
+    from plench.training.environment import set_execution
 
     class Bare(Algorithm):
         pass

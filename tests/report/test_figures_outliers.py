@@ -11,6 +11,7 @@ pytest.importorskip("matplotlib")
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
+from plench.pilot.figure import draw_pilot
 from plench.report.candidate_stats import describe_candidates
 from plench.report.costs import StepCost
 from plench.report.figures.boxes import draw_boxes
@@ -20,7 +21,6 @@ from plench.report.figures.curves import draw_curves
 from plench.report.figures.dataset import draw_dataset
 from plench.report.figures.limits import Range, find_range, place_outside
 from plench.report.figures.pareto import draw_pareto
-from plench.report.figures.pilot import draw_pilot
 from plench.report.figures.sensitivity import draw_sensitivity
 from plench.report.figures.slope import draw_slopes
 from plench.report.figures.style import figure_style, format_number, save_figure

@@ -11,10 +11,10 @@ import pytest
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
+from plench.pilot.results import gather_pilot
 from plench.report.costs import StepCost
 from plench.report.layout import build_chosen_tables, build_tables, is_within
 from plench.report.leaderboard import build_leaderboard
-from plench.report.pilot import gather_pilot
 from plench.report.rows import cell_rows, choice_rows
 from plench.report.tables import render_latex, render_markdown, render_text
 from plench.storage import read_runs

@@ -9,7 +9,7 @@ from plench.cli import main
 from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
 from plench.errors import UsageError
-from plench.report.pilot import gather_pilot, pilot_rows
+from plench.pilot.results import gather_pilot, pilot_rows
 from plench.storage import read_runs
 from tests.synthetic_sweep import write_run
 
@@ -81,14 +81,14 @@ def test_command_bad_usage(tmp_path, capsys, words, said):
 
 def test_figure_needs_both_arms():
     pytest.importorskip("matplotlib")
-    from plench.report.figures.pilot import draw_pilot
+    from plench.pilot.figure import draw_pilot
 
     with pytest.raises(UsageError, match="both arms"):
         draw_pilot([])
 
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
-    from plench.sweeps.pilot import join_validation
+    from plench.pilot.arms import join_validation
     from plench.sweeps.spec import Grid
 
     dataset = load_dataset("Digits_FPS")
@@ -108,7 +108,7 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
 
 
 def test_validation_joins_training_that_was_made_long_tailed():
-    from plench.sweeps.pilot import join_validation
+    from plench.pilot.arms import join_validation
     from plench.sweeps.spec import Grid
 
     dataset = load_dataset("Digits_FPS")
@@ -118,7 +118,7 @@ def test_validation_joins_training_that_was_made_long_tailed():
 
 
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
-    from plench.sweeps.pilot import train_with_validation
+    from plench.pilot.arms import train_with_validation
     from plench.sweeps.spec import Grid
 
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)

@@ -1,6 +1,7 @@
 """StoredResults files: the same answers as the folders they were made from, small, and safe to read."""
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -352,3 +353,19 @@ def test_every_column_is_written(file):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         read_results_file(tmp_path / "nothing.parquet")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_in_place_of_a_results_file(make, tmp_path):
+    make(tmp_path / "results.parquet")
+    with pytest.raises(DataError, match="not a file"):
+        read_results_file(tmp_path / "results.parquet")
+
+
+def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path):
+    schema = make_schema(pa).with_metadata({"plench.schema": "1"})
+    table = pa.table([pa.nulls(200_000, field.type) for field in schema], schema=schema)
+    pq.write_table(table, tmp_path / "bomb.parquet", compression="zstd")
+    assert (tmp_path / "bomb.parquet").stat().st_size < 40_000
+    with pytest.raises(DataError, match="too large: 6,600,000 cells"):
+        read_results_file(tmp_path / "bomb.parquet")

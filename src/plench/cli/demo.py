@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import plench
+from plench import sweeps
 from plench.report.site import SiteInput, measure_candidates, read_sweep_texts, write_site
 from plench.storage.files import write_text
 
@@ -34,9 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def list_runnable() -> tuple[str, ...]:
     """Return our algorithms but for those that learn from annotators' answers, which the demo's data lack."""
-    from plench.sweeps.suites import own_algorithms
-
-    return own_algorithms(lambda card: not card.answers)
+    return sweeps.own_algorithms(lambda card: not card.answers)
 
 
 def demo(arguments: argparse.Namespace) -> int:

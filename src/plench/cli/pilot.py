@@ -5,8 +5,15 @@ import json
 import sys
 from pathlib import Path
 
+from plench import pilot, sweeps
 from plench.cli.shared.options import add_width_option
+from plench.cli.shared.results_input import read_input
 from plench.criteria import criteria, find_criterion
+from plench.errors import UsageError
+from plench.report.escape import clean
+from plench.report.figures.style import check_format, check_width, figure_style, save_figure
+from plench.report.tables import render_text
+from plench.storage import read_runs_with_notices
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
 validation split, and the default configuration trained with those examples added as singletons. Repeating
@@ -35,14 +42,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
     add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=pilot)
+    parser.set_defaults(handler=compare_arms)
 
 
-def pilot(args: argparse.Namespace) -> int:
+def compare_arms(args: argparse.Namespace) -> int:
     """Carry out both arms unless told not to, then print the table and draw the figure."""
-    from plench.errors import UsageError
-    from plench.report.figures.style import check_format
-
     criterion = find_criterion(args.criterion)
     if not criterion.needs_labels:
         raise UsageError(f"the pilot experiment is about clean validation labels; {criterion.name} uses none")
@@ -60,24 +64,19 @@ def pilot(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from plench.algorithms import find_algorithm
-    from plench.data import dataset_card
-    from plench.sweeps.engines.local import LocalEngine
-    from plench.sweeps.pilot import run_pilot
-    from plench.sweeps.progress import watch_sweep
-    from plench.sweeps.spec import Grid
-
-    grid = Grid(
-        algorithms=tuple(find_algorithm(name).name for name in args.algorithms),
-        datasets=tuple(dataset_card(name).name for name in args.datasets),
+    grid = sweeps.Grid(
+        algorithms=tuple(args.algorithms),
+        datasets=tuple(args.datasets),
         n_hparams=args.n_hparams,
         n_trials=args.n_trials,
         steps=args.steps,
         checkpoint_freq=args.checkpoint_freq,
     )
-    with watch_sweep() as callback:
-        engine = LocalEngine(workers=args.workers)
-        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback)
+    with sweeps.watch_sweep() as callback:
+        engine = sweeps.LocalEngine(workers=args.workers)
+        outcome = pilot.run_pilot(
+            grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback
+        )
     for entry in outcome.sweep.failed:
         print(f"failed: {entry.run.folder}: {entry.message}")
     for run in outcome.training:
@@ -87,27 +86,18 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, output: Path) -> None:
-    from plench.cli.shared.results_input import read_input
-    from plench.report.escape import clean
-    from plench.report.figures.pilot import draw_pilot
-    from plench.report.figures.style import check_width, figure_style, save_figure
-    from plench.report.pilot import gather_pilot, pilot_rows, pilot_tables
-    from plench.report.tables import render_text
-    from plench.storage import read_runs_with_notices
-    from plench.storage.pilot import TRAINING_ARM, VALIDATION_ARM
-
     folder = Path(args.output_dir)
     everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
-    choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
+    choosing = read_input(argparse.Namespace(folders=[folder / pilot.VALIDATION_ARM], **everything))
     (criterion,) = choosing.criteria
-    training, said = read_runs_with_notices(folder / TRAINING_ARM)
-    results, apart = gather_pilot(choosing.runs, training, criterion, choosing.plans)
-    for notice in (*choosing.notices, *(f"{TRAINING_ARM}/{text}" for text in said), *apart):
+    training, said = read_runs_with_notices(folder / pilot.TRAINING_ARM)
+    results, apart = pilot.gather_pilot(choosing.runs, training, criterion, choosing.plans)
+    for notice in (*choosing.notices, *(f"{pilot.TRAINING_ARM}/{text}" for text in said), *apart):
         print(f"notice: {clean(notice, None)}", file=sys.stderr)
     with figure_style():
-        save_figure(draw_pilot(results, check_width(args.width)), output)
+        save_figure(pilot.draw_pilot(results, check_width(args.width)), output)
     if args.json:
-        print(json.dumps(pilot_rows(results), indent=2))
+        print(json.dumps(pilot.pilot_rows(results), indent=2))
     else:
-        print(render_text(pilot_tables(results)))
+        print(render_text(pilot.pilot_tables(results)))
         print(f"figure: {output}")

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import plench
+from plench.data.npy import read_npy
+from plench.data.sources.folder import FORMATS, read_images
+from plench.data.table_files import read_table_file
+from plench.data.table_roles import KNOWN_NAMES
 from plench.errors import DataError, UsageError
 from plench.report.escape import guard_formula
 from plench.storage.files import write_text
@@ -55,9 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def predict(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
-    from plench.training.model import load
-
-    model = load(arguments.folder, arguments.criterion, arguments.device)
+    model = plench.load(arguments.folder, arguments.criterion, arguments.device)
     names, features = read_data(model, arguments.data)
     text = format_predictions(model, names, model.predict_proba(features))
     if arguments.output == "-":
@@ -69,9 +72,6 @@ def predict(arguments: argparse.Namespace) -> int:
 
 def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]], Any]:
     """Return columns that say which row is which, and the features to predict on."""
-    from plench.data.table_files import read_table_file
-    from plench.data.table_roles import KNOWN_NAMES
-
     if model.inputs.kind == "table":
         table = read_table_file(data)
         known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]
@@ -84,15 +84,15 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
             what = "arrays: give an .npy file (n, D)"
         raise UsageError(f"{data}: the model was trained on {what}")
     try:
-        return {}, np.load(data, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+        return {}, read_npy(Path(data))
+    except OSError as error:
+        raise DataError(f"{data} cannot be read ({error.strerror or error})") from None
+    except DataError as error:
         raise DataError(f"{data} cannot be read as a plain array ({error})") from None
 
 
 def read_image_folder(folder: Path) -> tuple[dict[str, Sequence[Any]], Any]:
     """Return the names and the pixels of the image files in a folder, in order of their names."""
-    from plench.data.sources.folder import FORMATS, read_images
-
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS)
     if not files:
         raise DataError(f"{folder} has no images; known are files ending in {', '.join(FORMATS)}")

@@ -20,7 +20,11 @@ from plench.cli.shared.sweep_options import (
     read_specs,
     start_early,
 )
+from plench.criteria import find_criterion
 from plench.errors import UsageError
+from plench.report.best import describe_choice, find_best
+from plench.report.escape import clean
+from plench.report.results import read_results
 from plench.shown import clean_text
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
@@ -107,11 +111,6 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
 
 def show_best(arguments: argparse.Namespace) -> int:
     """Name what a criterion chooses in each setting."""
-    from plench.criteria import find_criterion
-    from plench.report.best import describe_choice, find_best
-    from plench.report.escape import clean
-    from plench.report.results import read_results
-
     criterion = find_criterion(arguments.criterion)
     board = read_results(arguments.folder, criteria=[criterion.name]).board
     rows = []

@@ -21,8 +21,8 @@ from plench.storage.store import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
+from plench.training.evaluation import Totals
 from plench.training.run import TrainingRun
-from plench.training.totals import Totals
 
 BATCH_SIZE = 16
 # The run's length by its configuration; no check makes more updates than this.

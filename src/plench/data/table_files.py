@@ -16,6 +16,7 @@ from typing import Any
 from plench.data.files import read_file
 from plench.data.raw_table import RawTable, check_header, clean_cell, clean_text, read_frame, shorten
 from plench.errors import DataError, UsageError
+from plench.parquet_limits import find_excess
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_COLUMNS = 100_000
@@ -57,7 +58,11 @@ def parse_parquet(content: bytes, name: str) -> RawTable:
             "the table as CSV"
         ) from None
     try:
-        frame = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)).read()
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
+        excess = find_excess(file.metadata, len(content))
+        if excess:
+            raise DataError(excess)
+        frame = file.read()
         frame.validate(full=True)
     except Exception as error:  # pyarrow raises many types for a damaged file
         raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None

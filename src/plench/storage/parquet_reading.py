@@ -1,6 +1,7 @@
 """Reading results files: trusted for nothing, each ends in the runs that were written or in a DataError."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.errors import DataError, UsageError
+from plench.parquet_limits import find_excess
+from plench.plain_files import open_plain
 from plench.storage.description import STATUSES
 from plench.storage.lines import Record
 from plench.storage.parquet import (
@@ -32,9 +35,8 @@ from plench.storage.parquet import (
 )
 from plench.storage.records import Run, make_experiment
 
-# A file beyond these is not read: nobody has that many runs, and a small file may claim to be a huge one.
+# A file of more is not read: nobody has that many runs.
 MOST_ROWS = 5_000_000
-MOST_BYTES = 4 * 2**30  # of the columns, unpacked
 MOST_METADATA_BYTES = 64 * 2**20
 
 
@@ -60,13 +62,19 @@ def _open(path: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
     """Open a Parquet file; whatever goes wrong with it inside the block is a DataError that names it."""
     _, pq = import_pyarrow()
     try:
-        with pq.ParquetFile(
-            path,
-            read_dictionary=list(dictionaries),
-            page_checksum_verification=True,
-            thrift_string_size_limit=MOST_METADATA_BYTES,
-            thrift_container_size_limit=1_000_000,
-        ) as file:
+        with (
+            open_plain(path) as source,
+            pq.ParquetFile(
+                source,
+                read_dictionary=list(dictionaries),
+                page_checksum_verification=True,
+                thrift_string_size_limit=MOST_METADATA_BYTES,
+                thrift_container_size_limit=1_000_000,
+            ) as file,
+        ):
+            excess = find_excess(file.metadata, os.fstat(source.fileno()).st_size)
+            if excess:
+                raise DataError(f"{str(path)!r}: {excess}")
             yield file
     except DataError:
         raise
@@ -92,12 +100,9 @@ def _check_file(file: Any, schema: Any, path: Path) -> tuple[list[str], dict[str
             raise DataError(
                 f"{str(path)!r}: column {column.name!r} must be {column.type}, not {kind or 'absent'}"
             )
-    groups = range(file.metadata.num_row_groups)
-    n_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
-    if file.metadata.num_rows > MOST_ROWS or n_bytes > MOST_BYTES:
+    if file.metadata.num_rows > MOST_ROWS:
         raise DataError(
-            f"{str(path)!r} is too large: {file.metadata.num_rows:,} rows of {n_bytes:,} bytes, at most "
-            f"{MOST_ROWS:,} of {MOST_BYTES:,} are read"
+            f"{str(path)!r} is too large: {file.metadata.num_rows:,} rows, at most {MOST_ROWS:,} are read"
         )
     notices, sweeps = (json.loads(metadata.get(key.encode(), b"null")) for key in (NOTICES_KEY, SWEEPS_KEY))
     notices, sweeps = notices or [], sweeps or {}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from plench.sweeps.launch import launch_sweep as launch_sweep
     from plench.sweeps.look import is_ours as is_ours
     from plench.sweeps.look import look_at_runs as look_at_runs
-    from plench.sweeps.pilot import run_pilot as run_pilot
     from plench.sweeps.plan import DataShelf as DataShelf
     from plench.sweeps.plan import PlannedRun as PlannedRun
     from plench.sweeps.plan import plan_runs as plan_runs
@@ -38,5 +37,6 @@ if TYPE_CHECKING:
     from plench.sweeps.spec import read_sweeps as read_sweeps
     from plench.sweeps.suites import make_grids as make_grids
     from plench.sweeps.suites import make_suite as make_suite
+    from plench.sweeps.suites import own_algorithms as own_algorithms
 
 __all__, __getattr__, __dir__ = lazy_attributes(__name__)

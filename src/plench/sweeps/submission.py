@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import DataError, UsageError
+from plench.plain_files import read_plain
 from plench.storage.parquet import StoredResults
 from plench.storage.records import Run
 from plench.sweeps.spec import Grid, SweepSpec, parse_sweep
+
+MAX_SOURCE_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def check_submission(
 def hash_source(path: Path) -> str:
     """Return the part of an algorithm's name that stands for its file."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+        return hashlib.sha256(read_plain(path, MAX_SOURCE_BYTES)).hexdigest()[:8]
     except OSError as error:
         raise UsageError(f"cannot read the algorithm's file {str(path)!r}: {error.strerror}") from error
 

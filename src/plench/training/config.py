@@ -7,13 +7,13 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from plench.algorithms import AlgorithmEntry
 from plench.criteria import find_criteria
-from plench.data import CandidateSpec, DatasetCard, choose_candidates
+from plench.data import CandidateSpec, Dataset, DatasetCard, choose_candidates
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
 from plench.networks import find_network
@@ -171,3 +171,16 @@ def configure_fitted(
 def tell_steps() -> None:
     """Say, once, that a number of steps does not apply to fitted methods."""
     logger.warning("steps does not apply to methods fitted in rounds, which make a step a round")
+
+
+def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) -> tuple[RunConfig, Dataset]:
+    """Describe a stored run again, for the chosen model on all data: `step` + 1 updates, nothing held out.
+
+    `max_steps`, by which methods schedule themselves, stays that of the chosen run. A test set of the data's
+    own stays what it is; rows marked as validation are learned from.
+    """
+    config = RunConfig.from_json(run_json["config"])
+    changes: dict[str, Any] = {"steps": step + 1, "holdout_fraction": 0.0}
+    if dataset.test is None:
+        changes["tabular_test_fraction"] = 0.0
+    return replace(config, **changes), replace(dataset, validation=None)

@@ -1,4 +1,4 @@
-"""What a run was computed with: device, threads, versions, commit."""
+"""What a run is computed with: device, threads, precision, versions, commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from plench.algorithms import Algorithm
 from plench.errors import ResumeError, UsageError
+from plench.networks import FeatureExtractor
 from plench.version import __version__
 
 # A run may only be continued under the same of these: another value can change its numbers.
@@ -174,3 +176,19 @@ def source_commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def set_execution(algorithm: Algorithm, precision: str, compiled: bool) -> None:
+    """Let every network of an algorithm compute in a precision and, if asked, as compiled code."""
+    featurizers = [module for module in algorithm.modules() if isinstance(module, FeatureExtractor)]
+    if not featurizers and (compiled or precision != "float32"):
+        raise UsageError(
+            f"{type(algorithm).__name__} has no network made by plench.networks.Featurizer, "
+            "so precision and compile have nothing to act on"
+        )
+    for featurizer in featurizers:
+        featurizer.precision = precision
+        if compiled:
+            # One code per shape: code for shapes in general would depend on which shapes came first, so a
+            # resumed run could differ.
+            featurizer.compile(dynamic=False)

@@ -1,12 +1,14 @@
-"""Evaluation: one pass over validation and one over test; every criterion from those passes."""
+"""What a record holds: means of what updates log, and every criterion from one evaluation pass."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from plench.algorithms import Algorithm
 from plench.criteria import Criterion, accuracy, criteria, measure_all
@@ -75,3 +77,41 @@ def accuracy_by_third(logits: np.ndarray, labels: np.ndarray, thirds: np.ndarray
         chosen = thirds[labels] == third
         figures[f"test_acc_{name}"] = accuracy(logits[chosen], labels[chosen]) if chosen.any() else None
     return figures
+
+
+class Totals:
+    """Sums of what updates log since the last record, kept on the device so that no update waits for it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.counts: dict[str, int] = {}
+        self.sums: dict[str, Tensor | float] = {}
+
+    def add(self, logged: Mapping[str, Tensor | float]) -> None:
+        """Add what one update logged."""
+        if "loss" not in logged:
+            raise TypeError(f"update must return a mapping with the key 'loss', not {logged!r}")
+        self.count += 1
+        for name, value in logged.items():
+            value = value.detach() if isinstance(value, Tensor) else float(value)
+            if name in self.sums:
+                self.sums[name] = self.sums[name] + value
+                self.counts[name] += 1
+            else:  # a copy, because an algorithm may log a buffer that it changes in place later
+                self.sums[name] = value.clone() if isinstance(value, Tensor) else value
+                self.counts[name] = 1
+
+    def means(self) -> dict[str, float]:
+        """Return each name's mean over the updates that logged it; this waits for the device."""
+        return {name: float(value) / self.counts[name] for name, value in self.sums.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return counts and sums."""
+        sums = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.sums.items()}
+        return {"count": self.count, "counts": self.counts, "sums": sums}
+
+    def load_state(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Continue from `state()`."""
+        self.count = state["count"]
+        self.counts = dict(state["counts"])
+        self.sums = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state["sums"].items()}

@@ -13,8 +13,7 @@ from plench.data.table import Table
 from plench.errors import UsageError
 from plench.training.image_inputs import ImageInputs
 from plench.training.stored import EVERY_ROW, Rows, Stored
-from plench.training.table_inputs import TableInputs
-from plench.training.tabular_inputs import TabularInputs
+from plench.training.tabular_inputs import TableInputs, TabularInputs
 
 
 class Inputs(Protocol):

@@ -18,9 +18,8 @@ from plench.networks import NETWORKS
 from plench.plain_files import read_plain
 from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse
-from plench.training.environment import choose_device
+from plench.training.environment import choose_device, set_execution
 from plench.training.evaluation import predict_logits
-from plench.training.execution import set_execution
 from plench.training.inputs import Inputs, restore_inputs
 from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams

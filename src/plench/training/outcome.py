@@ -1,10 +1,18 @@
-"""How a run ended."""
+"""How a run ended, and what a folder says of that before training: whose it is, whether its run is whole."""
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from plench.errors import ResumeError, StorageError
+from plench.storage.store import DONE, RunStore
+from plench.training.config import RunConfig
+
+logger = logging.getLogger("plench")
 
 Status = Literal["done", "diverged", "failed", "interrupted"]
 
@@ -17,3 +25,42 @@ class RunOutcome:
     folder: Path
     updates_made: int
     message: str = ""
+
+
+def find_fault(store: RunStore, config: RunConfig, run_id: str) -> str | None:
+    """Say what is wrong with a run that is marked as finished; None if it is this run and whole."""
+    info = store.read_run()
+    if info is not None and info.get("run_id") not in (None, run_id):
+        return "its run.json belongs to another run"
+    return store.find_breach(config.steps)
+
+
+def check_owner(store: RunStore, run_id: str) -> None:
+    """Raise ResumeError if the folder holds another run."""
+    info = store.read_run()
+    if info is not None and info.get("run_id") not in (None, run_id):
+        raise ResumeError(f"{store.folder} holds another run, as its run.json says: move it away")
+
+
+def leave_finished(store: RunStore) -> RunOutcome:
+    """Say how a run that has ended before ended; a kill at its very end may have left a checkpoint."""
+    with suppress(StorageError):  # it may be kept where nothing can be written
+        store.tidy()
+    status = (store.read_run() or {}).get("status", "done")
+    return RunOutcome(status, store.folder, 0, "already finished")
+
+
+def reopen(store: RunStore, fault: str) -> None:
+    """Let a run that is marked as finished but is not whole be continued from its checkpoint.
+
+    Where there is none the run is left as it is: what can still be read of it is not thrown away.
+    """
+    if not store.has_checkpoint:
+        raise ResumeError(
+            f"{store.folder} is marked as finished, but {fault}, and there is no checkpoint to repair it "
+            "from; delete the folder to run it again"
+        )
+    logger.warning(
+        "%s was marked as finished, but %s; it is continued from its checkpoint", store.folder, fault
+    )
+    store.discard(DONE)

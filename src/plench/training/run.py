@@ -33,19 +33,17 @@ from plench.training.environment import (
     compute_threads,
     describe_environment,
     flush_denormals,
+    set_execution,
     source_commit,
 )
-from plench.training.evaluation import evaluate
-from plench.training.execution import set_execution
-from plench.training.finished import check_owner, find_fault, leave_finished, reopen
+from plench.training.evaluation import Totals, evaluate
 from plench.training.fleet.single import HandwrittenStep, find_step
 from plench.training.interrupt import StopRequest
-from plench.training.outcome import RunOutcome, Status
+from plench.training.outcome import RunOutcome, Status, check_owner, find_fault, leave_finished, reopen
 from plench.training.prepare import PreparedData, prepare_data
 from plench.training.restore import check_names, restore_snapshot
 from plench.training.state import list_state, take_snapshot
 from plench.training.streams import Streams
-from plench.training.totals import Totals
 
 # Criteria whose best checkpoint is kept as a model, beside the last one.
 KEPT_CRITERIA = ("CR", "AA")

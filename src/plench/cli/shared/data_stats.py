@@ -16,6 +16,8 @@ from plench.data import draw_candidates
 from plench.data.sources import find_source, load_dataset
 from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
 from plench.report.escape import clean
+from plench.report.figures.dataset import draw_dataset
+from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,9 +63,6 @@ def show_stats(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
-    from plench.report.figures.dataset import draw_dataset
-    from plench.report.figures.style import check_format, check_width, figure_style, save_figure
-
     check_format(args.output)
     width = check_width(args.width)
     with figure_style():

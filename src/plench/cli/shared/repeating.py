@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plench import training
 from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.storage.records import Run
 from plench.storage.verification import TOLERANCE, choose_sample
 
 if TYPE_CHECKING:  # imports torch
-    from plench.training.repeat import Verdict
+    from plench.training import Verdict
 
 
 def add_repeat_options(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +50,8 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
         print(f"notice: {clean(notice, None)}", file=sys.stderr)
     if not sample.runs:
         raise UsageError("there is no finished run that could be repeated")
-    from plench.training.repeat import verify_runs
-
     n_good = 0
-    for verdict in verify_runs(
+    for verdict in training.verify_runs(
         sample.runs,
         data_dir=args.data_dir,
         source=args.source,

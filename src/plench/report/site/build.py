@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
+from plench.plain_files import read_plain
 from plench.report.candidate_stats import CandidateStats
 from plench.report.costs import StepCost
 from plench.report.criterion_quality import judge_criteria
@@ -37,6 +38,7 @@ from plench.version import __version__
 GENERATOR = "plench report"
 PAGE = "index.html"
 STAMP = "stamp.txt"
+MAX_PAGE_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def check_folder(folder: Path) -> None:
     if not there:
         return
     try:
-        ours = GENERATOR in (folder / PAGE).read_text(encoding="utf-8", errors="replace")
+        ours = GENERATOR.encode() in read_plain(folder / PAGE, MAX_PAGE_BYTES)
     except OSError:
         ours = False
     if not ours:

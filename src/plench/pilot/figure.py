@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plench.errors import UsageError
+from plench.pilot.results import PilotResult
 from plench.report.figures.limits import Range, find_range
 from plench.report.figures.style import (
     COLUMN,
@@ -17,7 +18,6 @@ from plench.report.figures.style import (
     label,
     new_figure,
 )
-from plench.report.pilot import PilotResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

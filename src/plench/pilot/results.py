@@ -7,11 +7,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from plench.criteria import Criterion
+from plench.pilot import SUFFIX
 from plench.report.layout import Notes, TableEntry, TableLayout, describe_gaps
 from plench.report.leaderboard import label_settings
 from plench.selection import Plan, select
 from plench.settings import declared
-from plench.storage.pilot import SUFFIX
 from plench.storage.records import Experiment, Run
 
 

@@ -1,10 +1,4 @@
-"""The paper's pilot experiment: what is a clean validation set better used for, choosing or training?
-
-Two arms with the same splits and the same number of steps. In the first, true labels of the validation split
-choose among configurations, as in the protocol: an ordinary sweep. In the second, the validation examples
-join the training split with their true label as the only candidate, and the default configuration is
-trained, with nothing chosen.
-"""
+"""The two arms of the pilot experiment, carried out."""
 
 from __future__ import annotations
 
@@ -17,9 +11,9 @@ import numpy as np
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.errors import DataError
+from plench.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
 from plench.settings import declared
-from plench.storage.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.sweeps.engines.base import Engine, SweepCallback
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
