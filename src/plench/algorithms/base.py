@@ -7,9 +7,9 @@ step: a method then says how it is set up, what its losses are, and what it revi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -227,9 +227,14 @@ class LossAlgorithm(Algorithm):
     Losses and revisions act on the last axes (…, B, K). Hyperparameters are read from `self.hparams`, rows of
     per-example state by `rows` and `write_rows`, time by `steps_done`, and nowhere else: a stack of R runs
     puts tensors (R,) and its own rows in their place.
+
+    `alike` names hyperparameters that the runs of a stack must share, `of_each_run` attributes that change
+    in code which `runs_due` reaches each run by.
     """
 
     network: Any
+    alike: ClassVar[tuple[str, ...]] = ()
+    of_each_run: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -272,6 +277,14 @@ class LossAlgorithm(Algorithm):
 
     def revise(self, outputs: Any, batch: Batch) -> None:
         """Revise the state after the step; `outputs` are those from before it, detached."""
+
+    def runs_due(self, due: Callable[[Self], bool]) -> Iterator[Self]:
+        """Yield itself if something rare is due; a stack yields those of its runs for which it is."""
+        if due(self):
+            yield self
+
+    def join(self, runs: Sequence[Any]) -> None:
+        """Settle, in a stack that has just been made of runs, what is neither a tensor nor a number."""
 
     def more_to_log(self) -> Mapping[str, Tensor | float]:
         """Return further numbers to log, as they are after the step."""

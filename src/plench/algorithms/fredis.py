@@ -72,6 +72,9 @@ class FREDIS(LossAlgorithm):
     corrected candidates; c_i ← softmax over C_i of the views' mean logits, from before the step.
     """
 
+    alike = ("views",)
+    of_each_run = ("theta", "delta", "changed", "interval")
+
     candidates: Tensor
     targets: Tensor
     posterior: Tensor
@@ -113,8 +116,8 @@ class FREDIS(LossAlgorithm):
         self.write_rows("targets", batch.index, targets)
         self.write_rows("posterior", batch.index, logits[0].softmax(-1))
         self.write_rows("visited", batch.index, torch.ones_like(batch.index, dtype=torch.bool))
-        if self.steps_done > 0 and self.steps_done % self.interval == 0:
-            self.correct()
+        for run in self.runs_due(lambda run: run.steps_done > 0 and run.steps_done % run.interval == 0):
+            run.correct()
 
     def correct(self) -> Correction:
         """Correct the candidate sets of all examples visited so far, and restrict their targets to them."""

@@ -1,5 +1,8 @@
 """PC: pairwise comparison on complementary labels."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
@@ -46,6 +49,10 @@ class PC(LossAlgorithm):
     def setup(self, candidates: Tensor) -> None:
         """Find the largest candidate set, once."""
         self.most_candidates = int(candidates.sum(-1).max())
+
+    def join(self, runs: Sequence[Any]) -> None:
+        """Let the runs of a stack share one bound."""
+        self.most_candidates = max(run.most_candidates for run in runs)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the pairwise-comparison loss."""

@@ -76,6 +76,8 @@ class RECORDS(LossAlgorithm):
     − log softmax(W f̄ + w), f̄ the moving mean of the features, all from before the step.
     """
 
+    alike = ("base",)
+
     feature_mean: Tensor
 
     def setup(self, candidates: Tensor) -> None:
