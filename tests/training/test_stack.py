@@ -52,7 +52,9 @@ class Made:
     def __init__(self, name: str, run: int, dtype: torch.dtype) -> None:
         entry = find_algorithm(name)
         own = {key: values[run] for key, values in {**RATES, **DIFFERING.get(name, {})}.items()}
-        values = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {**own, "batch_size": B})
+        values = draw_hparams(
+            entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {**own, "batch_size": B}
+        )
         hparams = {**values, "max_steps": UPDATES}
         features, candidates = SPLITS[max(run - 1, 0)]
         self.streams = Streams(run, torch.device("cpu"))
@@ -91,7 +93,9 @@ def compare(together: Any, runs: Sequence[Made], members: Sequence[Made], **tole
         assert member.algorithm.steps_done == run.algorithm.steps_done
         own = dict(member.algorithm.named_parameters()) | dict(member.algorithm.named_buffers())
         for place, value in [*run.algorithm.named_parameters(), *run.algorithm.named_buffers()]:
-            torch.testing.assert_close(own[place], value, **tolerance, msg=lambda text, at=place: f"{at}: {text}")
+            torch.testing.assert_close(
+                own[place], value, **tolerance, msg=lambda text, at=place: f"{at}: {text}"
+            )
 
 
 @pytest.mark.parametrize("name", STACKED)
@@ -158,7 +162,9 @@ def test_a_run_that_leaves_does_not_change_the_others() -> None:
         for _ in range(times):
             run.update()
     compare(together, alone[1:], members[1:], rtol=1e-4, atol=1e-5)
-    compare(stack_runs([members[0].algorithm], [members[0].streams]), alone[:1], members[:1], rtol=1e-4, atol=1e-5)
+    compare(
+        stack_runs([members[0].algorithm], [members[0].streams]), alone[:1], members[:1], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_what_cannot_be_stacked_is_refused() -> None:

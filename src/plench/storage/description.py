@@ -60,6 +60,7 @@ KEYS = {
     "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
     "updates": Key(int, False, "updates made so far"),
     "notices": Key(list, False, "what the user was told"),
+    "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
 
 

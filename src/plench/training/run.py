@@ -72,13 +72,21 @@ def run_training(
     with compute_threads(config.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         with store.locked():
-            check_owner(store, run_id)
-            if store.finished:  # by another process, between the look above and the lock; or it is not whole
-                fault = find_fault(store, config, run_id)
-                if fault is None:
-                    return leave_finished(store)
-                reopen(store, fault)
-            return run.carry_out()
+            return take_up(store, config, run_id) or run.carry_out()
+
+
+def take_up(store: RunStore, config: RunConfig, run_id: str) -> RunOutcome | None:
+    """Look at a folder that has just been locked: return how its run ended, None if it is to be carried out.
+
+    Another process may have ended it between a first look and the lock, or it is not whole.
+    """
+    check_owner(store, run_id)
+    if store.finished:
+        fault = find_fault(store, config, run_id)
+        if fault is None:
+            return leave_finished(store)
+        reopen(store, fault)
+    return None
 
 
 class TrainingRun:
@@ -109,6 +117,9 @@ class TrainingRun:
         self.streams = Streams(config.seed, self.device)
         self.state: list[dict[str, Any]] = []
         self.step: HandwrittenStep | None = None
+        # How many runs are trained as one, this one among them, and a hash that tells which.
+        self.fleet_size = 1
+        self.fleet = ""
         self.totals = Totals()
         self.records: list[str] = []
         self.best: dict[str, float] = {}
@@ -133,6 +144,10 @@ class TrainingRun:
             raise
         except (Exception, SystemExit) as error:  # is recorded, and ends this run only
             return self.fail(error)
+        return self.conclude(status)
+
+    def conclude(self, status: Status) -> RunOutcome:
+        """Write what belongs to the end of an attempt, and say how it ended."""
         if status == "interrupted":
             self.write_checkpoint()
             self.describe("interrupted")
@@ -307,6 +322,20 @@ class TrainingRun:
         window = self.window_seconds + now - window_begun
         with self.streams.ambient("evaluation"):
             figures = evaluate(self.algorithm, self.data, self.more_criteria)
+        return self.record(step, logged, figures, window, now)
+
+    def record(
+        self,
+        step: int,
+        logged: dict[str, float],
+        figures: Mapping[str, float | None] | None,
+        window: float,
+        begun: float,
+    ) -> bool:
+        """Write a record; say False if the run has diverged.
+
+        `window` are the seconds of the updates since the last one, `begun` is when the evaluation began.
+        """
         if figures is None or not math.isfinite(logged["loss"]):
             return False
         record = {
@@ -319,6 +348,7 @@ class TrainingRun:
             "logged": {name: value if math.isfinite(value) else None for name, value in logged.items()},
             "hparams": dict(self.config.hparams),
             "args": self.config.args(),
+            **({"fleet_size": self.fleet_size} if self.fleet_size > 1 else {}),
         }
         line = json.dumps(record, allow_nan=False)
         self.records.append(line)
@@ -327,7 +357,7 @@ class TrainingRun:
         self.totals = Totals()
         self.window_seconds = 0.0
         self.seconds["training"] += window
-        self.seconds["evaluation"] += time.perf_counter() - now
+        self.seconds["evaluation"] += time.perf_counter() - begun
         self.callback.evaluated(record)
         return True
 
@@ -373,6 +403,7 @@ class TrainingRun:
             "seconds": self.seconds,
             "notices": self.notices,
             "begun": self.begun,
+            **({"fleet": self.fleet} if self.fleet else {}),
         }
         self.store.write_checkpoint(dump(payload))
 
@@ -407,6 +438,7 @@ class TrainingRun:
 
     def describe(self, status: str, error: Mapping[str, str] | None = None) -> None:
         """Write run.json."""
+        size = self.largest_fleet()
         self.store.write_run(
             {
                 **describe_run(self.config, self.dataset, self.entry, self.data),
@@ -426,8 +458,14 @@ class TrainingRun:
                 },
                 "updates": self.updates,
                 "notices": self.notices,
+                **({"fleet_size": size} if size > 1 else {}),
             }
         )
+
+    def largest_fleet(self) -> int:
+        """Return how many runs were trained as one when this one was in the largest fleet."""
+        told = (json.loads(line).get("fleet_size", 1) for line in self.records)
+        return max(self.fleet_size, *told, 1)
 
     def last_step(self) -> int | None:
         """Return the step of the last record, if there is one."""

@@ -155,7 +155,9 @@ class StackedRuns(LossAlgorithm):
         if not self.of_each_run:
             return super().more_to_log()
         rows = [member.more_to_log() for member in self.members]
-        return {name: torch.tensor([float(row[name]) for row in rows]) for name in rows[0]}
+        return {
+            name: torch.tensor([float(row[name]) for row in rows], dtype=torch.float64) for name in rows[0]
+        }
 
     def hand_out(self) -> None:
         """Let every member have its slice of the state as it is now, and the time."""
