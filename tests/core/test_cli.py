@@ -164,10 +164,19 @@ def test_json_lists_hold_data_and_tables_hold_text(capsys):
         "candidates": "real",
         "mean_size": 2.23,
         "noise_rate": 0.0,
+        "test_set": "drawn",
+        "answers": None,
         "steps": 10_000,
         "task": "automatic face naming",
     }
     assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
+    assert main(["list", "datasets", "music*", "plcifar10_v*", "mnist", "--json"]) == 0
+    rows = {row["name"]: (row["test_set"], row["answers"]) for row in json.loads(capsys.readouterr().out)}
+    assert rows == {
+        "MNIST": ("own", None),
+        "Music_Crowd": ("own", "kept"),
+        "PLCIFAR10_Vaguest": ("own", "combined"),
+    }
     assert main(["list", "datasets"]) == 0
     text = capsys.readouterr().out
     assert "1,122" in text

@@ -223,6 +223,7 @@ def test_votes_and_shares_are_those_of_the_vectors():
 )
 def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean, noise, test):
     from plench.data import load_dataset
+    from plench.data.sources import find_source
 
     folder = Path(os.environ.get("PLENCH_DATA", "absent")) / "crowd"
     if not folder.is_dir():
@@ -234,5 +235,7 @@ def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean,
     assert dataset.mean_candidates == pytest.approx(mean, abs=1e-3)
     assert dataset.noise_rate == pytest.approx(noise, abs=1e-3)
     assert len(dataset.test.labels) == test
+    source = find_source(name)
+    assert (source.own_test, source.answers) == (True, True)
     fewer = load_dataset(f"{name}_Votes_2", folder)
     assert fewer.mean_candidates < dataset.mean_candidates

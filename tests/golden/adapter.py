@@ -7,12 +7,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import plench
+from plench.algorithms import FittedAlgorithm
 from plench.cli import main
 from plench.training.environment import MUST_AGREE, choose_device, describe_environment
 
@@ -40,21 +42,29 @@ def command(*words: str) -> tuple[int, str, str]:
 
 
 @contextlib.contextmanager
-def stop_after(optimiser_steps: int) -> Iterator[None]:
-    """Press Ctrl-C after so many optimiser steps, counted by torch itself."""
+def stop_after(number: int, fitted: bool) -> Iterator[None]:
+    """Press Ctrl-C after so many optimiser steps, counted by torch itself, or rounds of a fitted method."""
     made = 0
 
     def count(*_: Any) -> None:
         nonlocal made
         made += 1
-        if made == optimiser_steps:
+        if made == number:
             signal.raise_signal(signal.SIGINT)
 
-    hook = register_optimizer_step_post_hook(count)
-    try:
+    update = FittedAlgorithm.update
+
+    def update_and_count(self: FittedAlgorithm, *batch: Any) -> Any:
+        outcome = update(self, *batch)
+        count()
+        return outcome
+
+    with (
+        mock.patch.object(FittedAlgorithm, "update", update_and_count)
+        if fitted
+        else register_optimizer_step_post_hook(count)
+    ):
         yield
-    finally:
-        hook.remove()
 
 
 def predict(folder: Path, features: np.ndarray) -> list[int]:
@@ -145,9 +155,9 @@ def pretend_other_source(checkpoint: Path) -> None:
 
 
 def algorithm_names() -> list[str]:
-    """Return the names of the package's algorithms that are trained on batches."""
+    """Return the names of the package's algorithms."""
     _, out, _ = command("list", "algorithms", "--json")
-    return [row["name"] for row in json.loads(out) if row["family"] != "classical"]
+    return [row["name"] for row in json.loads(out)]
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 HERE = Path(__file__).parent
 TABULAR = HERE / "data" / "tabular.npz"
 IMAGES = HERE / "data" / "images.npz"
+ANSWERED = HERE / "data" / "answered.npz"
 OWN_METHOD = HERE / "own_method.py"
 
 # When phases begin: all of them within 12 updates of 5 an epoch. The queue is short, for speed.
@@ -43,13 +44,29 @@ ALGORITHMS = (
     *("PaPi", "GFWS", "SCARCE", "RECORDS", "CroSel"),
 )
 
+# Methods fitted in rounds, with few rounds and trees; those of answers have data with answers.
+FITTED: dict[str, dict[str, Any]] = {
+    "LR_EM": {"rounds": 4},
+    "CLPL": {},
+    "PL_KNN": {},
+    "IPAL": {},
+    "PL_ECOC": {},
+    "ET_AVG": {"n_estimators": 4},
+    "RF_AVG": {"n_estimators": 4},
+    "ET_EM": {"n_estimators": 4, "rounds": 3},
+    "RF_EM": {"n_estimators": 4, "rounds": 3},
+    "MV_LR": {},
+    "DS_LR": {},
+}
+OF_ANSWERS = ("MV_LR", "DS_LR")
+
 
 @dataclass(frozen=True)
 class Case:
     """One golden run; it is interrupted after each of `stops` updates, and continued.
 
     `features` are given to its model, `reached` says of what the last record logs whether the last phase was
-    entered, `rtol` is allowed where bits need not agree.
+    entered, `rtol` is allowed where bits need not agree. The steps of a fitted method are its rounds and one.
     """
 
     name: str
@@ -62,14 +79,16 @@ class Case:
     options: tuple[str, ...] = ()
     features: Path | None = None
     rtol: float = 1e-4
+    fitted: bool = False
     reached: Any = field(default=None, compare=False)
 
     @property
     def words(self) -> list[str]:
         """The options of `plench train` that describe the run."""
+        length = ["--steps", str(self.steps), "--checkpoint_freq", str(self.checkpoint_freq)]
         return [
             *("-a", self.algorithm, "-d", self.dataset, "--hparams", json.dumps(self.hparams)),
-            *("--steps", str(self.steps), "--checkpoint_freq", str(self.checkpoint_freq)),
+            *([] if self.fitted else length),
             *("--device", "cpu", "--threads", "1", *self.options),
         ]
 
@@ -89,6 +108,24 @@ def make_pair(algorithm: str) -> list[Case]:
             reached=reached,
         ),
     ]
+
+
+def make_fitted(algorithm: str) -> Case:
+    """Return the run of a fitted method: cut after the preparation and, if there are several, two rounds."""
+    rounds = FITTED[algorithm].get("rounds", 1)
+    data = ANSWERED if algorithm in OF_ANSWERS else TABULAR
+    return Case(
+        f"fitted-{algorithm}",
+        algorithm,
+        str(data),
+        FITTED[algorithm],
+        steps=rounds + 1,
+        stops=(1, 3) if rounds > 2 else (1,),
+        checkpoint_freq=1,
+        features=data,
+        rtol=1e-3,  # solvers stop at a gradient of 1e-5, elsewhere at another iterate
+        fitted=True,
+    )
 
 
 SHORT: dict[str, Any] = {"steps": 4, "stops": (2, 3), "checkpoint_freq": 2}
@@ -131,4 +168,5 @@ OTHERS = [
     Case("long-tail", "RECORDS", "Digits_FPS", {}, options=("--imbalance", "8"), **SHORT),
     Case("no-model", "CAVL", str(TABULAR), {"batch_size": 16}, options=("--skip_model_save",), **SHORT),
 ]
-CASES = {case.name: case for case in [*(case for name in ALGORITHMS for case in make_pair(name)), *OTHERS]}
+PAIRS = (case for name in ALGORITHMS for case in make_pair(name))
+CASES = {case.name: case for case in [*PAIRS, *map(make_fitted, FITTED), *OTHERS]}

@@ -36,7 +36,7 @@ def measure(case: Case, output: Path) -> dict[str, Any]:
     per_update = OPTIMISER_STEPS.get(case.algorithm, 1)
     states, made = [], 0
     for stop in case.stops:
-        with stop_after((stop - made) * per_update):
+        with stop_after((stop - made) * per_update, case.fitted):
             outcome = carry_out(words, 130)
         assert outcome["updates_made"] == stop - made
         states.append(measure_state(Path(outcome["folder"]), stop, last=stop == case.stops[-1]))

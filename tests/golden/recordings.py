@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy
+import sklearn
 import torch
 
 HERE = Path(__file__).parent
@@ -13,9 +16,17 @@ CONDITIONS = HERE / "conditions.json"
 TABLES = HERE / "tables.json"
 
 
-def conditions() -> dict[str, str]:
-    """Return what decides whether bits repeat."""
-    return {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+def conditions(fitted: bool = True) -> dict[str, str]:
+    """Return what decides whether bits repeat: libraries that fit only where they do."""
+    found = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+    libraries = {"numpy": np.__version__, "scipy": scipy.__version__, "sklearn": sklearn.__version__}
+    return {**found, **(libraries if fitted else {})}
+
+
+def recorded_conditions(fitted: bool = True) -> dict[str, str]:
+    """Return the conditions of the recordings, as `conditions` returns those of today."""
+    recorded = json.loads(CONDITIONS.read_text(encoding="utf-8"))
+    return {name: recorded[name] for name in conditions(fitted)}
 
 
 def write_recording(path: Path, content: dict[str, Any]) -> None:

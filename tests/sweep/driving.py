@@ -33,6 +33,11 @@ def grid_arguments(
     ]
 
 
+def fitted_arguments() -> list[str]:
+    """Return the options of a grid of methods fitted in rounds: linear, forest and neighbours."""
+    return grid_arguments(["LR_EM", "RF_EM", "PL_KNN"], n_hparams=1, n_trials=2)
+
+
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Start `python -m plench.sweep …` without waiting for it."""
     return subprocess.Popen(

@@ -10,8 +10,9 @@ from plench.algorithms.registry import PAPER
 from plench.data import dataset_card
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
+from plench.sweeps import probe
 from plench.sweeps.plan import DataShelf, expand, expand_all, settle
-from plench.sweeps.probe import estimate_cost
+from plench.sweeps.probe import RunCost, estimate_cost
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.sweeps.suites import make_grids, make_suite
 from plench.training.config import configure_run
@@ -155,3 +156,17 @@ def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.Lo
     runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))
     assert estimate_cost(runs, shelf, budget_seconds=0.1) is not None
     assert not caplog.records
+
+
+def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = DataShelf(None)
+    names = ("LR_EM", "PL_KNN", "CC", "PRODEN")
+    grid = Grid(names, ("Digits_USS",), n_hparams=1, n_trials=1, steps=1000, checkpoint_freq=1000)
+    runs = expand(settle(SweepSpec((grid,)), shelf))
+    rounds, steps = RunCost(1.0, 0.0, 0.0, 0.0, 10.0), RunCost(0.001, 0.0, 0.0, 0.0, 1.0)
+    monkeypatch.setattr(probe, "measure", lambda run, *_, **__: rounds if run.config.fitted else steps)
+    estimate = estimate_cost(runs, shelf, budget_seconds=-1.0)
+    assert estimate is not None
+    assert (estimate.pairs_measured, estimate.pairs) == (2, 4)  # one of each kind, whatever the time
+    assert estimate.seconds == pytest.approx(41 + 2 + 1 + 1)
+    assert estimate.bytes == pytest.approx(22)

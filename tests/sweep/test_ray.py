@@ -10,6 +10,7 @@ import pytest
 
 from tests.sweep.driving import (
     finish,
+    fitted_arguments,
     grid_arguments,
     odd,
     read_outcomes,
@@ -142,6 +143,20 @@ def test_a_ray_of_its_own_has_as_many_slots_as_asked(calm: dict[str, Any], tmp_p
     assert code == 0, output
     assert f"{N_RUNS} runs to do, 2 at a time" in output
     assert read_outcomes(tmp_path) == calm
+
+
+def test_methods_fitted_in_rounds_survive_the_death_of_a_node(cluster: Any, tmp_path: Path) -> None:
+    calm, folder = tmp_path / "calm", tmp_path / "ray"
+    grid = fitted_arguments()
+    assert sweep("launch", *grid, "--output_dir", str(calm), "--workers", "2")[0] == 0
+    second = cluster.add_node(**NODE)
+    driver = start(*ray_command(cluster, folder, *grid), "--save_steps", "1")
+    wait_for(lambda: list(folder.glob("*/checkpoint.pt")) or driver.poll() is not None, timeout=180)
+    cluster.remove_node(second, allow_graceful=False)
+    code, output = finish(driver)
+    assert code == 0, output
+    assert count_done(folder) == 6
+    assert read_outcomes(folder) == read_outcomes(calm)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.sweep.driving import grid_arguments, odd, read_outcomes, sweep, wait_for
+from tests.sweep.driving import fitted_arguments, grid_arguments, odd, read_outcomes, sweep, wait_for
 
 pytest.importorskip("submitit", reason="submitit is not installed (plench[slurm])")
 
@@ -109,6 +109,24 @@ def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
         wait_for_queue()
     code, output = sweep("status", "--output_dir", str(folder))
     assert f"done {N_RUNS}" in output
+    assert read_outcomes(folder) == read_outcomes(calm)
+
+
+def test_methods_fitted_in_rounds_are_requeued_between_rounds(tmp_path: Path) -> None:
+    calm, folder = tmp_path / "calm", tmp_path / "slurm"
+    grid = fitted_arguments()
+    assert sweep("launch", *grid, "--output_dir", str(calm), "--workers", "2")[0] == 0
+    code, output = sweep("launch", *grid, *SLURM, "--output_dir", str(folder))
+    assert code == 0, output
+    # Runs of LR_EM are the longest: forty rounds, each with a record.
+    wait_for(lambda: list(folder.glob("*LR_EM*/results.jsonl")), what="a run to begin")
+    requeued = wait_for(find_running, what="a job to run")
+    run("scontrol", "requeue", requeued)
+    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
+    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    with explained(folder):
+        wait_for_queue()
+    assert "done 6" in sweep("status", "--output_dir", str(folder))[1]
     assert read_outcomes(folder) == read_outcomes(calm)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -106,8 +107,12 @@ def format_value(column: str, value: Any) -> str:
 
 
 def explain_patterns() -> list[str]:
-    """Say how datasets without a fixed name are asked for."""
-    return [f"also {pattern}: {meaning}" for pattern, meaning in dataset_patterns().items()]
+    """Say how datasets without a fixed name are asked for, and what becomes of annotators' answers."""
+    return [
+        *(f"also {pattern}: {meaning}" for pattern, meaning in dataset_patterns().items()),
+        "answers: kept ones weigh candidates (--candidate_weights votes) and teach MV_LR and DS_LR; "
+        "combined ones are in the candidate sets alone",
+    ]
 
 
 def list_criteria() -> list[Row]:
@@ -123,7 +128,7 @@ def list_criteria() -> list[Row]:
     ]
 
 
-LISTS = {
+LISTS: dict[str, Callable[[], list[Row]]] = {
     "algorithms": lambda: plench.list_algorithms(),
     "datasets": lambda: plench.list_datasets(),
     "criteria": list_criteria,

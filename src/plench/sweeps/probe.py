@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plench.storage.store import RESULTS, RUN, RunStore
+from plench.storage.ended import RESULTS
+from plench.storage.store import RUN, RunStore
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
@@ -57,26 +58,32 @@ class Estimate:
 def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float) -> Estimate | None:
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
-    Pairs that were not measured count as the mean of those that were. None if there is nothing to measure.
+    A pair that was not measured counts as the mean of those that were of its kind, of which one is measured
+    always: a round of a fitted method takes a thousand times a step of a trained one. None if there is
+    nothing to measure.
     """
     examples: dict[tuple[str, str], PlannedRun] = {}
     for run in runs:
         examples.setdefault((run.algorithm, run.dataset), run)
     costs: dict[tuple[str, str], RunCost] = {}
+    by_kind: dict[bool, list[RunCost]] = {}
     begun = time.monotonic()
     performer = Performer()
     for pair, run in examples.items():
-        if costs and time.monotonic() - begun > budget_seconds:
-            break
+        fitted = run.config.fitted
+        if fitted in by_kind and time.monotonic() - begun > budget_seconds:
+            continue
         cost = measure(run, shelf, performer, warm=bool(costs))
         if cost is not None:
             costs[pair] = cost
+            by_kind.setdefault(fitted, []).append(cost)
     if not costs:
         return None
     seconds = disk = 0.0
     for run in runs:
         known = costs.get((run.algorithm, run.dataset))
-        used = list(costs.values()) if known is None else [known]
+        alike = by_kind.get(run.config.fitted, list(costs.values()))
+        used = alike if known is None else [known]
         seconds += sum(cost.seconds(run) for cost in used) / len(used)
         disk += sum(cost.bytes(run) for cost in used) / len(used)
     return Estimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)

@@ -1,6 +1,7 @@
 """Makes the data of the golden runs: `python tests/golden/data/make.py`. Its files are kept, not made again.
 
-Both sets have five classes, candidates of their own, and a few candidate sets without the true label.
+All have five classes; two have candidates of their own, with a few sets without the true label, and one has
+the answers of four annotators.
 """
 
 from pathlib import Path
@@ -54,6 +55,19 @@ def make_images(random: np.random.RandomState, n: int = 90, n_test: int = 20, si
     )
 
 
+def make_answered(random: np.random.RandomState, n: int = 100, width: int = 8) -> None:
+    """Write clusters with the answers of four annotators, each worse than the one before, with gaps."""
+    labels = random.randint(0, CLASSES, n)
+    features = random.randn(CLASSES, width)[labels] + 0.7 * random.randn(n, width)
+    wrong = random.rand(n, 4) < np.array([0.1, 0.2, 0.3, 0.5])
+    answers = np.where(wrong, random.randint(0, CLASSES, (n, 4)), labels[:, None])
+    answers[:, 1:][random.rand(n, 3) < 0.3] = -1
+    np.savez_compressed(
+        FOLDER / "answered.npz", features=features.astype(np.float32), answers=answers, labels=labels
+    )
+
+
 if __name__ == "__main__":
     make_tabular(np.random.RandomState(1))
     make_images(np.random.RandomState(2))
+    make_answered(np.random.RandomState(3))

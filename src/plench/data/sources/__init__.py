@@ -185,6 +185,8 @@ def describe_datasets() -> list[dict[str, Any]]:
                 "candidates": card.candidates.pl_type,
                 "mean_size": published and published.mean_candidates,
                 "noise_rate": published and published.noise_rate,
+                "test_set": "own" if source.own_test else "drawn",
+                "answers": source.answers_are,
                 "steps": card.default_steps,
                 "task": card.task,
             }

@@ -35,7 +35,8 @@ class Source:
     `load` takes the data folder (None where the user named none). `files` are what `download_dataset`
     fetches. `obtain` says how the user comes by the files of the data folder; None means that none are
     needed, because the data is built in or was given by path. `annotations`, where an example has several
-    annotators, takes the data folder and the number of examples and returns their single sets.
+    annotators, takes the data folder and the number of examples and returns their single sets. `own_test` and
+    `answers` say, for lists, that the dataset has a test set of its own and keeps annotators' answers.
     """
 
     card: DatasetCard
@@ -43,6 +44,8 @@ class Source:
     files: tuple[RemoteFile, ...] = ()
     obtain: str | None = None
     annotations: Callable[[Path | None, int], Answers] | None = None
+    own_test: bool = False
+    answers: bool = False
 
     @property
     def how(self) -> str:
@@ -50,6 +53,11 @@ class Source:
         if self.obtain is None:
             return "built in"
         return "download" if self.files else "by hand"
+
+    @property
+    def answers_are(self) -> str | None:
+        """What becomes of annotators' answers: kept for learning, or combined into sets; None without any."""
+        return "kept" if self.answers else None if self.annotations is None else "combined"
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def make_source(
         candidates=candidates,
     )
     load = partial(load_cifar, card, files, hierarchical)
-    return Source(card, load, (files.archive,), files.obtain)
+    return Source(card, load, (files.archive,), files.obtain, own_test=True)
 
 
 def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_dir: Path | None) -> Dataset:

@@ -187,7 +187,8 @@ def make_source(release: Release, min_votes: int = 1) -> Source:
         sizes=release.sizes,
     )
     load = partial(load_crowd, card, release, min_votes)
-    return Source(card, load, release.remote_files, describe_obtain(release))
+    obtain = describe_obtain(release)
+    return Source(card, load, release.remote_files, obtain, own_test=True, answers=True)
 
 
 LABELME_RELEASE = Release(

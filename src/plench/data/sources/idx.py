@@ -101,7 +101,7 @@ def make_source(
         sizes=Sizes(60_000, 28 * 28, N_CLASSES),
         candidates=CandidateSpec("fps"),
     )
-    return Source(card, partial(load_idx, card, folders, obtain, class_names), obtain=obtain)
+    return Source(card, partial(load_idx, card, folders, obtain, class_names), obtain=obtain, own_test=True)
 
 
 MNIST = make_source(

@@ -111,6 +111,7 @@ def make_source(
         files,
         f"{OBTAIN} and {CIFAR10_FILES.obtain}",
         lambda data_dir, n_images: read_annotations(name, data_dir, n_images)[0],
+        own_test=True,
     )
 
 
