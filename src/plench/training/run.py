@@ -464,8 +464,8 @@ class TrainingRun:
 
     def largest_fleet(self) -> int:
         """Return how many runs were trained as one when this one was in the largest fleet."""
-        told = (json.loads(line).get("fleet_size", 1) for line in self.records)
-        return max(self.fleet_size, *told, 1)
+        told = [int(json.loads(line).get("fleet_size", 1)) for line in self.records]
+        return max([self.fleet_size, *told])
 
     def last_step(self) -> int | None:
         """Return the step of the last record, if there is one."""

@@ -1,4 +1,4 @@
-"""Adam's fused step without what torch's optimiser does around it; state stays where the optimiser keeps it."""
+"""Adam's fused step without what torch's optimiser does around it; its state stays in the optimiser."""
 
 from __future__ import annotations
 

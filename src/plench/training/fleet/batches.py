@@ -47,7 +47,8 @@ class StackedBatches:
 
     def take(self, rows: Tensor, flat: Tensor) -> Tensor:
         """Return rows of all runs (R, B, …)."""
-        return rows.index_select(0, flat).unflatten(0, self.shape)
+        taken: Tensor = rows.index_select(0, flat).unflatten(0, self.shape)
+        return taken
 
 
 def check_sets(sets: Sequence[TrainingSet]) -> None:

@@ -1,4 +1,4 @@
-"""The step of one run with its network's forward and backward written by hand: the same bits, less overhead."""
+"""The step of one run with forward and backward of its MLP written by hand: the same bits, less overhead."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ algorithm's own, on (R, B, K).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -70,8 +69,9 @@ class StackedNetwork(nn.Sequential):
             for weight, place in zip(weights, stacked, strict=True):
                 weight.data = place[run]
         hidden = StackedLinear(stacked[0], stacked[1])
-        super().__init__(StackedFeaturizer(hidden), StackedLinear(stacked[2], stacked[3]))
-        self.layers = (hidden, self[1])
+        classifier = StackedLinear(stacked[2], stacked[3])
+        super().__init__(StackedFeaturizer(hidden), classifier)
+        self.layers: tuple[StackedLinear, ...] = (hidden, classifier)
         self.by_hand = HandwrittenMLP(stacked)
         self.logits: Tensor | None = None
 
@@ -119,7 +119,8 @@ class StackedRuns(LossAlgorithm):
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Return each run's rows `index` (R, B) of the per-example state `name`."""
         state = self.get_buffer(name).flatten(0, 1)
-        return state.index_select(0, self.flat(index)).unflatten(0, index.shape)
+        rows: Tensor = state.index_select(0, self.flat(index)).unflatten(0, index.shape)
+        return rows
 
     def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
         """Replace each run's rows `index` (R, B), in place."""
@@ -200,7 +201,6 @@ def check_class(cls: type[LossAlgorithm]) -> None:
         raise StackError((card and card.alone) or f"{cls.__name__} does not say that its runs can be stacked")
 
 
-@cache
 def stacked_class(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
     """Return the class of stacks of an algorithm."""
     return type(f"Stacked{cls.__name__}", (StackedRuns, cls), {})
