@@ -16,6 +16,7 @@ from plench.cli.shared.sweep_options import (
     add_launch_options,
     describe_folder,
     read_engine,
+    read_fleet,
     read_limits,
     read_specs,
     start_early,
@@ -91,7 +92,7 @@ def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
-    limits = read_limits(arguments)
+    limits, fleet = read_limits(arguments), read_fleet(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
     with sweeps.watch_sweep() as callback:
@@ -103,6 +104,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             limits=limits,
             callback=callback,
             retry=retry_failed,
+            fleet=fleet,
         )
     if engine.writes:
         report_outcome(outcome, arguments.output_dir)
@@ -153,7 +155,8 @@ def plan(arguments: argparse.Namespace) -> int:
     shelf = sweeps.DataShelf(arguments.data_dir)
     read_limits(arguments)
     specs = read_specs(arguments)
-    slots = read_engine(arguments).count_slots(specs[0].grids[0])
+    engine, fleet = read_engine(arguments), read_fleet(arguments)
+    slots = engine.count_slots(specs[0].grids[0])
     named = arguments.suite or arguments.algorithms
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
@@ -165,6 +168,9 @@ def plan(arguments: argparse.Namespace) -> int:
     if measured and arguments.probe_seconds > 0:
         estimate = sweeps.estimate_cost(measured, shelf, arguments.probe_seconds)
     content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
+    if named:  # what a file names is not imported to look at
+        fleets = sweeps.plan_fleets(runs, shelf, fleet, engine)
+        content["fleets"] = [len(runs) for runs in fleets if len(runs) > 1]
     if estimate is not None:
         seconds = estimate.seconds / (slots or 1)
         content["hours"] = seconds / 3600
@@ -176,6 +182,9 @@ def plan(arguments: argparse.Namespace) -> int:
     print(f"{len(runs)} runs: {describe_axes(runs)}")
     print_states(states)
     print(f"to do: {len(todo)}")
+    if content.get("fleets"):
+        sizes = content["fleets"]
+        print(f"trained as one: {sum(sizes)} runs in {len(sizes)} fleets of up to {max(sizes)}")
     if estimate is not None:
         at_once = f"{slots} runs at a time" if slots else "one run after the other, many at once on a cluster"
         print(
