@@ -14,7 +14,7 @@ from plench.storage.records import Run
 # on other hardware or versions drifts as another seed would.
 TOLERANCE = 0.05
 # What a clock or the machine decides.
-NOT_COMPARED = ("step", "step_time", "mem_gb", "logged")
+NOT_COMPARED = ("step", "step_time", "mem_gb", "fleet_size", "logged")
 
 
 @dataclass(frozen=True)
