@@ -33,7 +33,8 @@ def test_fleets_share_all_but_split_configuration_and_seed() -> None:
         assert len({run.config.hparams.get("base") for run in fleet}) == 1
         assert fleet[0].algorithm != "PaPi" or len(fleet) == 1, "its card says that it runs alone"
     sizes = [len(fleet) for fleet in fleets if fleet[0].algorithm == "CC"]
-    assert max(sizes) > 5 and sum(sizes) == 60
+    assert max(sizes) > 5
+    assert sum(sizes) == 60
     assert fleets == form_fleets(runs, SHELF, ON_CPU)
 
 

@@ -60,9 +60,9 @@ def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
     lines = [name]
     for outcome in outcomes:
         lines.append(f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}")
-        if outcome.status == "skipped":
+        if outcome.status in ("skipped", "passed") and outcome.detail:
             lines[-1] += f" ({outcome.detail})"
-        elif outcome.status != "passed":
+        elif outcome.status in ("failed", "advice"):
             lines.append(indent(outcome.check.demand))
             lines.append(indent(f"Found: {outcome.detail}"))
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in MARKS}

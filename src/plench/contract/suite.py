@@ -40,7 +40,7 @@ def run_check(check: Check, subject: Subject) -> Outcome:
     """Run one check. Whatever the algorithm raises is a breach, told with the line it comes from."""
     try:
         with compute_threads(1):
-            check.function(subject)
+            told = check.function(subject)
     except NotCheckedError as reason:
         return Outcome(check, "skipped", str(reason))
     except BreachError as breach:
@@ -48,7 +48,7 @@ def run_check(check: Check, subject: Subject) -> Outcome:
     except (Exception, SystemExit) as error:  # somebody else's code: anything may be raised
         detail = describe_error(error, subject)
     else:
-        return Outcome(check, "passed")
+        return Outcome(check, "passed", told or "")
     return Outcome(check, "failed" if check.level == "required" else "advice", detail)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -15,6 +16,7 @@ from plench.data import Dataset
 from plench.errors import UsageError
 from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
+from plench.training.fleet.stack import StackError, choose_form
 
 # More gain nothing further on a CPU (docs/results/fleet.md).
 LARGEST = 10
@@ -70,7 +72,7 @@ def form_fleets(
 def kind_of(run: PlannedRun, options: FleetOptions) -> tuple[object, ...] | None:
     """Return what runs of one fleet have in common; None for a run that is trained alone."""
     config, entry = run.config, find_algorithm(run.algorithm)
-    if not entry.card.stacked or not issubclass(entry.cls, LossAlgorithm):
+    if not issubclass(entry.cls, LossAlgorithm) or not can_be_stacked(entry.cls):
         return None
     if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
         return None
@@ -79,6 +81,16 @@ def kind_of(run: PlannedRun, options: FleetOptions) -> tuple[object, ...] | None
     shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
     alike = {name: config.hparams[name] for name in ("batch_size", *entry.cls.alike)}
     return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
+
+
+@cache
+def can_be_stacked(cls: type) -> bool:
+    """Say whether runs of a class can be trained as one."""
+    try:
+        choose_form(cls)
+    except StackError:
+        return False
+    return True
 
 
 def on_cpu(device: str) -> bool:

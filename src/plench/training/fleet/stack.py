@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.base import LossAlgorithm
+from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.algorithms.registry import own_card
 from plench.training.fleet.adam import FusedAdam, is_plain_adam
 from plench.training.fleet.layers import HandwrittenMLP, layers_of
@@ -172,7 +172,6 @@ class StackedRuns(LossAlgorithm):
 def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> StackedRuns:
     """Return one algorithm that stands for several runs at the same step; StackError where that cannot be."""
     first = members[0]
-    check_class(type(first))
     together = object.__new__(stacked_class(type(first)))
     assert isinstance(together, StackedRuns)
     vars(together).update({name: value for name, value in vars(first).items() if name in MODULE_INTERNALS})
@@ -194,16 +193,29 @@ def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> 
     return together
 
 
-def check_class(cls: type[LossAlgorithm]) -> None:
-    """Raise StackError for an algorithm that is not written for stacks."""
+def choose_form(cls: type[Algorithm]) -> str:
+    """Return how runs of a class are trained as one: `stacked` or `mapped`; StackError if they are not.
+
+    Stacked are methods that say that they are written for it; the loss of others is mapped over runs if it
+    is all that they have of their own.
+    """
     card = own_card(cls)
-    if card is None or not card.stacked:
-        raise StackError((card and card.alone) or f"{cls.__name__} does not say that its runs can be stacked")
+    if card is not None and card.stacked:
+        return "stacked"
+    from plench.training.fleet.mapped import find_obstacle
+
+    obstacle = (card and card.alone) or find_obstacle(cls)
+    if obstacle:
+        raise StackError(obstacle)
+    return "mapped"
 
 
 def stacked_class(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
     """Return the class of stacks of an algorithm."""
-    return type(f"Stacked{cls.__name__}", (StackedRuns, cls), {})
+    from plench.training.fleet.mapped import MappedRuns
+
+    base = StackedRuns if choose_form(cls) == "stacked" else MappedRuns
+    return type(f"Stacked{cls.__name__}", (base, cls), {})
 
 
 def stack_networks(together: StackedRuns) -> None:
@@ -274,6 +286,13 @@ def tensor_of(values: Sequence[Any], member: LossAlgorithm, device: torch.device
     return torch.tensor(values, dtype=dtype, device=device)
 
 
+def is_plain(value: object) -> bool:
+    """Say whether an attribute cannot change but by being replaced."""
+    if isinstance(value, tuple):
+        return all(is_plain(part) for part in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
 def merge_attributes(together: StackedRuns, device: torch.device) -> None:
     """Take over plain attributes: equal ones as they are, numbers that differ as tensors (R,)."""
     members = together.members
@@ -283,7 +302,7 @@ def merge_attributes(together: StackedRuns, device: torch.device) -> None:
         if isinstance(value, torch.optim.Optimizer):
             continue
         values = [vars(member).get(name) for member in members]
-        if isinstance(value, Tensor) or not all(type(other) is type(value) for other in values):
+        if not is_plain(value) or not all(type(other) is type(value) for other in values):
             raise StackError(f"its attribute {name} cannot be stacked")
         if all(other == value for other in values):
             setattr(together, name, value)
