@@ -186,7 +186,7 @@ def write_page(rows: list[dict[str, Any]], memory: str, turns: int) -> None:
     lines = [
         "# Runs trained as one",
         "",
-        "Written by `benchmarks/fleet.py`. Processor seconds of a process that carries out a whole sweep, from",
+        "Written by `benchmarks/fleet.py`. Processor seconds of a process that carries out a sweep, from",
         "import to the last record (of one run: without import), with one thread; the arms took turns, the",
         f"least of {turns} is shown. *Before* is `--fleet off` without the step written by hand.",
         f"Processor: {name_processor()}; torch {torch.__version__}, Python {platform.python_version()}.",
@@ -216,7 +216,7 @@ def describe_memory(data_dir: str) -> str:
     fleets = form_fleets(plan(case, shelf), shelf, read_fleet("auto"))
     most = max((estimate_gb(fleet, dataset), len(fleet)) for fleet in fleets)
     return (
-        f"Memory: the largest default fleet on Italian has {most[1]} runs and is estimated at {most[0]:.2f} GB "
+        f"Memory: the largest default fleet on Italian, {most[1]} runs, is estimated at {most[0]:.2f} GB "
         "beside the process itself; `--fleet_memory_gb` bounds that estimate."
     )
 
