@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import LossAlgorithm
+from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.data import Dataset
 from plench.errors import UsageError
 from plench.settings import declared
@@ -61,25 +61,26 @@ def form_fleets(
     """
     size = options.size if not slots else min(options.size, math.ceil(len(runs) / slots))
     kinds: dict[tuple[object, ...], list[PlannedRun]] = {}
+    entries = {name: find_algorithm(name) for name in dict.fromkeys(run.algorithm for run in runs)}
     for run in runs:
-        key = kind_of(run, options) if size > 1 else None
+        key = kind_of(run, entries[run.algorithm].cls, options) if size > 1 else None
         kinds.setdefault((run.folder,) if key is None else key, []).append(run)
     fleets = [fleet for alike in kinds.values() for fleet in share_out(alike, shelf, size, options.memory_gb)]
     place = {run.folder: number for number, run in enumerate(runs)}
     return sorted(fleets, key=lambda fleet: place[fleet[0].folder])
 
 
-def kind_of(run: PlannedRun, options: FleetOptions) -> tuple[object, ...] | None:
+def kind_of(run: PlannedRun, cls: type[Algorithm], options: FleetOptions) -> tuple[object, ...] | None:
     """Return what runs of one fleet have in common; None for a run that is trained alone."""
-    config, entry = run.config, find_algorithm(run.algorithm)
-    if not issubclass(entry.cls, LossAlgorithm) or not can_be_stacked(entry.cls):
+    config = run.config
+    if not issubclass(cls, LossAlgorithm) or not can_be_stacked(cls):
         return None
     if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
         return None
     if not options.any_device and not on_cpu(config.device):
         return None
     shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
-    alike = {name: config.hparams[name] for name in ("batch_size", *entry.cls.alike)}
+    alike = {name: config.hparams[name] for name in ("batch_size", *cls.alike)}
     return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
 
 

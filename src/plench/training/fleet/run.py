@@ -62,9 +62,14 @@ def train_together(tasks: Sequence[FleetTask], dataset: Dataset, patience: float
     """Train what can be trained as one; return the tasks that are left to be carried out alone."""
     until = time.monotonic() + patience
     with StopRequest() as stop:
-        found = (open_member(task, dataset, until) for task in tasks)
-        groups = align([member for member in found if member is not None])
-        alone = [member.task for group in groups for member in Fleet(group, stop).carry_out()]
+        found = [open_member(task, dataset, until) for task in tasks]
+        members = [member for member in found if member is not None]
+        try:
+            groups = align(members)
+            alone = [member.task for group in groups for member in Fleet(group, stop).carry_out()]
+        finally:  # whatever ends this process lets go of their folders
+            for member in members:
+                member.held.close()
         if stop.asked:
             for task in alone:
                 task.ended(RunOutcome("interrupted", task.store.folder, 0, "the same command continues it"))
