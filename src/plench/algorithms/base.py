@@ -15,13 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.cards import find_reference
+from plench.algorithms.cards import FAMILIES, find_reference
 from plench.batch import VIEWS, Batch
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
-
-FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ def register(
     `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
     trained as one; `alone` says why not.
-    Ours are also read without importing the file (`plench.algorithms.cards`), so `cite`, `aliases` and
-    `public_fault` are written as plain literals.
+    Ours are also read without importing the file (`plench.algorithms.cards`), so all but
+    `hyperparameters` and `logs` is written as plain literals.
     """
     for view in views:
         if view not in VIEWS:

@@ -70,14 +70,15 @@ def launch_sweep(
     callback: SweepCallback | None = None,
     retry: bool = False,
     fleet: FleetOptions | None = None,
+    skip_missing: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
-    The default engine is the local one with as many workers as there are cores. `fleet` says which runs are
-    trained as one.
+    With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
+    is the local one with as many workers as there are cores. `fleet` says which runs are trained as one.
     """
     engine = engine or LocalEngine()
-    shelf = DataShelf(data_dir)
+    shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
     watch = Watch(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]

@@ -280,10 +280,10 @@ class Fleet:
         together = stack_runs([member.algorithm for member in self.members], [run.streams for run in runs])
         self.totals = Totals()
         first = runs[0].totals
+        if any((run.totals.count, run.totals.counts) != (first.count, first.counts) for run in runs):
+            raise StackError("they have logged at different steps")
         self.totals.count, self.totals.counts = first.count, dict(first.counts)
         for name in first.sums:
-            if any(run.totals.counts.get(name) != first.counts[name] for run in runs):
-                raise StackError(f"they have logged {name} at different steps")
             self.totals.sums[name] = torch.stack([torch.as_tensor(run.totals.sums[name]) for run in runs])
         for run in runs:
             run.fleet_size, run.fleet = len(runs), name_fleet(self.members)
@@ -293,12 +293,17 @@ class Fleet:
         """Update until a member leaves; say True if all have ended."""
         config = self.config
         saved_at = told_at = self.window_begun = time.perf_counter()
+        if self.totals.count and self.members[0].run.is_recorded(self.updates - 1):
+            # They were stopped within an evaluation, each by itself.
+            if self.evaluate(self.updates - 1, together) and self.updates < config.steps:
+                return False
+            self.window_begun = time.perf_counter()
         while self.updates < config.steps:
             self.totals.add(together.update(batches.next()))
             step = self.updates
             self.updates += 1
             now = time.perf_counter()
-            if step % config.checkpoint_freq == 0 or self.updates == config.steps:
+            if self.members[0].run.is_recorded(step):
                 left = self.evaluate(step, together)
                 self.window_begun = now = time.perf_counter()
                 if left and self.updates < config.steps:
@@ -341,15 +346,15 @@ class Fleet:
         left = []
         for number, member in enumerate(self.members):
             try:
-                good = record_member(member.run, step, validation[number], test[number])
+                ended = record_member(member.run, step, validation[number], test[number])
             except PlenchError:
                 raise
             except Exception as error:  # a third party's criterion, say
                 member.end(member.run.fail(error))
                 left.append(member)
                 continue
-            if not good:
-                member.conclude("diverged")
+            if ended is not None:
+                member.conclude(ended)
                 left.append(member)
         self.members = [member for member in self.members if member not in left]
         self.totals = Totals()
@@ -368,8 +373,8 @@ class Fleet:
             member.conclude(status)
 
 
-def record_member(run: TrainingRun, step: int, validation: np.ndarray, test: np.ndarray) -> bool:
-    """Write one run's record from its logits; say False if it has diverged."""
+def record_member(run: TrainingRun, step: int, validation: np.ndarray, test: np.ndarray) -> Status | None:
+    """Write one run's record from its logits; say so if it has diverged."""
     begun = time.perf_counter()
     with run.streams.ambient("evaluation"):
         figures = measure(validation, test, run.data, run.more_criteria)
