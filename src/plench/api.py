@@ -143,7 +143,7 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
-    fleet: str | int = "auto",
+    fleet: str | int = "off",
     retry: bool = False,
     progress: bool = True,
     callback: SweepCallback | None = None,

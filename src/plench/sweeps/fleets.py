@@ -18,6 +18,8 @@ from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.fleet.stack import StackError, choose_form
 
+# What `--fleet` is if nothing is said.
+DEFAULT = "off"
 # More gain nothing further on a CPU (docs/results/fleet.md).
 LARGEST = 10
 NETWORK = "MLP"

@@ -22,7 +22,7 @@ from plench.sweeps.engines.base import (
     SweepCallback,
 )
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.fleets import FleetOptions, form_fleets
+from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
@@ -99,7 +99,7 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
-            fleets=plan_fleets(runs, shelf, fleet or FleetOptions(), engine),
+            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT), engine),
         )
         try:
             engine.carry_out(assignment)

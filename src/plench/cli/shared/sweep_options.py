@@ -104,9 +104,9 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fleet",
-        default="auto",
+        default="off",
         metavar="SIZE",
-        help="train runs that differ in split and configuration as one: off, auto, or how many at most",
+        help="train runs that differ in split and configuration as one: off (default), auto, or how many",
     )
     parser.add_argument(
         "--fleet_memory_gb",
