@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 import torch
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import Algorithm, LossAlgorithm
+from plench.algorithms.base import LossAlgorithm
 from plench.data import Dataset
 from plench.errors import UsageError
 from plench.settings import declared
@@ -63,20 +62,18 @@ def form_fleets(
     """
     size = options.size if not slots else min(options.size, math.ceil(len(runs) / slots))
     kinds: dict[tuple[object, ...], list[PlannedRun]] = {}
-    entries = {name: find_algorithm(name) for name in dict.fromkeys(run.algorithm for run in runs)}
+    classes = find_stackable(run.algorithm for run in runs) if size > 1 else {}
     for run in runs:
-        key = kind_of(run, entries[run.algorithm].cls, options) if size > 1 else None
+        key = kind_of(run, classes[run.algorithm], options) if run.algorithm in classes else None
         kinds.setdefault((run.folder,) if key is None else key, []).append(run)
     fleets = [fleet for alike in kinds.values() for fleet in share_out(alike, shelf, size, options.memory_gb)]
     place = {run.folder: number for number, run in enumerate(runs)}
     return sorted(fleets, key=lambda fleet: place[fleet[0].folder])
 
 
-def kind_of(run: PlannedRun, cls: type[Algorithm], options: FleetOptions) -> tuple[object, ...] | None:
+def kind_of(run: PlannedRun, cls: type[LossAlgorithm], options: FleetOptions) -> tuple[object, ...] | None:
     """Return what runs of one fleet have in common; None for a run that is trained alone."""
     config = run.config
-    if not issubclass(cls, LossAlgorithm) or not can_be_stacked(cls):
-        return None
     if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
         return None
     if not options.any_device and not on_cpu(config.device):
@@ -86,14 +83,18 @@ def kind_of(run: PlannedRun, cls: type[Algorithm], options: FleetOptions) -> tup
     return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
 
 
-@cache
-def can_be_stacked(cls: type) -> bool:
-    """Say whether runs of a class can be trained as one."""
-    try:
-        choose_form(cls)
-    except StackError:
-        return False
-    return True
+def find_stackable(names: Iterable[str]) -> dict[str, type[LossAlgorithm]]:
+    """Return, by name, the algorithms whose runs can be trained as one."""
+    found = {}
+    for name in dict.fromkeys(names):
+        cls = find_algorithm(name).cls
+        try:
+            choose_form(cls)
+        except StackError:
+            continue
+        if issubclass(cls, LossAlgorithm):
+            found[name] = cls
+    return found
 
 
 def on_cpu(device: str) -> bool:

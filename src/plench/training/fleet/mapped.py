@@ -45,6 +45,12 @@ def find_obstacle(cls: type[Algorithm]) -> str | None:
     return None
 
 
+def read_generators() -> tuple[object, ...]:
+    """Return the positions of the global generators of Python and numpy; torch's is refused by vmap."""
+    state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
+    return random.getstate(), state["key"].tobytes(), state["pos"]
+
+
 class MappedRuns(StackedRuns):
     """A stack whose losses are computed run by run in the author's eyes, and at once in torch's."""
 
@@ -64,7 +70,7 @@ class MappedRuns(StackedRuns):
         views = batch._views
         inputs = next(iter(views.values()))
         weights = 0 if batch.weights is not None else None
-        before = [random.getstate(), np.random.get_state()[1].tobytes()]  # noqa: NPY002 - the global one
+        before = read_generators()
         held = {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}
 
         def of_one(
@@ -82,7 +88,7 @@ class MappedRuns(StackedRuns):
         losses = torch.func.vmap(of_one, in_dims=(0, 0, 0, 0, weights, 0, 0))(
             outputs, batch.index, batch.candidates, inputs, batch.weights, many, state
         )
-        if before != [random.getstate(), np.random.get_state()[1].tobytes()]:  # noqa: NPY002
+        if before != read_generators():
             raise StackError("its loss draws random numbers")
         if held != {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}:
             raise StackError("its loss changes attributes")
