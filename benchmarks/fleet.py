@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--data_dir", required=True)
     parser.add_argument("--steps", type=int, help="other steps than the cases have")
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=[""], help="cases whose name has one of these in it")
     parser.add_argument("--arm", choices=ARMS, help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, help=argparse.SUPPRESS)
@@ -243,7 +243,7 @@ def main() -> None:
     for case in CASES:
         if arguments.steps and not case.single:
             case = replace(case, steps=arguments.steps)
-        if arguments.only in case.label:
+        if any(part in case.label for part in arguments.only):
             rows.append(compare(case, arguments.data_dir, arguments.turns))
             write_page(rows, memory, arguments.turns)
 
