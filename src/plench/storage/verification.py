@@ -15,7 +15,7 @@ from plench.storage.records import Run
 # hardware or versions drifts like another seed.
 TOLERANCE = 0.05
 # What a clock or the machine decides.
-NOT_COMPARED = ("step", "step_time", "mem_gb", "logged")
+NOT_COMPARED = ("step", "step_time", "mem_gb", "fleet_size", "logged")
 
 
 @dataclass(frozen=True)
