@@ -130,6 +130,7 @@ class TrainingRun:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.has_begun = False
+        self.has_older_models = False  # those that were written before the checkpoint it goes on from
 
     def carry_out(self, *, afresh: bool = False) -> RunOutcome:
         """Build or restore, train to the end, and say how it ended; `afresh` passes over checkpoints."""
@@ -165,7 +166,7 @@ class TrainingRun:
             self.store.discard_models()
         elif status == "done":
             self.write_model("last")
-        if checkpoint is not None and checkpoint["keep_models"] and not self.config.skip_model_save:
+        if self.has_older_models and not self.config.skip_model_save:
             lost = find_lost_model(self.store, self.records, self.best, self.run_id)
             if lost:
                 return self.start_over(lost)
@@ -450,6 +451,7 @@ class TrainingRun:
         self.totals.load_state(checkpoint["totals"], self.device)
         for name in ("updates", "best", "window_seconds", "seconds", "begun"):
             setattr(self, name, checkpoint[name])
+        self.has_older_models = checkpoint["keep_models"]
         self.records = list(checkpoint["records"])
         self.notices = list(checkpoint["notices"])
         if not self.config.skip_model_save and not checkpoint["keep_models"]:
