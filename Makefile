@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-real test-lowest fuzz lint format clean
+.PHONY: bench demo docs test test-fast test-real test-lowest fuzz lint format clean
 SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
@@ -37,6 +37,14 @@ test-lowest:
 
 fuzz: $(READY)
 	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
+
+# What plench costs beside floors measured in the same run (docs/bench.md).
+bench: $(READY)
+	$(BIN)/plench bench step image evaluation sweep reading --output build/bench.json
+
+# The documentation as a site, offline: build/docs/html/index.html.
+docs: $(READY)
+	$(BIN)/python scripts/make_docs.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="also measure the candidate sets of datasets that are here or built in",
     )
     parser.add_argument(
-        "--costs", type=Path, metavar="JSON", help="also show what a step costs (benchmarks/step.py --json)"
+        "--costs", type=Path, metavar="JSON", help="also show what a step costs (plench bench step --output)"
     )
     parser.add_argument(
         "--every",
