@@ -1,4 +1,4 @@
-"""Every command of README and docs: parsed by the real parsers, and carried out, shortened, in a made-up place.
+"""Every command of README and docs: parsed by the real parsers, and carried out, shortened.
 
 The rule of shortening is `shorten`: 12 updates, one configuration, one split, one worker, the algorithm CC
 where a suite or all algorithms are meant, and no measuring beforehand. FOLDER stands for the first run there

@@ -1,4 +1,4 @@
-"""The documentation's site: it builds without a warning, has no dead link and asks no other host for anything."""
+"""The documentation's site builds without a warning, has no dead link and asks no other host."""
 
 import subprocess
 import sys
