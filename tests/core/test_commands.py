@@ -2,7 +2,7 @@
 
 The rule of shortening is `shorten`: 12 updates, one configuration, one split, one worker, the algorithm CC
 where a suite or all algorithms are meant, and no measuring beforehand. FOLDER stands for the first run there
-is. What is not carried out is in NOT_RUN, with the reason.
+on the table of animals. What is not carried out is in NOT_RUN, with the reason.
 """
 
 import re
@@ -31,7 +31,7 @@ NOT_RUN = {
     r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
     r"^plench submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
     r"more_runs/": "a second folder like the first",
-    r"^plench refit first": "the folder has two settings, as the page says",
+    r"^plench refit +(first|runs)( |$)": "the folder has several settings by then",
     r"^plench verify results\.parquet": "repeats runs in full; tests/results/test_verify.py has short ones",
     r"--suite (extended|tabular)": "tens of thousands of runs",
     r"bench step -a all": "minutes for each algorithm; one is run",
@@ -99,8 +99,10 @@ def carry_out(command: str) -> int:
     words = shorten(words[1:])
     for place, word in enumerate(words):
         if word.endswith("/FOLDER"):
-            folders = sorted(Path(word).parent.glob("*-*/results.jsonl"))
-            words[place] = str(next(f.parent for f in folders if (f.parent / "done").exists()))
+            folders = sorted(path.parent for path in Path(word).parent.glob("animals*/done"))
+            words[place] = str(folders[0])
+    if words[0] == "refit" and "-d" not in words:
+        words += ["-d", "animals.csv"]  # what came by path must be named; that of the pages did not
     return main(words)
 
 
