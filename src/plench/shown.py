@@ -1,4 +1,4 @@
-"""How text and values from files are shown: short, and without what would steer a terminal."""
+"""How text and values from files are shown: short, and without control characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def clean_text(text: str, *, keep: str = "\n\t") -> str:
-    """Return text without characters that a terminal obeys or that hide: control, direction, separators."""
+    """Return text without invisible characters: control, direction, separators."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or not _is_hidden(unicodedata.category(c)) else REPLACEMENT for c in text)

@@ -1,4 +1,4 @@
-"""`plench check`: check an algorithm of yours against the contract."""
+"""`plench check`: check your algorithm against the contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plench import contract
 if TYPE_CHECKING:  # imports torch, which showing the help does not need
     from plench.contract import Outcome
 
-DESCRIPTION = """Check an algorithm against the contract: what must hold, and what is good advice."""
+DESCRIPTION = """Check an algorithm against the contract: required checks, and advice."""
 
 EXAMPLES = """examples:
   plench check my_algorithm.py:MyAlgorithm

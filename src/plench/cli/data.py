@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_settings(info, ("trial_seed", *CANDIDATE_SETTINGS))
     info.set_defaults(handler=show_info)
 
-    download = commands.add_parser("download", help="fetch public datasets and verify them")
+    download = commands.add_parser("download", help="download public datasets and verify their checksums")
     download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
     download.add_argument("--suite", metavar="NAME", help="the datasets of a suite: tabular, image or full")
     download.add_argument("--data_dir", required=True, help="folder to put the files into")
@@ -57,7 +57,7 @@ def show_info(arguments: argparse.Namespace) -> int:
         print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_card(info))
         return 0
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
-    loaded = source.load(folder)  # not load_dataset: notices stand among the facts
+    loaded = source.load(folder)  # not load_dataset: notices are part of the output
     spec = read_candidates(arguments, loaded.card)
     trial_seed = settings_of(arguments).trial_seed
     dataset = draw_candidates(loaded, spec, trial_seed)
@@ -125,7 +125,7 @@ def describe_card(card: dict[str, Any]) -> dict[str, str]:
         "steps": f"{card['default_steps']:,} by default",
     }
     if card["protocol_noise_rate"] is not None:
-        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, which noise-aware methods get to know"
+        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
     return rows
 
 

@@ -40,7 +40,7 @@ EDGES = 2
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("what", choices=tuple(LISTS))
-    parser.add_argument("pattern", nargs="*", default=["*"], help="only names like this, e.g. 'SCL_*'")
+    parser.add_argument("pattern", nargs="*", default=["*"], help="only names that match, e.g. 'SCL_*'")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.set_defaults(handler=list_names)
 
@@ -109,7 +109,7 @@ def list_hyperparameters(name: str) -> list[Row]:
 
 
 def is_meant(name: str, pattern: str) -> bool:
-    """Say whether a pattern covers a name, or is another spelling of it."""
+    """Say whether a pattern matches a name, or is another spelling of it."""
     return fnmatchcase(name.lower(), pattern.lower()) or normalise(name) == normalise(pattern)
 
 

@@ -36,9 +36,9 @@ _FAILURES_SHOWN = 20
 EXAMPLES = """examples:
   plench sweep plan --suite lite                        how many runs, how long, how much disk
   plench sweep launch --suite lite --output_dir O       the same command continues it
-  plench sweep status --output_dir O                    how far it is, and what failed
+  plench sweep status --output_dir O                    progress, and what failed
   plench sweep retry --output_dir O                     run the failed ones again
-  plench sweep best O --criterion CR                    the chosen run, without a look at true labels
+  plench sweep best O --criterion CR                    the run chosen without true labels
   plench sweep launch --file O/sweep-….toml --output_dir P    repeat a published sweep
 """
 
@@ -54,26 +54,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add_grid_options(command)
         return command
 
-    command = add("plan", plan, "say how many runs there are, what is done, and what the rest will take")
+    command = add(
+        "plan", plan, "show how many runs there are, how many are done, and the time and disk the rest needs"
+    )
     add_launch_options(command)
     command.add_argument(
-        "--probe_seconds", type=float, default=30.0, metavar="S", help="time to measure with (0: do not)"
+        "--probe_seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds to spend on measuring (0: none)",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     for name, handler, text in (
-        ("launch", launch, "carry out what is not finished; failed runs are left alone"),
-        ("retry", retry, "carry out what failed, and whatever else is not finished"),
+        ("launch", launch, "run what is not finished; failed runs are not repeated"),
+        ("retry", retry, "run what failed, and whatever else is not finished"),
     ):
         command = add(name, handler, text)
         add_launch_options(command)
         command.add_argument("--json", action="store_true", help="print how it ended as JSON")
-    best = "name the run that a criterion chooses, of all algorithms, and its folder"
+    best = "show the run that a criterion chooses among all algorithms, and its folder"
     command = commands.add_parser("best", help=best, description=best)
     command.set_defaults(handler=show_best)
     command.add_argument("folder", metavar="DIR", help="folder of runs")
     command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
     command.add_argument("--json", action="store_true", help="print JSON")
-    command = add("status", status, "say how far the runs are, read from their folders")
+    command = add("status", status, "show the progress of the runs, read from their folders")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = add(
         "delete-incomplete",
@@ -83,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
-    same = "as in the launch command; deleting does not depend on it"
+    same = "accepted as in the launch command, without effect"
     command.add_argument("--command_launcher", metavar="ENGINE", help=same)
     command.add_argument("--skip_model_save", action="store_true", help=same)
 
@@ -160,7 +166,7 @@ def retry(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Say what a launch would do and take."""
+    """Print what a launch would do, and its cost."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
     specs = read_specs(arguments)
@@ -203,7 +209,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say how far the runs are."""
+    """Print the progress of the runs."""
     describe_folder(arguments.output_dir)
     runs, states = read_planned(arguments)
     content = summarise(states)
@@ -233,7 +239,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             return 0
         if not arguments.skip_confirmation:
             if not sys.stdin.isatty():
-                raise UsageError("deleting without being asked needs --skip_confirmation")
+                raise UsageError("there is no terminal to confirm on: give --skip_confirmation")
             confirm(f"Delete {counted(len(doomed), 'folder')} in {arguments.output_dir}?")
         deleted = sweeps.delete_runs(doomed, folder)
     print(f"deleted {counted(deleted, 'folder')}")
@@ -243,7 +249,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
 
 
 def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
-    """Return the runs of sweeps and their states in the output folder; nobody's code is imported for it."""
+    """Return the runs of sweeps and their states in the output folder, without importing third-party code."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
     return runs, sweeps.read_states(runs, arguments.output_dir)

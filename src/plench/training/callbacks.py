@@ -20,7 +20,7 @@ class Callback(Protocol):
         """Training starts, or continues after `updates` updates."""
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Some updates were made (told a few times a second); `loss` is the mean since the last record."""
+        """Some updates were made (a few times per second); `loss` is the mean since the last record."""
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """A record was written."""

@@ -72,7 +72,7 @@ def run_training(
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         with store.locked():
             check_owner(store, run_id)
-            if store.finished:  # by another process, between the look above and the lock; or it is not whole
+            if store.finished:  # by another process before we had the lock; or it is damaged
                 fault = find_fault(store, config, run_id)
                 if fault is None:
                     return leave_finished(store)
@@ -259,12 +259,12 @@ class TrainingRun:
         self.callback.started(self.config, self.updates)
 
     def notice_unsaved(self, paths: Sequence[str]) -> None:
-        """Tell which parts of the algorithm a checkpoint lacks."""
+        """Warn about parts of the algorithm that a checkpoint lacks."""
         for path in paths:
             self.notice(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
 
     def notice(self, text: str) -> None:
-        """Tell the user, once, and keep the notice in run.json."""
+        """Log a notice, once, and keep it in run.json."""
         if text in self.notices:
             return
         self.notices.append(text)
