@@ -297,10 +297,10 @@ def describe_measured(folder: Path, name: str) -> list[str]:
     for header, row in read_rows(folder / "results" / "step.md"):
         if row[0] == name:
             of = dict(zip(header, row, strict=False))
+            datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
             shown = ", ".join(
-                f"{ms} ms on {key.removeprefix('ms, ')}, {of['ratio, ' + key.removeprefix('ms, ')]} times its floor"
-                for key, ms in of.items()
-                if key.startswith("ms, ")
+                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times its floor"
+                for data in datasets
             )
             lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
     return lines
