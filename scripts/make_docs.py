@@ -37,7 +37,18 @@ OWN = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Start": ("tutorial", "start", "which-algorithm", "glossary", "faq"),
     "Guides": (
-        *("how-to", "data", "images", "runs", "sweeps", "results", "statistics", "report", "submit"),
+        *(
+            "how-to",
+            "estimator",
+            "data",
+            "images",
+            "runs",
+            "sweeps",
+            "results",
+            "statistics",
+            "report",
+            "submit",
+        ),
         *("add-an-algorithm", "classical", "examples/README"),
     ),
     "Background": (

@@ -30,6 +30,7 @@ NOT_RUN = {
     r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
     r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
     r"^plench submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
+    r"--annotators": "the table has none; tests/estimator has some",
     r"more_runs/": "a second folder like the first",
     r"^plench refit +(first|runs)( |$)": "the folder has several settings by then",
     r"^plench verify results\.parquet": "repeats runs in full; tests/results/test_verify.py has short ones",
@@ -65,18 +66,21 @@ def find_reason(command: str) -> str | None:
 def shorten(words: list[str]) -> list[str]:
     """Return a command's words so that it takes seconds; see the top of this file."""
     command, options = words[0], {}
-    if command in ("train", "demo", "pilot") or (
-        command == "sweep" and words[1] in ("launch", "plan", "retry")
-    ):
-        options |= SHORT if command != "demo" else {"--steps": "12", "--workers": "1"}
-    if command == "sweep" and words[1] in ("launch", "plan", "retry"):
-        if words[1] != "retry":
-            options |= ONE
-        options |= {"--workers": "1"} | ({"--probe_seconds": "0"} if words[1] == "plan" else {})
-        if "--suite" in words:
-            options["--algorithms"] = "CC"
+    if command == "train":
+        options |= SHORT
+    if command == "demo":
+        options |= {"--steps": "12", "--workers": "1"}
+    if command == "fit":
+        options |= {"--steps": "12", "--n_runs": "2"}
+        words = [word for word in words if word not in ("--time", "60")]
+    if command == "pilot" or words[:2] in (["sweep", "launch"], ["sweep", "plan"]):
+        options |= SHORT | ONE
+    if words[:2] == ["sweep", "plan"]:
+        options["--probe_seconds"] = "0"
     if words[:2] == ["sweep", "retry"]:
-        options = {"--workers": "1"}
+        options["--workers"] = "1"
+    if "--suite" in words:
+        options["--algorithms"] = "CC"
     if command == "bench":
         options |= {"--repeats": "1", "--runs": "5", "--steps": "5", "--workers": "1", "-a": "CC"}
         words = ["Synthetic_2000" if word == "Synthetic_1000000" else word for word in words]
