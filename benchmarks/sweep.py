@@ -20,7 +20,9 @@ from pathlib import Path
 
 from experiments import render_table, write_page
 from plench.algorithms import algorithms
+from plench.storage.ended import make_done
 from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.remembered import remember
 from plench.sweeps.spec import Grid, SweepSpec
 
 WORKERS = 2
@@ -161,8 +163,9 @@ def make_finished(output_dir: Path) -> int:
         record = {"loss": 1.0, "hparams": dict(config.hparams), "args": config.args()}
         steps = (*range(0, config.steps, config.checkpoint_freq), config.steps - 1)
         (place / "results.jsonl").write_text("".join(json.dumps({"step": s, **record}) + "\n" for s in steps))
-        (place / "done").touch()
+        (place / "done").write_bytes(make_done(place, ["results.jsonl"]))
     spec.write(output_dir / spec.file_name)
+    remember(spec, runs, output_dir)
     return len(runs)
 
 
