@@ -216,17 +216,29 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         cells[1] += f" ({name})"
         costs = [compare(equal["oracle"], equal[criterion])[0] for criterion in CRITERIA]
         equal_rows.append([dataset, *cells, *costs])
-    counts = sorted({row[1] for row in whole_rows})
+    counts = {row[0]: row[1] for row in whole_rows}
+    short = [
+        f"{name} ({counts.get(name, 0)})"
+        for name in options.datasets
+        if counts.get(name) != str(options.splits)
+    ]
+    measured = f"All {options.splits} splits are measured."
+    if short:
+        measured = (
+            f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one "
+            "split has no interval and tells nothing of noise."
+        )
     write_page(
         "auto",
         [
             "# The automatic choice",
             render_command("auto", parser, options),
             f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` beside default PRODEN, {STEPS:,} updates a '
-            f"run, on {' or '.join(counts)} splits; no true label is used before the test. Test accuracy in "
-            "percent: mean ± sample standard deviation; differences with paired 95 % intervals (Student's t "
-            "over splits). LabelMe_Crowd and Music_Crowd have one test set: their splits differ in what is "
-            "held out and in seeds.",
+            "run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
+            "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
+            "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
+            "are those of a search by CR, among which CR and AA choose.",
+            measured,
             "## As a user gets it",
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
             "fifth, chooses by CR or by AA, and trains the choice once more on all. It loses to default "

@@ -174,6 +174,8 @@ def test_further_splits_decide_what_one_cannot():
     assert choose([pretend(once), pretend(twice)], "CR").attempts[0].scores["CR"].sum() == 55
     reference, other = pretend(once, once, once), pretend(twice, once, once[::-1])
     assert choose([reference, other], "CR") is reference
+    lucky = pretend([1] * 60 + [0] * 40)
+    assert choose([reference, other, lucky], "CR") is reference
     steady = pretend([1] * 55 + [0] * 45, [1] * 55 + [0] * 45)
     assert choose([reference, other, steady], "CR") is steady
 

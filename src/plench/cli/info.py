@@ -41,7 +41,7 @@ def info(arguments: argparse.Namespace) -> int:
             print(f"# {name}\n{clean_text(source.decode('utf-8', 'replace'))}")
     else:
         for name, text in describe(head, sources):
-            print(clean_text(f"{name + ':':<14} {text}", keep=""))
+            print(clean_text(f"{name + ':' if name else '':<14} {text}", keep=""))
     return 0
 
 

@@ -311,10 +311,13 @@ def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAU
     """Return the contender that held-out examples speak for.
 
     Its advantage over the first one, on the same examples, counts after `caution` standard errors of the
-    difference are taken off: the best of many figures from few examples is mostly luck.
+    difference are taken off: the best of many figures from few examples is mostly luck. Where some were run
+    on further splits, it is one of these: the best of the others may have been lucky on the first one.
     """
     ranked = rank(contenders)
-    return max(ranked, key=lambda each: rate(each, ranked[0], criterion, caution))
+    finalists = [each for each in ranked if len(each.attempts) > 1]
+    eligible = finalists if len(finalists) > 1 else ranked
+    return max(eligible, key=lambda each: rate(each, ranked[0], criterion, caution))
 
 
 def rank(contenders: Sequence[Contender]) -> list[Contender]:
