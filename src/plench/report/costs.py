@@ -1,4 +1,4 @@
-"""What a step costs, as `plench bench step --output FILE` measured it."""
+"""The cost of a step, as `plench bench step --output FILE` measured it."""
 
 import json
 from dataclasses import dataclass
