@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="also show statistics of candidate sets of datasets in this folder or built in",
     )
     parser.add_argument(
-        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (benchmarks/step.py --json)"
+        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (plench bench step --output)"
     )
     parser.add_argument(
         "--every",

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from plench import sweeps
 from plench.cli.shared.options import add_folder_options
@@ -219,8 +219,13 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the progress of the runs."""
-    describe_folder(arguments.output_dir)
-    runs, states = read_planned(arguments)
+    folder = describe_folder(arguments.output_dir)
+    remembered = sweeps.recall(read_specs(arguments), folder)
+    if remembered is None:
+        runs, states = read_planned(arguments)
+    else:  # they have all that a look at states needs
+        runs = cast("list[PlannedRun]", remembered)
+        states = sweeps.read_states(runs, folder, by_size=True)
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)

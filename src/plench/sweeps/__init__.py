@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from plench.sweeps.probe import estimate_cost as estimate_cost
     from plench.sweeps.progress import format_duration as format_duration
     from plench.sweeps.progress import watch_sweep as watch_sweep
+    from plench.sweeps.remembered import recall as recall
     from plench.sweeps.run_states import PENDING as PENDING
     from plench.sweeps.run_states import RunState as RunState
     from plench.sweeps.run_states import count_states as count_states

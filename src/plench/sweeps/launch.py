@@ -23,7 +23,8 @@ from plench.sweeps.engines.base import (
 )
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
-from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
+from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.remembered import remember
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
 
@@ -82,11 +83,13 @@ def launch_sweep(
     folder = Path(output_dir).absolute()
     watch = Watch(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
-    runs = expand_all(specs)
+    expanded = [(each, expand(each)) for each in specs]
+    runs = list({run.folder: run for _, part in expanded for run in part}.values())
     with hold_folder(folder) if engine.writes else nullcontext():
-        for each in specs if engine.writes else ():
+        for each, part in expanded if engine.writes else ():
             if not (folder / each.file_name).exists():
                 each.write(folder / each.file_name)
+            remember(each, part, folder)
         states = read_states(runs, folder)
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
