@@ -102,3 +102,15 @@ def test_a_sweep_of_fleets_is_the_sweep_of_its_runs(tmp_path: Path) -> None:
         told = [json.loads((tmp_path / fleet / name / "run.json").read_text()) for fleet in ("auto", "off")]
         assert told[0].pop("fleet_size") == 6
         assert told[0].keys() == told[1].keys()
+
+
+@pytest.mark.real
+def test_a_launch_removes_the_checkpoint_that_a_kill_left_in_a_finished_run(tmp_path: Path) -> None:
+    given = {"n_hparams": 1, "n_trials": 1, "steps": 4, "device": "cpu", "workers": 1, "progress": False}
+    outcome = plench.sweep("CC", "Digits_USS", tmp_path, **given)
+    checkpoint = tmp_path / outcome.states[0].run.folder / "checkpoint.pt"
+    assert not checkpoint.exists()
+    checkpoint.write_bytes(b"left")
+    again = plench.sweep("CC", "Digits_USS", tmp_path, **given)
+    assert again.exit_code == 0
+    assert not checkpoint.exists()
