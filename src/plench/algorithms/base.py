@@ -79,7 +79,7 @@ def register(
     stacked: bool = False,
     alone: str = "",
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
-    """Attach a card to an algorithm class; the registry finds classes with a card by itself.
+    """Attach a card to an algorithm class; the registry finds classes with a card automatically.
 
     `cite` is the key of its paper in references.bib; a third party gives the entry itself as `bibtex`.
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,

@@ -30,13 +30,13 @@ from plench.sweeps.spec import SweepSpec
 logger = logging.getLogger("plench")
 
 LOCK = ".sweep.lock"
-# A second launch waits this long, so that one that is just ending, or a status being read, is no obstacle.
+# A second launch waits this long for one that is just ending, or for a status being read.
 _LOCK_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """The state of every planned run after a launch, and the runs that another process had."""
+    """The state of every planned run after a launch, and the runs that another process holds."""
 
     states: list[RunState]
     busy: dict[str, str]
@@ -122,7 +122,7 @@ def plan_fleets(
 
 
 def reopen(states: Sequence[RunState], output_dir: Path) -> None:
-    """Make runs that are to be done again look so: damaged ones are not finished, failed ones interrupted."""
+    """Reset runs that are to be repeated: damaged ones to unfinished, failed ones to interrupted."""
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
         if entry.state == "damaged":
@@ -141,7 +141,7 @@ def tidy(states: Sequence[RunState], output_dir: Path) -> None:
 
 
 def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
-    """Delete runs' folders, but for those that a process has taken up or ended since; return how many."""
+    """Delete runs' folders, except those started or finished in the meantime; return how many."""
     return sum(_delete_run(entry.run, output_dir / entry.run.folder) for entry in states)
 
 
@@ -163,7 +163,7 @@ def _delete_run(run: PlannedRun, folder: Path) -> bool:
 
 @contextmanager
 def hold_folder(output_dir: Path) -> Iterator[None]:
-    """Hold the output folder against a second launch. A killed process lets go by itself."""
+    """Lock the output folder against a second launch. The lock dies with the process."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -147,7 +147,7 @@ def load_parts(run: PlannedRun) -> AlgorithmEntry:
 
 
 def limit_memory(gigabytes: float | None) -> None:
-    """Let this process have no more memory than this; what asks for more gets an error."""
+    """Limit the memory of this process; asking for more is an error."""
     if gigabytes is not None:
         import resource  # Windows has none
 

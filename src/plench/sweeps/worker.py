@@ -1,6 +1,6 @@
-"""The worker process of the local engine: takes runs from a socket, carries them out, tells how it goes.
+"""The worker process of the local engine: takes runs from a socket, carries them out, reports progress.
 
-It lives no longer than the process that started it: the socket's end is the signal to leave at once.
+It ends with the process that started it: a closed socket is the signal to leave at once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Ended:
 
 
 class Reporter:
-    """Tells the driver how work goes on."""
+    """Reports the progress of runs to the driver."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -78,7 +78,7 @@ class Reporter:
             os._exit(1)
 
     def beat(self) -> None:
-        """Tell every second that this process is alive, whatever its run is doing."""
+        """Send a sign of life every second, whatever the run is doing."""
         while True:
             self.tell(ALIVE)
             time.sleep(SECONDS_BETWEEN_BEATS)
@@ -104,7 +104,7 @@ class RunReporter:
 
 
 class Worker:
-    """Takes orders until there are no more."""
+    """Carries out orders until there are no more."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -129,8 +129,8 @@ class Worker:
 
     def work(self) -> None:
         """Carry out orders."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business between runs
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # so is Slurm's warning, which reaches every process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # between runs the driver handles Ctrl-C
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # and Slurm's warning, which reaches every process
         threading.Thread(target=self.listen, daemon=True).start()
         threading.Thread(target=self.reporter.beat, daemon=True).start()
         self.reporter.tell("ready")

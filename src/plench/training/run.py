@@ -25,7 +25,7 @@ from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback, NoCallback
-from plench.training.checkpoint import dump, fitting, read_newest
+from plench.training.checkpoint import dump, find_lost_model, fitting, read_newest
 from plench.training.config import RunConfig
 from plench.training.environment import (
     check_environment,
@@ -130,10 +130,11 @@ class TrainingRun:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.has_begun = False
+        self.has_older_models = False  # those that were written before the checkpoint it goes on from
 
-    def carry_out(self) -> RunOutcome:
-        """Build or restore, train to the end, and say how it ended."""
-        checkpoint = read_newest(self.store)
+    def carry_out(self, *, afresh: bool = False) -> RunOutcome:
+        """Build or restore, train to the end, and say how it ended; `afresh` passes over checkpoints."""
+        checkpoint = None if afresh else read_newest(self.store)
         if checkpoint is not None:
             self.check_conditions(checkpoint)
         acknowledge = getattr(self.callback, "stopping", None)
@@ -165,12 +166,22 @@ class TrainingRun:
             self.store.discard_models()
         elif status == "done":
             self.write_model("last")
+        if self.has_older_models and not self.config.skip_model_save:
+            lost = find_lost_model(self.store, self.records, self.best, self.run_id)
+            if lost:
+                return self.start_over(lost)
         message = ""
         if status == "diverged":
             message = f"the loss or an output became NaN or infinite before update {self.updates}"
         self.describe(status)
         self.store.finish()
         return RunOutcome(status, self.store.folder, self.updates_made, message)
+
+    def start_over(self, lost: str) -> RunOutcome:
+        """Carry out the whole run once more: a model of before the checkpoint can be made in no other way."""
+        logger.warning("%s in %s is missing or was changed, so the run starts over", lost, self.store.folder)
+        again = TrainingRun(self.config, self.dataset, self.entry, self.store, self.callback, self.data)
+        return again.carry_out(afresh=True)
 
     def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
         """Refuse to continue another run, on other data, or, unless asked to, under other conditions."""
@@ -440,6 +451,7 @@ class TrainingRun:
         self.totals.load_state(checkpoint["totals"], self.device)
         for name in ("updates", "best", "window_seconds", "seconds", "begun"):
             setattr(self, name, checkpoint[name])
+        self.has_older_models = checkpoint["keep_models"]
         self.records = list(checkpoint["records"])
         self.notices = list(checkpoint["notices"])
         if not self.config.skip_model_save and not checkpoint["keep_models"]:

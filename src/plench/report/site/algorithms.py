@@ -64,7 +64,7 @@ def _hyperparameters(card: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _cost(runs: Sequence[Run]) -> list[Any]:
-    """Return how many runs finished, medians of seconds a step and of training, and the most memory in GB.
+    """Return how many runs finished, median seconds per step and of training, and peak memory in GB.
 
     Times of runs that were trained as one with others do not count.
     """

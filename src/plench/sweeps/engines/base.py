@@ -1,4 +1,4 @@
-"""What a sweep hands to an engine, and what an engine tells."""
+"""What a sweep hands to an engine, and the callbacks of an engine."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a single run may take: seconds of wall time in one attempt, and gigabytes of memory.
+    """Limits of a single run: seconds of wall time per attempt, and gigabytes of memory.
 
-    A local worker process that says nothing for `worker_silence` seconds is replaced.
+    A local worker process that is silent for `worker_silence` seconds is replaced.
     """
 
     run_timeout: float | None = None
@@ -65,7 +65,7 @@ def count_cores() -> int:
 
 
 class SweepCallback(Protocol):
-    """Is told how a sweep goes on: a live view, a log."""
+    """Observes a sweep: a live view, a log."""
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """These runs will be carried out, `slots` at a time (0: the engine does not say)."""
@@ -80,7 +80,7 @@ class SweepCallback(Protocol):
         """An attempt ended."""
 
     def noticed(self, text: str) -> None:
-        """Something worth telling happened."""
+        """There is a notice for the user."""
 
 
 class NoSweepCallback:
@@ -104,7 +104,7 @@ class NoSweepCallback:
 
 @dataclass
 class Assignment:
-    """What an engine has to do: runs that are not finished, where they go, and how they are carried out."""
+    """Work for an engine: runs that are not finished, their output folder, and how to carry them out."""
 
     todo: list[PlannedRun]
     finished: int
@@ -132,7 +132,7 @@ class Engine(Protocol):
     """Carries out an assignment.
 
     `carry_out` returns when nothing is left to do, or when it was asked to stop (Ctrl-C, SIGTERM). It raises
-    StorageError if the output folder cannot be written to. What became of the runs is in their folders.
+    StorageError if the output folder cannot be written to. How the runs ended is in their folders.
     """
 
     name: ClassVar[str]
@@ -142,7 +142,7 @@ class Engine(Protocol):
     writes: ClassVar[bool]
 
     def count_slots(self, settings: Settings) -> int | None:
-        """Return how many runs go on at once; None where only a cluster can tell."""
+        """Return the number of parallel runs; None where only the cluster knows."""
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out the runs of an assignment."""

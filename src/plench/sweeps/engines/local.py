@@ -22,7 +22,7 @@ from plench.sweeps.sharing import SharedDataset
 from plench.sweeps.worker import ALIVE, Data, Order, Progress
 from plench.training.interrupt import StopRequest
 
-# How long runs may take to write their checkpoints when the sweep is interrupted.
+# Time for runs to write their checkpoints when the sweep is interrupted.
 GRACE_SECONDS = 30.0
 STARTS_ALLOWED = 3
 
@@ -52,7 +52,7 @@ class LocalEngine:
         started: Sequence[WorkerProcess] = (),
         request: StopRequest | None = None,
     ) -> None:
-        """`started` are workers that are on their way already; whoever started them ends them.
+        """`started` are workers that are starting already; whoever started them ends them.
 
         `request` says when to stop; without one, Ctrl-C and SIGTERM do.
         """
@@ -63,7 +63,7 @@ class LocalEngine:
         self.request = request
 
     def count_slots(self, settings: Settings) -> int:
-        """Return how many runs go on at once: as asked, else one for each GPU, else one for each core."""
+        """Return the number of parallel runs: as asked, else one per GPU, else one per core."""
         if self.workers is not None:
             return self.workers
         devices = choose_devices(settings.device)
@@ -150,10 +150,10 @@ class Pool:
                 worker.send_dataset(Data(name, self.shared[name].layout), self.shared[name].fileno())
             worker.connection.send(order)
         except OSError:
-            return  # it has died; the end of its connection will be heard
+            return  # it has died; its closed connection is noticed later
 
     def hear(self, timeout: float) -> None:
-        """Take in what workers say."""
+        """Handle messages of workers."""
         by_connection = {worker.connection: worker for worker in self.workers if worker is not None}
         for connection in wait(list(by_connection), timeout):
             worker = by_connection[connection]  # type: ignore[index]
@@ -174,7 +174,7 @@ class Pool:
                 self.end(worker, worker.runs.pop(message.folder), message.attempt)
 
     def note_progress(self, worker: WorkerProcess, progress: Progress) -> None:
-        """Pass on how far a run is."""
+        """Pass on the progress of a run."""
         run = worker.runs[progress.folder]
         if progress.begun:
             self.tolls[run.folder].updates_at_begin = progress.updates
@@ -183,7 +183,7 @@ class Pool:
             self.callback.advanced(run, progress.updates)
 
     def end(self, worker: WorkerProcess, run: PlannedRun, attempt: Attempt) -> None:
-        """Take note that an attempt ended."""
+        """Handle the end of an attempt."""
         self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
             worker.again.append(run)  # somebody stopped this process alone; the sweep goes on
@@ -199,7 +199,7 @@ class Pool:
             self.replace(worker)  # nothing of the failure can leak into the next run
 
     def bury(self, worker: WorkerProcess, why: str | None = None) -> None:
-        """Take note that a worker's process died; a run that keeps killing it is recorded as failed."""
+        """Handle a dead worker process; a run that keeps killing it is recorded as failed."""
         reason = worker.reap()
         reason = why or reason
         self.replace(worker)
@@ -251,15 +251,15 @@ class Pool:
                     fail_run(self.assignment, runs[0], "Timeout", reason)
 
     def check_silence(self) -> None:
-        """Replace workers that have said nothing for too long: stopped, or on a machine that is gone."""
+        """Replace workers that have been silent for too long."""
         limit = self.assignment.limits.worker_silence
         for worker in self.busy():
             if time.monotonic() - worker.heard_at > limit:
                 worker.process.kill()  # one that is stopped ends by this too
-                self.bury(worker, f"worker process said nothing for {limit:g} s (--worker_silence)")
+                self.bury(worker, f"worker process was silent for {limit:g} s (--worker_silence)")
 
     def replace(self, worker: WorkerProcess) -> None:
-        """End a worker; its place gets a new one when there is a run for it."""
+        """End a worker; a new one is started when there is a run for it."""
         worker.kill()
         self.workers[self.workers.index(worker)] = None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plench.sweeps.worker import Data
 
 _OUTPUT_SHOWN = 2000
-# The leash is put on before anything that takes time is imported.
+# The worker is tied to its parent before anything slow is imported.
 _COMMAND = "from plench.sweeps.leash import put_on; put_on(); from plench.sweeps.worker import main; main()"
 
 
@@ -75,7 +75,7 @@ class WorkerProcess:
         self.process.send_signal(signal.SIGTERM)
 
     def reap(self) -> str:
-        """Wait for a process that is ending, and say how it ended, with the last it printed."""
+        """Wait for a process that is ending; return how it ended, with its last output."""
         code = self.process.wait()
         size = os.fstat(self.output.fileno()).st_size
         tail = os.pread(self.output.fileno(), _OUTPUT_SHOWN, max(size - _OUTPUT_SHOWN, 0))

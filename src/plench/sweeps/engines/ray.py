@@ -42,7 +42,7 @@ class RayEngine:
         workers: int | None = None,
         started: EarlyRay | None = None,
     ) -> None:
-        """`started` is a Ray that is on its way already; whoever started it ends it."""
+        """`started` is a Ray that is starting already; whoever started it ends it."""
         if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
@@ -56,7 +56,7 @@ class RayEngine:
         self.started = started
 
     def count_slots(self, settings: Settings) -> int | None:
-        """Return how many runs go on at once; a cluster that exists will tell when it is joined."""
+        """Return the number of parallel runs; that of an existing cluster is known once it is joined."""
         if self.address is not None:
             return None
         return self.workers or max(int(count_cores() / max(self.cpus_per_run, 1e-9)), 1)
@@ -82,7 +82,7 @@ class RayEngine:
 
 
 class RayDriver:
-    """Keeps the cluster busy and takes in what comes back."""
+    """Hands runs to the cluster and handles what comes back."""
 
     def __init__(self, ray: Any, engine: RayEngine, assignment: Assignment) -> None:
         self.ray = ray
@@ -108,7 +108,7 @@ class RayDriver:
         self.callback.planned(self.assignment.todo, self.assignment.finished, slots)
         if slots < 1:
             demand = f"{self.engine.cpus_per_run:g} CPUs, {self.engine.gpus_per_run:g} GPUs"
-            self.callback.noticed(f"no room for a run anywhere ({demand}); waiting for a node that has it")
+            self.callback.noticed(f"no node has room for a run ({demand}); waiting for a node that has it")
         while self.waiting or self.flying:
             if stop.asked:
                 self.interrupt()
@@ -149,7 +149,7 @@ class RayDriver:
         self.flying[reference] = runs
 
     def take_in(self, timeout: float) -> None:
-        """Take in the tasks that have ended, and what the others say."""
+        """Handle tasks that have ended, and messages of the others."""
         ready, _ = self.ray.wait(list(self.flying), num_returns=1, timeout=timeout)
         if not ready or time.monotonic() - self.heard_at > SECONDS_BETWEEN_EVENTS:
             self.pass_on_events()
@@ -182,7 +182,7 @@ class RayDriver:
                 self.callback.advanced(self.runs[folder], updates)
 
     def end(self, runs: Fleet, attempts: Mapping[str, Attempt]) -> None:
-        """Take note that attempts ended."""
+        """Handle the end of attempts."""
         for run in runs:
             self.callback.ended(run, attempts[run.folder])
         again = tuple(run for run in runs if attempts[run.folder].status == "interrupted")
@@ -193,7 +193,7 @@ class RayDriver:
                 raise StorageError(attempt.message)
 
     def bury(self, runs: Fleet, error: Exception) -> None:
-        """Take note that a task's process or node died; a run that keeps killing it is recorded as failed."""
+        """Handle a dead process or node; a run that keeps killing it is recorded as failed."""
         self.pass_on_events()
         self.release(runs)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,4 +1,4 @@
-"""The Slurm engine: runs are array jobs, submitted through submitit; jobs that lose their place are requeued.
+"""The Slurm engine: runs are array jobs, submitted through submitit; pre-empted jobs are requeued.
 
 Inside a job the local engine does the work, with one worker, so that time limits, memory limits and dying
 processes are treated as on one machine. Data and output folders must be on a shared file system.
@@ -59,7 +59,7 @@ def import_submitit() -> Any:
 
 
 class SlurmEngine:
-    """Hands runs to Slurm and leaves; `plench sweep status` shows how they get on."""
+    """Submits runs to Slurm and returns; `plench sweep status` shows their progress."""
 
     name: ClassVar[str] = "slurm"
     waits: ClassVar[bool] = False
@@ -176,7 +176,7 @@ class SlurmJob:
     margin: int
 
     def __call__(self) -> None:
-        """Carry out the share; if Slurm takes the place away before the end, ask for another turn."""
+        """Carry out the share; requeue the job if Slurm ends it before that."""
         with StopRequest() as request:
             warnings: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
             signal.signal(signal.SIGUSR2, lambda number, frame: warnings.put(number))
@@ -207,12 +207,12 @@ class SlurmJob:
         return [entry.run for entry in states if entry.state in PENDING]
 
     def checkpoint(self) -> Any:
-        """Say how to go on if the warning comes before this job is ready to take it."""
+        """Say how to requeue if the warning comes before this job is ready for it."""
         return import_submitit().helpers.DelayedSubmission(self)
 
 
 class JobLog(NoSweepCallback):
-    """Writes what happens into the job's log."""
+    """Writes events to the job's log."""
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:
         """Log how an attempt ended."""
@@ -261,7 +261,7 @@ def requeue() -> None:
 
 
 def ask_queue(what: str) -> str:
-    """Return what squeue tells of this job, by one of its format letters."""
+    """Return what squeue says of this job, by one of its format letters."""
     return run_command("squeue", "--noheader", f"--jobs={own_job()}", f"--format={what}").strip()
 
 
