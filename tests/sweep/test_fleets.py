@@ -9,7 +9,9 @@ import plench
 from plench.errors import UsageError
 from plench.sweeps.engines.base import Assignment, Limits
 from plench.sweeps.fleets import LARGEST, FleetOptions, estimate_gb, form_fleets, read_fleet
+from plench.sweeps.launch import tidy
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.run_states import RunState
 from plench.sweeps.spec import SweepSpec
 from plench.sweeps.suites import make_grids
 from tests.training.harness import read_records
@@ -102,3 +104,14 @@ def test_a_sweep_of_fleets_is_the_sweep_of_its_runs(tmp_path: Path) -> None:
         told = [json.loads((tmp_path / fleet / name / "run.json").read_text()) for fleet in ("auto", "off")]
         assert told[0].pop("fleet_size") == 6
         assert told[0].keys() == told[1].keys()
+
+
+def test_a_launch_removes_checkpoints_of_finished_runs(tmp_path: Path) -> None:
+    """A kill between the mark of the end and the tidying leaves one; that of a run to be continued stays."""
+    runs = plan("CC", n_hparams=2, n_trials=1)
+    files = [tmp_path / run.folder / "checkpoint.pt" for run in runs]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(b"left")
+    tidy([RunState(runs[0], "done"), RunState(runs[1], "interrupted")], tmp_path)
+    assert [file.exists() for file in files] == [False, True]

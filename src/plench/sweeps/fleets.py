@@ -19,7 +19,7 @@ from plench.training.fleet.stack import StackError, choose_form
 
 # What `--fleet` is if nothing is said.
 DEFAULT = "off"
-# More gain nothing further on a CPU (docs/results/fleet.md).
+# More gained nothing further where it was measured, on a CPU.
 LARGEST = 10
 NETWORK = "MLP"
 HIDDEN = 500

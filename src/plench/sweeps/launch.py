@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,7 @@ def launch_sweep(
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
             reopen(todo, folder)
+            tidy(states, folder)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
             finished=sum(entry.finished for entry in states),
@@ -131,6 +132,15 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
             store.discard(DONE)
         elif entry.state == "failed":
             store.write_run({**(store.read_run() or {}), "status": "interrupted"})
+
+
+def tidy(states: Sequence[RunState], output_dir: Path) -> None:
+    """Remove checkpoints of finished runs: a kill at their very end has left them."""
+    for entry in states:
+        store = RunStore(output_dir / entry.run.folder)
+        if entry.finished and store.has_checkpoint:
+            with suppress(StorageError):  # it may be kept where nothing can be written
+                store.tidy()
 
 
 def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
