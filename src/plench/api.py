@@ -232,7 +232,7 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
     from plench.report.best import choose_in_run, choose_run
-    from plench.storage.store import RESULTS
+    from plench.storage.ended import RESULTS
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):

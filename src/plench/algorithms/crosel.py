@@ -109,7 +109,8 @@ class CroSel(LossAlgorithm):
     @property
     def warming_up(self) -> bool:
         """Whether the step is one of the warm-up."""
-        return self.epoch < self.hparams["warm_up"]
+        warming: bool = self.epoch < self.hparams["warm_up"]
+        return warming
 
     @property
     def epoch(self) -> int:

@@ -158,7 +158,8 @@ class PiCOPlus(MomentumContrast):
     def first_selection(self) -> int:
         """The step of the first selection: after the warm-up, and one whole epoch of distances."""
         epoch = first_step_of(1, self.num_data, self.hparams["batch_size"])
-        return max(self.hparams["prot_start"], epoch)
+        first: int = max(self.hparams["prot_start"], epoch)
+        return first
 
     def selects_now(self) -> bool:
         """Say whether reliable examples are selected at the start of this step: then and every epoch."""

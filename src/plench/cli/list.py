@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -127,7 +128,7 @@ def list_criteria() -> list[Row]:
     ]
 
 
-LISTS = {
+LISTS: dict[str, Callable[[], list[Row]]] = {
     "algorithms": lambda: plench.list_algorithms(),
     "datasets": lambda: plench.list_datasets(),
     "criteria": list_criteria,

@@ -66,8 +66,10 @@ def draw_sets(random: np.random.Generator, labels: np.ndarray, num_classes: int,
     ambiguous = single | (other[:, None] == np.arange(num_classes)) | (random.random((n, num_classes)) < 0.3)
     if sets == "mixed":
         kind = random.integers(0, 4, n)[:, None]
-        return np.where(kind == 0, single, np.where(kind == 1, full, ambiguous))
-    return {"single": single, "full": full, "ambiguous": ambiguous}[sets]
+        mixed: np.ndarray = np.where(kind == 0, single, np.where(kind == 1, full, ambiguous))
+        return mixed
+    drawn: dict[Sets, np.ndarray] = {"single": single, "full": full, "ambiguous": ambiguous}
+    return drawn[sets]
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class OperatorCounter(TorchDispatchMode):
     """Counts operator calls by name, and the lines of a file that make the host wait."""
 
     def __init__(self, file: str | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.file = file
         self.calls: Counter[str] = Counter()
         self.waits: list[str] = []

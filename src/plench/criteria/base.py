@@ -6,6 +6,7 @@ log-probabilities serve just as well. Everything is computed in float64 and in l
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +41,7 @@ def as_logits(logits: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(logits, dtype=np.float64)
 
 
-def mean_or_nan(values: NDArray, logits: NDArray[np.float64]) -> float:
+def mean_or_nan(values: NDArray[Any], logits: NDArray[np.float64]) -> float:
     """Average over examples; a NaN or +inf logit makes the figure NaN, since argmax means nothing then."""
     if np.isnan(logits).any() or np.isposinf(logits).any():
         return float("nan")

@@ -42,7 +42,7 @@ class Answers:
     @property
     def n_classes(self) -> int:
         """K."""
-        return self.sets.shape[1]
+        return int(self.sets.shape[1])
 
     def widen(self, n_classes: int) -> Answers:
         """The same answers where there are further classes, which nobody has named."""
@@ -93,7 +93,8 @@ def require_votes(answers: Answers, min_votes: int) -> NDArray[np.bool_]:
     """Return the classes (N, K) with so many votes; where none has, those with the most."""
     votes = count_votes(answers)
     most = votes.max(1, keepdims=True)
-    return (votes >= np.minimum(min_votes, most)) & (votes > 0)
+    enough: NDArray[np.bool_] = (votes >= np.minimum(min_votes, most)) & (votes > 0)
+    return enough
 
 
 def combine_answers(
@@ -119,7 +120,8 @@ def weigh_by_votes(candidates: NDArray[np.bool_], answers: Answers) -> NDArray[n
     votes = np.where(candidates, count_votes(answers), 0).astype(np.float64)
     empty = votes.sum(1) == 0
     votes[empty] = candidates[empty]
-    return (votes / votes.sum(1, keepdims=True)).astype(np.float32)
+    shares: NDArray[np.float32] = (votes / votes.sum(1, keepdims=True)).astype(np.float32)
+    return shares
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,8 @@ def compute_id_flips(log_probs: NDArray[Any], labels: NDArray[Any], rate: float)
     scores = np.array(log_probs, dtype=np.float64)
     scores[rows, labels] = -np.inf
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.minimum(weights / weights.mean(axis=1, keepdims=True) * rate, 1.0)
+    probs: NDArray[np.float64] = np.minimum(weights / weights.mean(axis=1, keepdims=True) * rate, 1.0)
+    return probs
 
 
 def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
@@ -220,7 +221,8 @@ def shrink_images(images: NDArray[Any]) -> NDArray[np.float32]:
     high, wide = min(block, height), min(block, width)
     cut = images[:, :, : rows * high, : columns * wide]
     blocks = cut.reshape(n_examples, channels, rows, high, columns, wide)
-    return blocks.mean(axis=(3, 5), dtype=np.float32)
+    means: NDArray[np.float32] = blocks.mean(axis=(3, 5), dtype=np.float32)
+    return means
 
 
 def drop_true(candidates: NDArray[np.bool_], labels: ArrayLike, rate: float, rng: Rng) -> NDArray[np.bool_]:

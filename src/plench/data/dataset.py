@@ -150,7 +150,7 @@ class Dataset:
     @property
     def n_classes(self) -> int:
         """K."""
-        return self.candidates.shape[1]
+        return int(self.candidates.shape[1])
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

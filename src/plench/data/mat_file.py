@@ -54,4 +54,5 @@ def _read_labels(target: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
             f"`target` of example {np.flatnonzero(wrong)[0]} must be a single 1 among 0s "
             f"({wrong.sum()} of {target.shape[1]} examples are not)"
         )
-    return np.argmax(target != 0, axis=0).astype(np.int64)
+    labels: NDArray[np.int64] = np.argmax(target != 0, axis=0).astype(np.int64)
+    return labels

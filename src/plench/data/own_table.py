@@ -262,7 +262,8 @@ class _Reader:
                 "could be "
                 f"generated{where}"
             )
-        return labels[:, None] == np.arange(n_classes)
+        single: NDArray[np.bool_] = labels[:, None] == np.arange(n_classes)
+        return single
 
     def encode_labels(self, truth: list[Named | None], classes: ClassList) -> NDArray[np.int64]:
         """Return the true labels, −1 where they are missing."""

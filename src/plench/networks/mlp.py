@@ -18,7 +18,8 @@ class MLP(FeatureExtractor):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (B, 500)."""
-        return self.hidden(x.flatten(1)).relu()
+        hidden: Tensor = self.hidden(x.flatten(1))
+        return hidden.relu()
 
 
 NETWORK = Network("MLP", "one hidden layer of 500 units with ReLU, for tabular data", MLP)

@@ -30,7 +30,8 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return maps of `channels` channels."""
         inner = self.norm1(self.convolution1(x)).relu_()
-        return self.norm2(self.convolution2(inner)).add_(self.shortcut(x)).relu_()
+        outer: Tensor = self.norm2(self.convolution2(inner))
+        return outer.add_(self.shortcut(x)).relu_()
 
 
 class ResNet(FeatureExtractor):

@@ -68,7 +68,9 @@ def measure_flipping(candidates: NDArray[np.bool_], labels: NDArray[np.int64]) -
     sums = np.zeros((k, k))
     np.add.at(sums, labels, candidates)
     counts = np.bincount(labels, minlength=k)[:, None]
-    return np.divide(sums, counts, out=np.full((k, k), np.nan), where=counts > 0)
+    flipping = np.full((k, k), np.nan)
+    np.divide(sums, counts, out=flipping, where=counts > 0)
+    return flipping
 
 
 def measure_noise_by_answers(

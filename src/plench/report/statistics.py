@@ -99,7 +99,8 @@ def nemenyi(average_ranks: NDArray[np.float64], n: int) -> Matrix:
     k = len(average_ranks)
     distance = np.abs(average_ranks[:, None] - average_ranks[None, :])
     scaled = distance / math.sqrt(k * (k + 1) / (6 * n)) * math.sqrt(2)
-    return np.minimum(stats.studentized_range.sf(scaled, k, np.inf), 1.0)
+    p_values: Matrix = np.minimum(stats.studentized_range.sf(scaled, k, np.inf), 1.0)
+    return p_values
 
 
 def wilcoxon_holm(values: Matrix) -> Matrix:
@@ -191,7 +192,8 @@ def bootstrap_mean(
     repeated = [sample for sample in data if len(sample) > 1]
 
     def mean_of_means(*parts: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-        return (sum(part.mean(axis=axis) for part in parts) + single) / len(data)
+        mean: NDArray[np.float64] = (sum(part.mean(axis=axis) for part in parts) + single) / len(data)
+        return mean
 
     result = stats.bootstrap(
         repeated,

@@ -21,8 +21,9 @@ from plench.errors import UsageError
 from plench.plain_files import is_plain, read_plain
 from plench.settings import describe_cell
 from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
+from plench.storage.ended import DONE, RESULTS
 from plench.storage.lines import Record, parse_lines
-from plench.storage.store import DONE, RESULTS, RUN
+from plench.storage.store import RUN
 
 logger = logging.getLogger("plench")
 
@@ -46,7 +47,8 @@ class Experiment:
     @cached_property
     def details(self) -> dict[str, Any]:
         """The identity as a dictionary."""
-        return json.loads(self.identity)
+        details: dict[str, Any] = json.loads(self.identity)
+        return details
 
     @cached_property
     def setting(self) -> "Experiment":

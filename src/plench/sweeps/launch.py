@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
-from plench.storage.store import DONE, RunStore, hold
+from plench.storage.ended import DONE
+from plench.storage.store import RunStore, hold
 from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, NoSweepCallback, SweepCallback
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plench.storage.store import RESULTS, RUN, RunStore
+from plench.storage.ended import RESULTS
+from plench.storage.store import RUN, RunStore
 from plench.sweeps.engines.base import Attempt
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun

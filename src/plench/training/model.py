@@ -63,7 +63,7 @@ class TrainedModel:
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each example (n,): its name where classes have names."""
-        labels = self.predict_logits(X).argmax(1)
+        labels: np.ndarray = self.predict_logits(X).argmax(1)
         return labels if self.class_names is None else np.array(self.class_names)[labels]
 
 

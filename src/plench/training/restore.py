@@ -181,7 +181,8 @@ class Decoder:
             values[name] = self.restore(current.get(name), value, f"{path}[{name!r}]")
         current.clear()
         current.update(values)
-        return current
+        kept: dict[Any, Any] = current
+        return kept
 
     def restore_container(self, current: Any, saved: Saved, path: str) -> Any:
         """Restore a list, tuple, set or deque element by element."""

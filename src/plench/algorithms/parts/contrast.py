@@ -116,7 +116,7 @@ class LogMass(torch.autograd.Function):
 
 def log_mass(queries: Tensor, rows: Tensor, temperature: float) -> Tensor:
     """Return log Σ_j exp(q_i·x_j/τ) (B,) over rows x (M, D) that carry no gradient."""
-    mass: Tensor = LogMass.apply(queries, rows, temperature)
+    mass: Tensor = LogMass.apply(queries, rows, temperature)  # type: ignore[no-untyped-call]
     return mass
 
 

@@ -31,7 +31,8 @@ def pass_together(network: nn.Module, *views: Tensor) -> Tensor:
         outputs: Tensor = network(views[0])
         return outputs.expand(len(views), *outputs.shape)
     joined: Tensor = network(torch.cat(views))
-    return joined.unflatten(0, (len(views), -1))
+    outputs = joined.unflatten(0, (len(views), -1))
+    return outputs
 
 
 def one_pass_serves(network: nn.Module, *views: Tensor) -> bool:

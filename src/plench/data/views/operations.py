@@ -183,7 +183,8 @@ def to_gray(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images.int()
     red, green, blue = images.int().split(1, dim=1)
-    return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    gray: Tensor = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    return gray
 
 
 def per_image(value: Tensor) -> Tensor:
