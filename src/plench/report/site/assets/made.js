@@ -63,13 +63,23 @@
       h(
         "p",
         {},
-        "Everything that is shown, as tables with a row per cell, per choice and per run. Accuracies are fractions.",
+        "Everything that is shown, as tables with a row per cell, per choice and per run, and all records. Accuracies are fractions.",
       ),
       h(
         "ul",
         { class: "downloads" },
         index.downloads.map((name) => h("li", {}, h("a", { href: `download/${name}`, download: name }, name))),
       ),
+      index.downloads.includes("results.parquet")
+        ? h(
+            "p",
+            { class: "quiet" },
+            h("code", {}, "results.parquet"),
+            " has a row per record. plench reads it like the folders of the runs: ",
+            h("code", {}, "plench collect results.parquet"),
+            ".",
+          )
+        : null,
       failures(data.failures),
       unfinished(data.unfinished),
       diverged(data.diverged),
