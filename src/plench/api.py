@@ -116,7 +116,10 @@ def refit(
         raise DataError(f"{store.folder} has no run.json that says what was computed")
     name, wanted = described["config"]["dataset"], described["dataset"].get("fingerprint")
     if dataset is None and "@" in name:
-        raise DataError(f"{name} came by path or as arrays: say where the data are (dataset)")
+        raise DataError(
+            f"{name} came by path or as arrays: say where the data are, "
+            "on the command line with -d, in Python with dataset="
+        )
     data = as_dataset(name if dataset is None else dataset, data_dir)
     if data.fingerprint != wanted:
         raise DataError(
