@@ -94,7 +94,8 @@ def test_what_is_no_array_is_our_error(make, tmp_path, capsys):
     assert "new.npy cannot be read" in capsys.readouterr().err
 
 
-def test_predictions_never_replace_the_data(model_folder, tmp_path, capsys):
+def test_predictions_never_replace_the_data(run, tmp_path, capsys):
+    _, model_folder = run
     data = tmp_path / "new.csv"
     data.write_text("weight,colour\n1,red\n", encoding="utf-8")
     (tmp_path / "link.csv").symlink_to(data)
