@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import combinations
@@ -212,14 +213,16 @@ def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, 
 
 def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, capsys, monkeypatch):
     runs, folder = tmp_path / "runs", tmp_path / "site"
-    write_sweep(runs, algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
+    write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
     waited = []
     monkeypatch.setattr("plench.cli.report.time.sleep", lambda seconds: (waited.append(seconds), finish()))
 
     def finish():
         """While the command waits, the runs of one more split come in, and after that those of the last."""
         assert not chunk(folder, "index")["progress"]["complete"]
-        write_sweep(runs, algorithms=("CC", "PRODEN"), n_trials=2 + len(waited), n_hparams=1)
+        shutil.rmtree(runs)
+        n_trials = 2 + len(waited)
+        write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=n_trials, n_hparams=1)
 
     command = ["report", str(runs), "-o", str(folder), "--planned_trials", "4", "--every", "7"]
     assert main(command) == 0
