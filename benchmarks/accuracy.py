@@ -31,7 +31,7 @@ def main() -> None:
     )
     add_options(parser, "accuracy", trials=3)
     parser.add_argument("-d", "--datasets", nargs="+", default=DATASETS)
-    parser.add_argument("--steps", type=int, default=2000, help="updates a run (default 2000)")
+    parser.add_argument("--steps", type=int, default=2000, help="updates of each run (default 2000)")
     options = parser.parse_args()
     trained = [entry for entry in algorithms().values() if entry.card.shared]
     entries = sorted(trained, key=lambda entry: FAMILIES.index(entry.card.family))

@@ -67,7 +67,7 @@ def main() -> None:
     add_options(parser, "newer", trials=3)
     parser.add_argument("-d", "--datasets", nargs="+", default=list(DATASETS))
     parser.add_argument("--ratios", nargs="+", type=float, default=[10.0, 50.0], help="of the long tails")
-    parser.add_argument("--steps", type=int, default=2000, help="updates a run (default 2000)")
+    parser.add_argument("--steps", type=int, default=2000, help="updates of each run (default 2000)")
     options = parser.parse_args()
     tables, tails = on_tables(options.datasets, options.steps), on_long_tails(options.ratios, options.steps)
     settings = [*tails, *tables]

@@ -57,7 +57,7 @@ def train(
     callback: Callback | None = None,
     **settings: Any,
 ) -> RunOutcome:
-    """Train an algorithm on a dataset; the same call continues an interrupted run and finds a finished one.
+    """Train an algorithm on a dataset; the same call continues an interrupted run and returns a finished one.
 
     `algorithm` is a name or `path/to/file.py:ClassName`; `dataset` a name, a path, a `plench.Dataset`, or
     arrays `(features, candidates)` or `(features, candidates, labels)`. The other keywords are the settings
@@ -92,7 +92,7 @@ def refit(
     progress: bool = True,
     callback: Callback | None = None,
 ) -> RunOutcome:
-    """Train what a criterion chose once more, on everything: nothing is held out.
+    """Retrain the configuration that a criterion chose on all data: nothing is held out.
 
     `folder` is that of a run, or of the runs of a sweep, among which the criterion chooses. The configuration
     is trained for the chosen number of steps. `dataset` is needed where the data came by path or as arrays;
@@ -117,8 +117,8 @@ def refit(
     name, wanted = described["config"]["dataset"], described["dataset"].get("fingerprint")
     if dataset is None and "@" in name:
         raise DataError(
-            f"{name} came by path or as arrays: say where the data are, "
-            "on the command line with -d, in Python with dataset="
+            f"{name} was given by path or as arrays: give it again, on the command line with -d, in Python "
+            "with dataset="
         )
     data = as_dataset(name if dataset is None else dataset, data_dir)
     if data.fingerprint != wanted:

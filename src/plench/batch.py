@@ -15,9 +15,9 @@ class Batch:
     `weights` (B, K) are those of the candidates, None where all of a set count the same.
 
     The views an algorithm declares are attributes (`batch.weak`, …). A batch unpacks into the paper's six:
-    original, weak and strong view (None where not declared), candidates as floats, None in the place where
-    the public benchmark hands out true labels, and index. `second` is the second, independent batch of an
-    algorithm that declares one.
+    original, weak and strong view (None where not declared), candidates as floats, None in place of the
+    public benchmark's true labels, and index. `second` is the second, independent batch of an algorithm that
+    declares one.
     """
 
     __slots__ = ("_views", "candidates", "index", "second", "weights")

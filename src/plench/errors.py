@@ -13,6 +13,10 @@ class DataError(PlenchError):
     """A dataset that cannot be used: missing, broken, hostile or inconsistent."""
 
 
+class MissingDataError(DataError):
+    """A dataset whose files are not there."""
+
+
 class ResumeError(PlenchError):
     """A run that may not be continued as asked (other versions, other thread count)."""
 
@@ -27,3 +31,8 @@ class StorageError(PlenchError):
 
 class BusyError(PlenchError):
     """A folder that another process is working on."""
+
+
+def missing_package(purpose: str, package: str, extra: str) -> UsageError:
+    """Return the error for a package that is not installed; `extra` is the extra of plench that has it."""
+    return UsageError(f"{purpose} needs {package}: pip install {package} (plench's extra {extra!r} has it)")

@@ -120,6 +120,13 @@ class Hyperparameter:
             return Constant(self.default_for(traits))
         return self.search(traits) if callable(self.search) else self.search
 
+    def range_text(self) -> str:
+        """Say which values are allowed; nothing if all of its type are."""
+        if self.one_of is not None:
+            return "one of " + ", ".join(map(str, self.one_of))
+        bounds = {"> ": self.above, "≥ ": self.at_least, "≤ ": self.at_most}
+        return ", ".join(f"{sign}{bound:g}" for sign, bound in bounds.items() if bound is not None)
+
     def convert(self, value: Any) -> Any:
         """Check a value given by a user and return it in this hyperparameter's type."""
         example = self.default(DataTraits("tabular")) if callable(self.default) else self.default

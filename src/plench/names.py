@@ -25,7 +25,8 @@ def unknown_name(name: str, known: Iterable[str], what: str) -> UsageError:
     by_normal = {normalise(entry): entry for entry in known}
     near = get_close_matches(normalise(name), by_normal, n=3, cutoff=0.5)
     if near:
-        hint = "the nearest are " + ", ".join(by_normal[entry] for entry in near)
+        listed = ", ".join(by_normal[entry] for entry in near)
+        hint = f"the nearest {'is' if len(near) == 1 else 'are'} {listed}"
     else:
         hint = "known are " + ", ".join(sorted(by_normal.values(), key=str.lower))
     return UsageError(f"unknown {what} {name!r}: {hint}")

@@ -1,4 +1,4 @@
-"""What a Parquet file may claim to hold, in proportion to its size; looked at before anything is unpacked.
+"""Limits of what a Parquet file may hold, in proportion to its size; checked before anything is unpacked.
 
 A few hundred bytes can stand for a billion equal cells. Nothing of this module needs pyarrow: it is given the
 metadata that pyarrow has read.

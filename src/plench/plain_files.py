@@ -1,4 +1,4 @@
-"""Opening files that somebody else may have put there: plain files only, and no more than so many bytes.
+"""Opening files that others may have written: plain files only, and at most a given number of bytes.
 
 A named pipe in the place of a file would stop the process for ever, and a device may never end. Every reader
 of data files, run folders and sweep files opens through here. Nothing of this module needs more than Python.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -87,6 +88,10 @@ class LogLines:
     def advanced(self, updates: int, loss: float) -> None:
         """Say nothing between records."""
 
+    def stopping(self) -> None:
+        """Say that the stop has been heard; a signal's handler may not use a stream that is being written."""
+        os.write(2, b"stopping: the run is saved first; Ctrl-C again stops at once\n")
+
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Write the record's figures."""
         write(f"step {record['step']}: loss {record['loss']:.4f}, {summarise(record)}")
@@ -102,7 +107,9 @@ class RunView:
         self.title = Text()
         self.figures = Text()
         self.criteria = ""
-        self.view = Group(self.title, self.progress, self.figures)
+        self.doing = Text()
+        self.stop = Text()
+        self.view = Group(self.title, self.progress, self.figures, self.doing, self.stop)
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Show the bar at its place."""
@@ -112,6 +119,14 @@ class RunView:
     def advanced(self, updates: int, loss: float) -> None:
         """Move the bar."""
         self.show(updates, loss)
+
+    def evaluating(self, done: int, total: int) -> None:
+        """Show how far an evaluation is."""
+        self.doing.plain = f"evaluating: {done:,} of {total:,} examples" if done < total else ""
+
+    def stopping(self) -> None:
+        """Show that the stop has been heard."""
+        self.stop.plain = "stopping: the run is saved first; Ctrl-C again stops at once"
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Show the record's figures from now on."""

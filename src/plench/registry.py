@@ -154,11 +154,11 @@ class Registry(Generic[T]):
         raise unknown_name(spec, [*self._aliases, *self.names], self.what)
 
     def knows(self, name: str) -> bool:
-        """Say whether a name is that of a member, in any spelling; nobody's code is imported to tell."""
+        """Say whether a name is that of a member, in any spelling, without importing third-party code."""
         return name in self.loaded or normalise(name) in self._spellings
 
     def is_own(self, name: str) -> bool:
-        """Say whether a name, in any spelling, is that of a member of ours; nobody's code is imported."""
+        """Say whether a name, in any spelling, is one of our members; imports no third-party code."""
         meant = None if is_third_party(name) else self._spellings.get(normalise(name))
         return meant in self.own or meant in self._aliases
 

@@ -141,11 +141,16 @@ class Settings:
         1000, "updates between evaluations", at_least=1, metavar="N", founding=True
     )
     trial_seed: int = declare(
-        0, "decides split and generated candidates", at_least=0, metavar="N", per_run=True, founding=True
+        0,
+        "seed of the split and of generated candidates",
+        at_least=0,
+        metavar="N",
+        per_run=True,
+        founding=True,
     )
     hparams_seed: int = declare(
         0,
-        "random configuration N of the search; 0: every hyperparameter's default",
+        "number of the random configuration; 0: all hyperparameters at their defaults",
         at_least=0,
         metavar="N",
         per_run=True,
@@ -153,15 +158,17 @@ class Settings:
     )
     seed: int = declare(
         0,
-        "decides initialisation, batches, views and the method's own draws",
+        "seed of initialisation, batches, views and the algorithm's own draws",
         at_least=0,
         metavar="N",
         per_run=True,
         founding=True,
     )
-    holdout_fraction: float = declare(0.1, "share of validation", cell="holdout_fraction", **_split)
+    holdout_fraction: float = declare(
+        0.1, "fraction of training examples held out for validation", cell="holdout_fraction", **_split
+    )
     tabular_test_fraction: float = declare(
-        0.1, "share of test in data without a test set of its own", cell="test_fraction", **_split
+        0.1, "test fraction of data that come without a test set", cell="test_fraction", **_split
     )
     imbalance: float | None = declare(
         None,
@@ -187,7 +194,7 @@ class Settings:
     )
     pl_type: PartialLabelType | None = declare(
         None,
-        "real: those of the data; uss, fps, id: generated from true labels (default: by the dataset)",
+        "real: those of the data; uss, fps, id: generated from true labels (default: the dataset's)",
         cell="pl_type",
         **_candidates,
     )
@@ -220,13 +227,13 @@ class Settings:
     )
     candidate_weights: CandidateWeights = declare(
         "uniform",
-        "votes: candidates count by annotators' votes, for methods that use weights",
+        "votes: weight candidates by annotators' votes, for methods that use weights",
         cell="candidate_weights",
         group="candidate sets",
     )
     more_criteria: str = declare(
         "",
-        "third parties' criteria to measure beside ours: file.py:NAME or module:NAME, separated by commas",
+        "third parties' criteria to compute as well: file.py:NAME or module:NAME, separated by commas",
         metavar="SPEC",
     )
     device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_carried_out)

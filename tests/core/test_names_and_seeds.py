@@ -21,7 +21,7 @@ def test_names_lose_case_and_punctuation(name, normal):
 
 
 def test_unknown_name_answers_with_the_nearest():
-    with pytest.raises(UsageError, match="unknown algorithm 'PRODEM': the nearest are PRODEN"):
+    with pytest.raises(UsageError, match="unknown algorithm 'PRODEM': the nearest is PRODEN"):
         find_name("PRODEM", ["CC", "PRODEN"], "algorithm")
 
 

@@ -84,7 +84,7 @@ def test_matrices_and_arrays_of_answers():
         read_answer_matrix([[[1, 0, 0]], [[0, 0, 7]]])
 
 
-@pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9])
+@pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9, 1e300])
 def test_a_label_far_too_high_is_refused_before_memory_is_taken(label):
     with pytest.raises(DataError, match=r"the highest label is \d+; with 2 examples 1,000 classes"):
         read_answer_matrix([[0, label]])

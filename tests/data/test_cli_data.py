@@ -69,3 +69,23 @@ def test_download_prints_the_paths(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(data, "download_dataset", lambda name, folder: [tmp_path / f"{name} in {folder}"])
     assert run("download", "Lost", "--data_dir", "here") == 0
     assert capsys.readouterr().out == f"{tmp_path / 'Lost in here'}\n"
+
+
+def test_several_datasets_and_suites_are_downloaded(capsys, tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(name, data_dir):
+        asked.append(name)
+        if name in ("English", "MSRCv2"):
+            raise DataError(f"{name} cannot be downloaded")
+        return [tmp_path / name]
+
+    monkeypatch.setattr("plench.cli.data.download_dataset", fetch)
+    assert run("download", "lost", "Birdsong", "--data_dir", str(tmp_path)) == 0
+    assert asked == ["Lost", "Birdsong"]
+    asked.clear()
+    with pytest.raises(DataError, match=r"2 of 9 failed:\nEnglish.*\nMSRCv2"):
+        run("download", "--suite", "tabular", "--data_dir", str(tmp_path))
+    assert len(asked) == 9  # those after a failure too
+    with pytest.raises(UsageError, match="say which datasets"):
+        run("download", "--data_dir", str(tmp_path))

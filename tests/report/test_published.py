@@ -4,6 +4,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from plench.algorithms.cards import declared_algorithms
@@ -14,7 +15,7 @@ from plench.report.leaderboard import build_leaderboard
 from plench.report.published import load_published
 from plench.storage import read_runs
 from tests.conftest import ROOT
-from tests.synthetic_sweep import experiment_of, write_run
+from tests.synthetic_sweep import experiment_of, make_records, write_run
 
 PAPER = ROOT.parent / "shared" / "paper.tex"
 ALGORITHMS = 26
@@ -157,3 +158,11 @@ def test_command_without_anything_to_compare(sweep, capsys):
     out = capsys.readouterr().out
     assert "nothing here can be compared" in out
     assert "Lost: the paper has no table of it" in out
+
+
+def test_tabular_tables_of_the_paper_are_named(tmp_path):
+    published = {"kind": "tabular", "published": {"examples": 1122}, "n_classes": 16}
+    write_run(tmp_path / "a", make_records(0.6, np.random.default_rng(0)), info={"dataset": published})
+    runs = read_runs(tmp_path)
+    _, (reason,) = pair_with_paper(build_leaderboard(runs), runs)
+    assert "the paper has tables of tabular datasets, but their numbers are not in its source" in reason

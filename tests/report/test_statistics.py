@@ -330,3 +330,21 @@ def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
         for pair, (a, b) in zip(comparison["pairs"], itertools.combinations(range(4), 2), strict=True):
             assert pair["wins"] == np.sum(values[:, a] > values[:, b])
             assert pair["ties"] == np.sum(values[:, a] == values[:, b])
+
+
+def test_stats_say_where_nothing_can_be_significant(tmp_path, capsys):
+    from plench.cli import main
+    from plench.report.comparison import describe_reach
+    from tests.synthetic_sweep import write_sweep
+
+    write_sweep(tmp_path, algorithms=("CC", "LWS", "NN"), n_trials=2, n_hparams=1)
+    assert main(["stats", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "With 2 datasets no p (Wilcoxon–Holm) of 3 pairs can be below 1" in said
+    assert "that takes 7 datasets (or 6 and a single pair" in said
+    # By the tests themselves: one algorithm ahead everywhere.
+    for n in (6, 7):
+        values = np.outer(np.arange(1.0, n + 1), [0.0, 1.0, 2.0])
+        found = wilcoxon_holm(values)[0, 2]
+        comparison = {"settings": range(n), "pairs": [{"p_wilcoxon_holm": found}] * 3}
+        assert (describe_reach(comparison, 0.05) == "") == (found <= 0.05)

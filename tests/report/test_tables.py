@@ -22,7 +22,7 @@ from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 # What the legend says of every table.
-ALL_PLANNED = "rests on all runs planned of it"
+ALL_PLANNED = "lack nothing that was planned"
 
 
 def run_collect(capsys, *words):
@@ -415,3 +415,34 @@ def test_of_copies_the_one_that_finished_counts(tmp_path):
     kept, notices = drop_copies(run for name in "abcdef" for run in read_runs(tmp_path / name))
     assert sorted(run.path.parent.name for run in kept) == ["b", "d", "e", "f"]
     assert notices == ["2 folders are copies of runs that count once; left out: a/run, c/run"]
+
+
+def test_tables_fit_into_a_terminal_and_say_what_is_left_out(board):
+    for width in (200, 80, 60, 40):
+        text = render_text(build_tables(board), width)
+        assert max(len(line) for line in text.splitlines()) <= width
+        for cell in board.cells.values():  # no number is cut
+            if cell.criterion.name == "CR":
+                assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f}" in text
+        whole = max(len(line) for line in render_text(build_tables(board)[:1]).splitlines()[:3])
+        assert ("a wider window" in " ".join(text.split())) == (width < whole)
+    assert render_text(build_tables(board)) == render_text(build_tables(board), 10_000)
+
+
+def test_standard_errors_may_be_left_out(sweep, board, capsys):
+    text = run_collect(capsys, "--input_dir", sweep, "--format", "latex", "--without_error").out
+    cell = next(iter(board.cells.values()))
+    assert f"{100 * cell.mean:.2f} ± {100 * cell.std:.2f}".replace("±", r"$\pm$") in text
+    assert "[" not in re.sub(r"\[ht\]|\\\\\[.*?\]", "", text)
+    assert "standard error of the mean" not in text
+
+
+def test_results_below_chance_are_flagged(tmp_path):
+    for number, accuracy in enumerate((0.05, 0.07)):
+        told = [{**record, "test_acc": accuracy} for record in records()]
+        write_run(tmp_path / f"run{number}", told, "Lost", ("CC", "LWS")[number])
+    (grid,) = build_tables(build_leaderboard(read_runs(tmp_path)))
+    by_name = {name: entries[0].marks for name, entries in grid.rows}
+    notes = dict(grid.notes)
+    assert "below chance: a guess among 16 classes has 6.25 %" in notes[by_name["CC"][0]]
+    assert by_name["LWS"] == () or "below chance" not in notes[by_name["LWS"][0]]

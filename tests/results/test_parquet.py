@@ -340,9 +340,9 @@ def test_folders_of_one_name_stay_two_runs(tmp_path):
 def test_without_the_extra_the_command_says_what_to_install(folder, file, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert main(["export", str(folder), "-o", str(tmp_path / "r.parquet")]) == 2
-    assert "plench[report]" in capsys.readouterr().err
+    assert "extra 'report'" in capsys.readouterr().err
     assert main(["collect", str(file)]) == 2
-    assert "plench[report]" in capsys.readouterr().err
+    assert "extra 'report'" in capsys.readouterr().err
 
 
 def test_every_column_is_written(file):

@@ -122,4 +122,4 @@ def test_results_of_two_folders_are_merged_by_copying(tmp_path: Path) -> None:
     assert read_outcomes(both) == {**read_outcomes(one), **read_outcomes(two)}
     assert {path: path.stat().st_mtime_ns for path in both.glob("*/*")} == copied  # nothing was run again
     code, output = sweep("status", "--output_dir", str(both))
-    assert "4 runs: 1 datasets, 2 algorithms, 2 configurations, 1 splits" in output
+    assert "4 runs: 1 dataset, 2 algorithms, 2 configurations, 1 split" in output

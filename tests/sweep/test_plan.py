@@ -1,5 +1,6 @@
 """From grids to runs: names, seeds, folders, suites."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import PAPER
+from plench.cli import main
 from plench.data import dataset_card
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
@@ -156,6 +158,38 @@ def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.Lo
     runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))
     assert estimate_cost(runs, shelf, budget_seconds=0.1) is not None
     assert not caplog.records
+
+
+def test_missing_data_may_be_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spec = SweepSpec((Grid(("CC",), ("Lost", "Digits_USS")), Grid(("CC",), ("MSRCv2",))))
+    settled = settle(spec, DataShelf(tmp_path, skip_missing=True))
+    assert [grid.datasets for grid in settled.grids] == [("Digits_USS",)]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["left out"] * 2
+    with pytest.raises(DataError, match=r"^Lost"):  # nothing is left
+        settle(SweepSpec((Grid(("CC",), ("Lost",)),)), DataShelf(tmp_path, skip_missing=True))
+    (tmp_path / "lost.mat").write_bytes(b"no MATLAB file")
+    with pytest.raises(DataError, match=r"^Lost"):  # damaged is not missing
+        settle(spec, DataShelf(tmp_path, skip_missing=True))
+
+
+def test_a_suite_is_narrowed_by_datasets(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "plan", "--suite", "lite", "--algorithms", "CC", "--probe_seconds", "0"]
+    assert main([*words, "--datasets", "digits uss"]) == 0
+    assert "4 runs: 1 dataset, 1 algorithm, 2 configurations, 2 splits" in capsys.readouterr().out
+    assert main([*words, "--datasets", "Lost"]) == 2
+    assert "unknown dataset of the suite lite 'Lost'" in capsys.readouterr().err
+
+
+def test_a_launch_can_be_quiet_or_print_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "launch", "--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1"]
+    words += ["--n_trials", "1", "--steps", "4", "--output_dir", str(tmp_path), "--workers", "1"]
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main([*words, "--json", "--no-progress"]) == 0
+    captured = capsys.readouterr()
+    expected = {"runs": 1, "states": {"done": 1}, "failures": [], "left_alone": {}, "exit_code": 0}
+    assert json.loads(captured.out) == expected
+    assert captured.err == ""
 
 
 def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:

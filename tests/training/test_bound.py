@@ -360,12 +360,13 @@ def test_other_arithmetic_is_refused(name: str, tmp_path: Path, monkeypatch: pyt
     assert run(tmp_path).status == "done"
 
 
-def test_a_hangup_stops_like_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert stop.asked
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_a_hangup_stops_like_a_request() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.asked
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with StopRequest() as stop:  # under nohup
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop.asked

@@ -255,3 +255,54 @@ def test_the_page_on_runs_names_every_file_and_key(tmp_path: Path) -> None:
     assert [name for name in missing if name != ".lock"] == []
     assert [key for key in read_records(folder)[-1] if f"`{key}`" not in page] == []
     assert [name for name in get_args(Status) if f"`{name}`" not in page] == []
+
+
+def test_a_usage_error_in_the_middle_of_a_run_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "late.py"
+    path.write_text(
+        "from plench.algorithms.cc import CC\nfrom plench.errors import UsageError\n\n\n"
+        "class Late(CC):\n"
+        "    def update(self, minibatches):\n"
+        "        if self.steps_done == 12:\n"
+        "            raise UsageError('not on these data')\n"
+        "        return super().update(minibatches)\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(UsageError, match="not on these data"):
+        run(tmp_path / "runs", f"{path}:Late")
+    described = read_description(only_folder(tmp_path / "runs"))
+    assert described["status"] == "failed"
+    assert described["error"]["message"] == "not on these data"
+    assert described["updates"] == 12
+
+
+def test_a_failed_command_shows_the_last_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "from plench.algorithms.cc import CC\n\n\n"
+        "class Broken(CC):\n"
+        "    def loss(self, logits, batch):\n"
+        "        return self.weights_of(batch)\n",
+        encoding="utf-8",
+    )
+    options = ["-d", "Digits_FPS", "--steps", "5", "--output_dir", str(tmp_path / "runs")]
+    assert main(["train", "-a", f"{path}:Broken", *options]) == 1
+    said = capsys.readouterr().err
+    assert "in loss\n    return self.weights_of(batch)" in said
+    assert "AttributeError: 'Broken' object has no attribute 'weights_of'" in said
+    assert said.count('  File "') == 3
+
+
+def test_the_outcome_as_json_has_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--steps", "21", "--checkpoint_freq", "10", "--output_dir", str(tmp_path), "--json"]
+    assert main(["train", "-a", "CC", "-d", "Digits_FPS", *options]) == 0
+    content = json.loads(capsys.readouterr().out)
+    records = read_records(Path(content["folder"]))
+    kept = {key: value for key, value in records[-1].items() if key not in ("args", "hparams")}
+    assert {key: content["last_record"][key] for key in kept} == kept
+    best = max(records[1:], key=lambda record: record["val_covering_rate"])
+    assert content["chosen"]["CR"] == {
+        "step": best["step"],
+        "value": best["val_covering_rate"],
+        "test_acc": best["test_acc"],
+    }

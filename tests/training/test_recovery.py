@@ -203,6 +203,51 @@ def test_a_stop_at_the_last_update_comes_too_late(undisturbed: Path, tmp_path: P
     assert_same_run(undisturbed, outcome.folder)
 
 
+class StopInEvaluation(StopAt):
+    """Sends a signal within the evaluation after a step, between two of its batches."""
+
+    evaluations = 0
+
+    def evaluating(self, done: int, total: int) -> None:
+        """Send the signal in the middle of the chosen evaluation."""
+        assert 0 < done <= total
+        if done < total and self.evaluations == self.step:
+            signal.raise_signal(self.number)
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Count."""
+        self.evaluations += 1
+
+
+@pytest.mark.parametrize("evaluation", [0, 2, 6])
+def test_a_stop_is_heard_between_the_batches_of_an_evaluation(
+    evaluation: int, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plench.training.evaluation.CHUNK", 25)
+    outcome = run(tmp_path / "b", callback=StopInEvaluation(evaluation, signal.SIGINT))
+    assert outcome.status == "interrupted"
+    assert len(read_records(outcome.folder)) == evaluation
+    monkeypatch.undo()
+    again = run(tmp_path / "b")
+    assert again.updates_made + outcome.updates_made == STEPS
+    assert_same_run(undisturbed, again.folder)
+
+
+def test_a_stop_is_acknowledged_at_once(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    class Acknowledging(StopAt):
+        def evaluated(self, record: Mapping[str, Any]) -> None:
+            super().evaluated(record)
+            heard.append(f"record {record['step']}")
+
+        def stopping(self) -> None:
+            heard.append("stopping")
+
+    run(tmp_path, callback=Acknowledging(10, signal.SIGTERM))
+    assert heard == ["record 0", "stopping", "record 10"]
+
+
 def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
     folder = crash(tmp_path)
     before = (folder / "results.jsonl").read_bytes()

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from plench.algorithms.base import LossAlgorithm as LossAlgorithm
     from plench.algorithms.base import register as register
     from plench.algorithms.cards import cite as cite
+    from plench.algorithms.cards import describe_algorithms as describe_algorithms
     from plench.algorithms.classical.any_classifier import ClassifierAlgorithm as ClassifierAlgorithm
     from plench.algorithms.classical.any_classifier import ClassifierEM as ClassifierEM
     from plench.algorithms.fitted import FittedAlgorithm as FittedAlgorithm
     from plench.algorithms.registry import AlgorithmEntry as AlgorithmEntry
     from plench.algorithms.registry import algorithms as algorithms
-    from plench.algorithms.registry import describe_algorithms as describe_algorithms
     from plench.algorithms.registry import find_algorithm as find_algorithm
     from plench.batch import Batch as Batch
     from plench.hparams import Choice as Choice

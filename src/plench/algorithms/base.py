@@ -15,13 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.cards import find_reference
+from plench.algorithms.cards import FAMILIES, find_reference
 from plench.batch import VIEWS, Batch
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
-
-FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,8 @@ def register(
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
     `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
-    Ours are also read without importing the file (`plench.algorithms.cards`), so `cite`, `aliases` and
-    `public_fault` are written as plain literals.
+    Ours are also read without importing the file (`plench.algorithms.cards`), so all but
+    `hyperparameters` and `logs` is written as plain literals.
     """
     for view in views:
         if view not in VIEWS:

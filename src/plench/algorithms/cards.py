@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from typing import Any
 
@@ -14,19 +15,27 @@ from plench import algorithms
 from plench.errors import PlenchError, UsageError
 from plench.names import normalise
 
+FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
+
 
 @dataclass(frozen=True)
 class Declared:
     """The part of an algorithm's card (see `plench.algorithms.register`) that needs no import of its file.
 
-    `objective` is what its class's docstring says of it.
+    `idea` is the first paragraph of its class's docstring, `objective` what that says of it.
     """
 
     name: str
+    family: str = "third party"
+    venue: str = ""
+    views: tuple[str, ...] = ("weak",)
+    passes: str = "1"
+    state: str = "none"
     aliases: tuple[str, ...] = ()
     cite: str = ""
     public_fault: str = ""
     public_fault_on: tuple[str, ...] = ()
+    idea: str = ""
     objective: str = ""
 
 
@@ -58,12 +67,38 @@ def read_cards(module: ast.Module) -> Iterator[Declared]:
         for call in cls.decorator_list if isinstance(cls, ast.ClassDef) else ():
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
                 given = {key.arg: read(key.value) for key in call.keywords if key.arg in wanted}
-                yield Declared(read(call.args[0]), **given, objective=read_objective(cls))
+                text = (ast.get_docstring(cls) if isinstance(cls, ast.ClassDef) else None) or ""
+                idea = " ".join(text.split("\n\n")[0].split())
+                yield Declared(read(call.args[0]), **given, idea=idea, objective=read_objective(text))
 
 
-def read_objective(cls: ast.AST) -> str:
+def describe_algorithms() -> list[dict[str, Any]]:
+    """Describe each algorithm by its card, as rows, by family; only third parties' are imported for it."""
+    described = [*declared_algorithms().values(), *_list_third_parties()]
+    described.sort(key=lambda card: (FAMILIES.index(card.family), card.name.lower()))
+    return [
+        {
+            "name": card.name,
+            "family": card.family,
+            "idea": card.idea,
+            "venue": card.venue,
+            "views": [] if card.family == "classical" else list(card.views),
+            "passes": card.passes,
+            "state": card.state,
+        }
+        for card in described
+    ]
+
+
+def _list_third_parties() -> list[Any]:
+    """Return the cards of the algorithms that installed packages offer."""
+    if not entry_points(group=algorithms.__name__):
+        return []
+    return [entry.card for entry in algorithms.algorithms().values() if entry.source is not None]
+
+
+def read_objective(docstring: str) -> str:
     """Return the paragraph "Objective: …" of a class's docstring, in one line."""
-    docstring = (ast.get_docstring(cls) if isinstance(cls, ast.ClassDef) else None) or ""
     found = re.search(r"^Objective:(.*?)(?:\n\n|\Z)", docstring, re.MULTILINE | re.DOTALL)
     return " ".join(found[1].split()) if found else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
+from plench.algorithms.base import Algorithm, AlgorithmCard
 from plench.registry import Entry, Registry, is_given_by_path
 
 # The algorithms of the paper, which its suites consist of.
@@ -101,20 +101,3 @@ def describe(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
     if entry.source is not None:
         card = replace(card, name=entry.name)
     return AlgorithmEntry(entry.name, cls, card, entry.spec, entry.source)
-
-
-def describe_algorithms() -> list[dict[str, Any]]:
-    """Describe each algorithm by its card, as rows, by family."""
-    found = [(name, entry.card) for name, entry in algorithms().items()]
-    found.sort(key=lambda pair: (FAMILIES.index(pair[1].family), pair[0].lower()))
-    return [
-        {
-            "name": name,
-            "family": card.family,
-            "venue": card.venue,
-            "views": list(card.views),
-            "passes": card.passes,
-            "state": card.state,
-        }
-        for name, card in found
-    ]

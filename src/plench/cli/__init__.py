@@ -1,4 +1,4 @@
-"""The command `plench`. Each file here is one sub-command, found by itself and imported when it is called.
+"""The command `plench`. Each file here is one sub-command, found automatically, imported when called.
 
 A command's file has an `add_options(parser)`, and a docstring whose first line is "`plench NAME`: what it
 does." for the list of commands. Constants `DESCRIPTION` and `EXAMPLES` are shown by its help.
@@ -22,16 +22,16 @@ from plench.version import __version__
 
 EXAMPLES = """examples:
   plench demo                                    compare a few algorithms on built-in data
-  plench list algorithms 'SCL_*'                 what there is
+  plench list algorithms 'SCL_*'                 algorithms, by name or pattern
   plench train -a PRODEN -d Digits_FPS           one run, resumable with the same command
   plench data download Lost --data_dir DIR       a real dataset, verified
   plench train -a PRODEN -d Lost --data_dir DIR  the same on a real dataset (DIR/lost.mat)
-  plench check my_file.py:MyAlgorithm            does an algorithm of yours keep the contract?
+  plench check my_file.py:MyAlgorithm            does your algorithm keep the contract?
   plench collect runs                            tables from a folder of runs
 
-`plench COMMAND --help` tells more. Options may be written with dashes or underscores.
+`plench COMMAND --help` shows the options of a command.
 
-exit codes: 0 good (a diverged run counts as finished), 1 a run failed, 2 bad usage or bad data,
+exit codes: 0 success (a diverged run counts as finished), 1 a run failed, 2 bad usage or bad data,
             130 interrupted, the same command continues
 """
 
@@ -127,7 +127,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> 
     except KeyboardInterrupt:
         print("plench: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, say `head`, has had enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         sys.stderr.close()
         return 0
     finally:

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+from plench.cli.shared.options import terminal_width
 from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
 from plench.report.beside_paper import beside_rows, beside_tables, pair_with_paper
 from plench.report.escape import clean
@@ -33,7 +34,11 @@ def show_beside_paper(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"cells": beside_rows(pairs), "not_compared": reasons}, indent=2))
     else:
-        print(render_text(beside_tables(pairs)) if pairs else "nothing here can be compared with the paper")
+        print(
+            render_text(beside_tables(pairs), terminal_width())
+            if pairs
+            else "nothing here can be compared with the paper"
+        )
         for reason in reasons:
             print(f"not compared: {clean(reason, None)}")
     for notice in found.notices:

@@ -1,19 +1,24 @@
-"""`plench check`: check an algorithm of yours against the contract."""
+"""`plench check`: check your algorithm against the contract."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from textwrap import fill
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from plench import contract
 
 if TYPE_CHECKING:  # imports torch, which showing the help does not need
     from plench.contract import Outcome
 
-DESCRIPTION = """Check an algorithm against the contract: what must hold, and what is good advice."""
+DESCRIPTION = """Check an algorithm against the contract: required checks, and advice."""
 
 EXAMPLES = """examples:
   plench check my_algorithm.py:MyAlgorithm
@@ -34,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(arguments: argparse.Namespace) -> int:
     """Run the suite on an algorithm and print what fails and why."""
-    name, outcomes = contract.check_algorithm(arguments.algorithm, arguments.device)
+    with show_progress() as tell:
+        name, outcomes = contract.check_algorithm(arguments.algorithm, arguments.device, tell)
     passed = all(outcome.status != "failed" for outcome in outcomes)
     if arguments.json:
         rows = [describe(outcome) for outcome in outcomes]
@@ -42,6 +48,23 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         print(format_outcomes(name, outcomes))
     return 0 if passed else 1
+
+
+@contextmanager
+def show_progress() -> Iterator[Callable[[Outcome], None] | None]:
+    """Show a bar on a terminal; what the algorithm prints meanwhile is kept away from it."""
+    console = Console(file=sys.stderr)  # the stream of now: the checks put another in its place
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("checks", total=len(contract.checks()))
+
+        def tell(outcome: Outcome) -> None:
+            progress.update(task, advance=1, description=outcome.check.name.replace("_", " "))
+
+        yield tell
 
 
 def describe(outcome: Outcome) -> dict[str, str]:
@@ -58,13 +81,20 @@ def describe(outcome: Outcome) -> dict[str, str]:
 def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
     """Return one line per check, what is wrong under those that did not pass, and a summary."""
     lines = [name]
+    trains = all(
+        outcome.status == "passed" for outcome in outcomes if outcome.check.name == "trains_and_predicts"
+    )
     for outcome in outcomes:
         lines.append(f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}")
-        if outcome.status == "skipped":
+        if outcome.status == "skipped" and not trains:
+            lines.pop()
+        elif outcome.status == "skipped":
             lines[-1] += f" ({outcome.detail})"
         elif outcome.status != "passed":
             lines.append(indent(outcome.check.demand))
             lines.append(indent(f"Found: {outcome.detail}"))
+    if not trains:
+        lines.append("  The other checks were skipped: they need an algorithm that trains and predicts.")
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in MARKS}
     lines.append(
         f"{counts['passed']} passed, {counts['failed']} failed, {counts['advice']} with advice, "

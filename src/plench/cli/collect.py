@@ -4,9 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from plench.cli.shared.options import terminal_width
 from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
 from plench.errors import UsageError
-from plench.report.layout import build_chosen_tables, build_tables
+from plench.report.layout import build_chosen_tables, build_tables, drop_errors
 from plench.report.leaderboard import Leaderboard
 from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
 from plench.report.tables import render_latex, render_markdown, render_text
@@ -48,6 +49,9 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         default="dataset",
         help="one table per dataset (columns: criteria) or per criterion (columns: datasets)",
     )
+    parser.add_argument(
+        "--without_error", action="store_true", help="leave out the standard errors (text, Markdown, LaTeX)"
+    )
     parser.add_argument("--chosen", action="store_true", help="show the chosen configuration of every split")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of printing")
 
@@ -76,5 +80,9 @@ def _render(board: Leaderboard, args: argparse.Namespace, notices: list[str]) ->
         return render_json(board, notices)
     if args.format == "csv":
         return render_csv(choice_rows(board) if args.chosen else cell_rows(board))
-    render = {"text": render_text, "markdown": render_markdown, "latex": render_latex}[args.format]
-    return render(build_chosen_tables(board) if args.chosen else build_tables(board, args.by)) + "\n"
+    grids = build_chosen_tables(board) if args.chosen else build_tables(board, args.by)
+    if args.without_error:
+        grids = drop_errors(grids)
+    if args.format == "text":
+        return render_text(grids, None if args.output else terminal_width()) + "\n"
+    return (render_markdown if args.format == "markdown" else render_latex)(grids) + "\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plench import sweeps
 from plench.cli.shared.data_answers import format_answers, summarise_answers
 from plench.cli.shared.data_stats import add_stats_command, format_histogram
 from plench.cli.shared.data_views import add_views_command
@@ -15,11 +16,13 @@ from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_can
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
 from plench.data.table import Table
+from plench.errors import DataError, UsageError
 from plench.report.escape import clean
 
 EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1
-  plench data download Lost --data_dir data
+  plench data download Lost MSRCv2 --data_dir data
+  plench data download --suite tabular --data_dir data
   plench data info Lost --data_dir data --pl_type fps --fps_rate 0.5 --json
   plench data views DigitImages -o sheet.png
   plench data stats Lost --data_dir data --output lost.svg
@@ -39,8 +42,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_settings(info, ("trial_seed", *CANDIDATE_SETTINGS))
     info.set_defaults(handler=show_info)
 
-    download = commands.add_parser("download", help="fetch a public dataset and verify it")
-    download.add_argument("name", metavar="NAME", help="a dataset, in any spelling")
+    download = commands.add_parser("download", help="download public datasets and verify their checksums")
+    download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
+    download.add_argument("--suite", metavar="NAME", help="the datasets of a suite: tabular, image or full")
     download.add_argument("--data_dir", required=True, help="folder to put the files into")
     download.set_defaults(handler=run_download)
 
@@ -56,7 +60,7 @@ def show_info(arguments: argparse.Namespace) -> int:
         print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_card(info))
         return 0
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
-    loaded = source.load(folder)  # not load_dataset: notices stand among the facts
+    loaded = source.load(folder)  # not load_dataset: notices are part of the output
     spec = read_candidates(arguments, loaded.card)
     trial_seed = settings_of(arguments).trial_seed
     dataset = draw_candidates(loaded, spec, trial_seed)
@@ -66,9 +70,25 @@ def show_info(arguments: argparse.Namespace) -> int:
 
 
 def run_download(arguments: argparse.Namespace) -> int:
-    """Fetch a dataset's files and print where they are."""
-    for path in download_dataset(arguments.name, arguments.data_dir):
-        print(path)
+    """Fetch datasets' files and print where they are; one that fails does not keep the others."""
+    names = list(arguments.names)
+    if arguments.suite is not None:
+        suite = [name for grid in sweeps.make_suite(arguments.suite) for name in grid.datasets]
+        names += [name for name in suite if find_source(name).obtain is not None]
+    if not names:
+        raise UsageError("say which datasets to download, by name or with --suite tabular, image or full")
+    names = list(dict.fromkeys(find_source(name).card.name for name in names))
+    failures = []
+    for name in names:
+        try:
+            for path in download_dataset(name, arguments.data_dir):
+                print(path, flush=True)
+        except DataError as error:
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise DataError("\n".join([f"{len(failures)} of {len(names)} failed:", *map(str, failures)]))
     return 0
 
 
@@ -113,7 +133,7 @@ def describe_card(card: dict[str, Any]) -> dict[str, str]:
         "steps": f"{card['default_steps']:,} by default",
     }
     if card["protocol_noise_rate"] is not None:
-        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, which noise-aware methods get to know"
+        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
     return rows
 
 

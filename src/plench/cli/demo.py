@@ -27,14 +27,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every registered algorithm")
     parser.add_argument("--output_dir", default="demo-results", metavar="DIR", help="default: demo-results")
     parser.add_argument(
-        "--steps", type=int, default=STEPS, metavar="N", help=f"updates a run (default: {STEPS})"
+        "--steps", type=int, default=STEPS, metavar="N", help=f"updates per run (default: {STEPS})"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="parallel runs (default: one per core)")
     parser.set_defaults(handler=demo)
 
 
 def list_runnable() -> tuple[str, ...]:
-    """Return our algorithms but for those that learn from annotators' answers, which the demo's data lack."""
+    """Return our algorithms except those that need annotators' answers, which the demo's data lack."""
     return sweeps.own_algorithms(lambda card: not card.answers)
 
 

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 import plench
-from plench import networks
+from plench import algorithms, networks
 from plench.criteria import CRITERIA
 from plench.data.sources import dataset_patterns
+from plench.hparams import SHARED, DataTraits
 from plench.names import normalise
 
 Row = dict[str, Any]
@@ -29,10 +30,9 @@ EXAMPLES = """examples:
 
 # Characters in a line of a table that goes to a file or a pipe.
 PLAIN_WIDTH = 200
-# Columns of sentences, which may be wrapped to this many characters; the space between columns, and at the
+# Columns of sentences, which may be wrapped to so many characters; the space between columns, and at the
 # edges of a table.
-SENTENCES = ("task", "views", "passes", "state", "meaning")
-LEAST_SENTENCE = 10
+SENTENCES = {"task": 10, "views": 10, "passes": 16, "state": 16, "meaning": 24, "idea": 40}
 GAP = 3
 EDGES = 2
 
@@ -40,7 +40,7 @@ EDGES = 2
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("what", choices=tuple(LISTS))
-    parser.add_argument("pattern", nargs="*", default=["*"], help="only names like this, e.g. 'SCL_*'")
+    parser.add_argument("pattern", nargs="*", default=["*"], help="only names that match, e.g. 'SCL_*'")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.set_defaults(handler=list_names)
 
@@ -52,6 +52,9 @@ def list_names(arguments: argparse.Namespace) -> int:
         for row in LISTS[arguments.what]()
         if any(is_meant(row["name"], pattern) for pattern in arguments.pattern)
     ]
+    named = arguments.what == "algorithms" and arguments.pattern != ["*"]
+    if named:
+        rows = [{**row, "hyperparameters": list_hyperparameters(row["name"])} for row in rows]
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return 0
@@ -59,6 +62,17 @@ def list_names(arguments: argparse.Namespace) -> int:
         print(f"no {arguments.what} match {' '.join(arguments.pattern)}")
         return 0
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    print_table(console, [{k: v for k, v in row.items() if k != "hyperparameters"} for row in rows])
+    for row in rows if named else ():
+        console.print(f"hyperparameters of {row['name']}", highlight=False)
+        print_table(console, row["hyperparameters"])
+    if arguments.what in REMARKS and arguments.pattern == ["*"]:
+        console.print(*REMARKS[arguments.what](), sep="\n", markup=False, highlight=False)
+    return 0
+
+
+def print_table(console: Console, rows: list[Row]) -> None:
+    """Print rows as a table of the columns that fit, and say which do not."""
     cells = [{column: format_value(column, value) for column, value in row.items()} for row in rows]
     columns = choose_columns(cells, console.width)
     table = Table(box=box.SIMPLE, pad_edge=False)
@@ -70,13 +84,32 @@ def list_names(arguments: argparse.Namespace) -> int:
     left_out = [column.replace("_", " ") for column in cells[0] if column not in columns]
     if left_out:
         console.print(f"in a wider window, or with --json: {', '.join(left_out)}", highlight=False)
-    if arguments.what in REMARKS and arguments.pattern == ["*"]:
-        console.print(*REMARKS[arguments.what](), sep="\n", markup=False, highlight=False)
-    return 0
+
+
+def list_hyperparameters(name: str) -> list[Row]:
+    """Describe the hyperparameters of an algorithm: default, search and bounds."""
+    card = algorithms.find_algorithm(name).card
+    table, image = DataTraits("tabular"), DataTraits("image")
+    rows: list[Row] = []
+    for parameter in (*(SHARED if card.shared else ()), *card.hyperparameters):
+        defaults = [parameter.default_for(traits) for traits in (table, image)]
+        searches = [str(parameter.search_for(traits)) for traits in (table, image)]
+        rows.append(
+            {
+                "name": parameter.name,
+                "default": defaults[0],
+                "search": searches[0],
+                "range": parameter.range_text(),
+                "meaning": parameter.meaning,
+                "image_default": defaults[1] if defaults[1] != defaults[0] else None,
+                "image_search": searches[1] if searches[1] != searches[0] else None,
+            }
+        )
+    return rows
 
 
 def is_meant(name: str, pattern: str) -> bool:
-    """Say whether a pattern covers a name, or is another spelling of it."""
+    """Say whether a pattern matches a name, or is another spelling of it."""
     return fnmatchcase(name.lower(), pattern.lower()) or normalise(name) == normalise(pattern)
 
 
@@ -86,7 +119,7 @@ def choose_columns(cells: list[dict[str, str]], width: int) -> list[str]:
     width += GAP - EDGES
     for column in cells[0]:
         needed = max(len(column), *(len(cell[column]) for cell in cells))
-        width -= GAP + (min(needed, LEAST_SENTENCE) if column in SENTENCES else needed)
+        width -= GAP + min(needed, SENTENCES.get(column, needed))
         if width < 0:
             break
         chosen.append(column)
@@ -101,6 +134,8 @@ def format_value(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float) and "default" in column:
+        return f"{value:g}"
     if isinstance(value, float):
         return f"{value:.2%}" if column.endswith("rate") else f"{value:.2f}"
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""`plench pilot`: the paper's pilot experiment: clean validation labels, two uses."""
+"""`plench pilot`: the paper's pilot experiment: clean validation labels for choosing or for training."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from plench import pilot, sweeps
-from plench.cli.shared.options import add_width_option
+from plench.cli.shared.options import add_width_option, read_hparams
 from plench.cli.shared.results_input import read_input
 from plench.criteria import criteria, find_criterion
 from plench.errors import UsageError
@@ -16,8 +16,8 @@ from plench.report.tables import render_text
 from plench.storage import read_runs_with_notices
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
-validation split, and the default configuration trained with those examples added as singletons. Repeating
-the command continues where it stopped."""
+validation split, and the default configuration trained with those examples and their true labels added.
+Repeating the command continues where it stopped."""
 
 EXAMPLES = """examples:
   plench pilot --algorithms PRODEN CC --datasets Digits_FPS --n_hparams 3 --n_trials 2 --steps 1000
@@ -29,16 +29,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="algorithms to compare")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
-    parser.add_argument("--n_hparams", type=int, default=20, metavar="N", help="configurations (default 20)")
-    parser.add_argument("--n_trials", type=int, default=3, metavar="N", help="splits (default 3)")
-    parser.add_argument("--steps", type=int, metavar="N", help="updates a run (default: by the dataset)")
-    parser.add_argument("--checkpoint_freq", type=int, default=1000, metavar="N", help="updates a record")
+    parser.add_argument(
+        "--n_hparams",
+        type=int,
+        default=20,
+        metavar="N",
+        help="end of the configurations: 0 to N-1 (default 20)",
+    )
+    parser.add_argument(
+        "--n_trials", type=int, default=3, metavar="N", help="end of the splits: 0 to N-1 (default 3)"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="updates per run (default: the dataset's)")
+    parser.add_argument(
+        "--checkpoint_freq", type=int, default=1000, metavar="N", help="updates between evaluations"
+    )
+    parser.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
     parser.add_argument("--output_dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
-    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time in the first arm")
+    parser.add_argument("--workers", type=int, metavar="N", help="parallel runs in the first arm")
     oracles = [name for name, criterion in criteria.items() if criterion.needs_labels]
     parser.add_argument("--criterion", default=oracles[0], help=f"what chooses: {' or '.join(oracles)}")
-    parser.add_argument("--plot_only", action="store_true", help="run nothing, show what is there")
+    parser.add_argument("--plot_only", action="store_true", help="run nothing, show existing results")
     parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
     add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -71,6 +82,7 @@ def _run(args: argparse.Namespace) -> int:
         n_trials=args.n_trials,
         steps=args.steps,
         checkpoint_freq=args.checkpoint_freq,
+        hparams=read_hparams(args.hparams),
     )
     with sweeps.watch_sweep() as callback:
         engine = sweeps.LocalEngine(workers=args.workers)

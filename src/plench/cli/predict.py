@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 TOP = 3
 
 DESCRIPTION = """Predict labels for new data with the model of a run: the most probable class of each row with
-its probability, and the next two. A model of a table meets new columns by name, in any order; columns it does
-not know are ignored, a missing one is an error, and a category it has never seen counts as none."""
+its probability, and the next two. For a model of a table, columns are matched by name, in any order: unknown
+ones are ignored, a missing one is an error, and a category that training did not have counts as none."""
 
 EXAMPLES = """examples:
   plench predict runs/pets@1a2b3c4d-PRODEN-h0-t0-0123456789ab new.csv -o predictions.csv
@@ -111,7 +111,7 @@ def read_image_folder(folder: Path) -> tuple[dict[str, Sequence[Any]], Any]:
 
 
 def format_predictions(model: TrainedModel, names: dict[str, Sequence[Any]], probs: np.ndarray) -> str:
-    """Return the predictions as CSV; cells that a spreadsheet would take for a formula are guarded."""
+    """Return the predictions as CSV; cells that a spreadsheet would take for a formula are escaped."""
     n_classes = probs.shape[1]
     labels = model.class_names or tuple(str(label) for label in range(n_classes))
     shown = min(TOP, n_classes)
@@ -131,7 +131,7 @@ def format_predictions(model: TrainedModel, names: dict[str, Sequence[Any]], pro
 
 
 def guard(text: str) -> str:
-    """Guard a text against being taken for a formula; a number is none."""
+    """Escape text that a spreadsheet would take for a formula; numbers stay as they are."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`plench refit`: train what a criterion chose once more, on all data."""
+"""`plench refit`: retrain the configuration that a criterion chose on all data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from plench.cli.shared.options import add_folder_options
 from plench.cli.train import report
 
 DESCRIPTION = """Train the configuration that a criterion chose for the number of steps that it chose, on all
-data: nothing is held out for validation or test, so nothing is measured. FOLDER is a run's folder, or one of
-many runs of one dataset, among which the criterion chooses."""
+data: nothing is held out for validation or test, so no accuracy is measured. FOLDER is a run's folder, or one
+of many runs of one dataset, among which the criterion chooses."""
 
 EXAMPLES = """examples:
   plench refit runs -d pets.csv                      the best of a sweep by CR, on every row
@@ -24,9 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(handler=refit)
     parser.add_argument("folder", metavar="FOLDER", help="folder of a run, or of runs")
     parser.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
-    parser.add_argument(
-        "-d", "--dataset", metavar="DATA", help="the data of the run, where they came by path: the same path"
-    )
+    parser.add_argument("-d", "--dataset", metavar="DATA", help="dataset of the run, if it was given by path")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_folder_options(parser)
     parser.set_defaults(output_dir="refit")

@@ -18,7 +18,7 @@ comparisons, criteria, datasets, algorithms, and how it was made. It opens from 
 EXAMPLES = """examples:
   plench report runs/ -o site                      then open site/index.html
   plench report runs/ -o site --data_dir data      with flipping matrices, measured on the data
-  plench report runs/ -o site --every 60           while a sweep runs: write again every minute
+  plench report runs/ -o site --every 60           while a sweep runs: rewritten every minute
 """
 
 
@@ -38,16 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data_dir",
         type=Path,
         metavar="DIR",
-        help="also measure the candidate sets of datasets that are here or built in",
+        help="also show statistics of candidate sets of datasets in this folder or built in",
     )
     parser.add_argument(
-        "--costs", type=Path, metavar="JSON", help="also show what a step costs (benchmarks/step.py --json)"
+        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (benchmarks/step.py --json)"
     )
     parser.add_argument(
         "--every",
         type=float,
         metavar="S",
-        help="write again every S seconds until all planned runs have ended",
+        help="rewrite it every S seconds until all planned runs have ended",
     )
     parser.set_defaults(handler=report)
 

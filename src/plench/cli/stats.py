@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+from plench.cli.shared.options import terminal_width
 from plench.cli.shared.results_input import add_input_options, read_input
 from plench.errors import UsageError
 from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows, quality_tables
@@ -51,12 +52,13 @@ def show_statistics(args: argparse.Namespace) -> int:
         content = {"alpha": args.alpha, "by_criterion": comparisons, "criteria": quality_rows(judged)}
         print(json.dumps({**content, **({"without_labels": without} if without else {})}, indent=2))
     else:
+        width = terminal_width()
         for comparison in (*comparisons.values(), *without.values()):
-            print(render_text(comparison_tables(comparison, args.alpha, args.pairs)) + "\n")
+            print(render_text(comparison_tables(comparison, args.alpha, args.pairs), width) + "\n")
         if without:
             print(f"{WITHOUT_LABELS}\n")
         if comparisons:
-            print(render_text(quality_tables(judged, found.criteria)))
+            print(render_text(quality_tables(judged, found.criteria), width))
     for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
         if notice:
             print(f"notice: {notice}", file=sys.stderr)

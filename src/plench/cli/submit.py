@@ -23,12 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     checking = commands.add_parser(
         "check",
-        help="are the runs whole, and of what they claim?",
+        help="check that runs are complete and match their description",
         description="Looks at source hash, protocol version, planned runs, records and data fingerprints. "
         "Executes nothing of the submission unless --run_code is given: then a sample of runs is repeated.",
     )
     checking.add_argument("results", metavar="DIR", help="folder of runs, or results file (`plench export`)")
-    checking.add_argument("--against", metavar="FILE", help="results file that they are to stand beside")
+    checking.add_argument("--against", metavar="FILE", help="results file that they would be added to")
     add_repeat_options(checking)
     checking.set_defaults(handler=check)
     merging = commands.add_parser("merge", help="add a submission that passes the check to a results file")

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from plench.errors import UsageError
 from plench.report.best import describe_choice, find_best
 from plench.report.escape import clean
 from plench.report.results import read_results
-from plench.shown import clean_text
+from plench.shown import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps import EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
@@ -35,9 +36,9 @@ _FAILURES_SHOWN = 20
 EXAMPLES = """examples:
   plench sweep plan --suite lite                        how many runs, how long, how much disk
   plench sweep launch --suite lite --output_dir O       the same command continues it
-  plench sweep status --output_dir O                    how far it is, and what failed
+  plench sweep status --output_dir O                    progress, and what failed
   plench sweep retry --output_dir O                     run the failed ones again
-  plench sweep best O --criterion CR                    the chosen run, without a look at true labels
+  plench sweep best O --criterion CR                    the run chosen without true labels
   plench sweep launch --file O/sweep-….toml --output_dir P    repeat a published sweep
 """
 
@@ -53,21 +54,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add_grid_options(command)
         return command
 
-    command = add("plan", plan, "say how many runs there are, what is done, and what the rest will take")
+    command = add(
+        "plan", plan, "show how many runs there are, how many are done, and the time and disk the rest needs"
+    )
     add_launch_options(command)
     command.add_argument(
-        "--probe_seconds", type=float, default=30.0, metavar="S", help="time to measure with (0: do not)"
+        "--probe_seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds to spend on measuring (0: none)",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
-    add_launch_options(add("launch", launch, "carry out what is not finished; failed runs are left alone"))
-    add_launch_options(add("retry", retry, "carry out what failed, and whatever else is not finished"))
-    best = "name the run that a criterion chooses, of all algorithms, and its folder"
+    for name, handler, text in (
+        ("launch", launch, "run what is not finished; failed runs are not repeated"),
+        ("retry", retry, "run what failed, and whatever else is not finished"),
+    ):
+        command = add(name, handler, text)
+        add_launch_options(command)
+        command.add_argument("--json", action="store_true", help="print how it ended as JSON")
+    best = "show the run that a criterion chooses among all algorithms, and its folder"
     command = commands.add_parser("best", help=best, description=best)
     command.set_defaults(handler=show_best)
     command.add_argument("folder", metavar="DIR", help="folder of runs")
     command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
     command.add_argument("--json", action="store_true", help="print JSON")
-    command = add("status", status, "say how far the runs are, read from their folders")
+    command = add("status", status, "show the progress of the runs, read from their folders")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = add(
         "delete-incomplete",
@@ -77,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
-    same = "as in the launch command; deleting does not depend on it"
+    same = "accepted as in the launch command, without effect"
     command.add_argument("--command_launcher", metavar="ENGINE", help=same)
     command.add_argument("--skip_model_save", action="store_true", help=same)
 
@@ -93,8 +105,9 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
     engine = read_engine(arguments, early)
     limits = read_limits(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
-        confirm(f"Launch up to {count_runs(specs)} runs into {arguments.output_dir}?")
-    with sweeps.watch_sweep() as callback:
+        confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
+    shown = nullcontext() if arguments.quiet or arguments.no_progress else sweeps.watch_sweep()
+    with shown as callback:
         outcome = sweeps.launch_sweep(
             specs,
             arguments.output_dir,
@@ -103,8 +116,12 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             limits=limits,
             callback=callback,
             retry=retry_failed,
+            skip_missing=arguments.skip_missing,
         )
-    if engine.writes:
+    if engine.writes and arguments.json:
+        content = {**summarise(outcome.states), "failures": list_failures(outcome.states)}
+        print(json.dumps({**content, "left_alone": outcome.busy, "exit_code": outcome.exit_code}, indent=1))
+    elif engine.writes and not arguments.quiet:
         report_outcome(outcome, arguments.output_dir)
     return outcome.exit_code if engine.writes else 0
 
@@ -149,8 +166,8 @@ def retry(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Say what a launch would do and take."""
-    shelf = sweeps.DataShelf(arguments.data_dir)
+    """Print what a launch would do, and its cost."""
+    shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
     specs = read_specs(arguments)
     slots = read_engine(arguments).count_slots(specs[0].grids[0])
@@ -173,11 +190,15 @@ def plan(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(content, indent=1))
         return 0
-    print(f"{len(runs)} runs: {describe_axes(runs)}")
+    print(f"{counted(len(runs), 'run')}: {describe_axes(runs)}")
     print_states(states)
     print(f"to do: {len(todo)}")
     if estimate is not None:
-        at_once = f"{slots} runs at a time" if slots else "one run after the other, many at once on a cluster"
+        at_once = (
+            f"{counted(slots, 'run')} at a time"
+            if slots
+            else "one run after the other, many at once on a cluster"
+        )
         print(
             f"estimate: {sweeps.format_duration(seconds)} ({content['hours']:.2f} hours) with "
             f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
@@ -188,21 +209,17 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say how far the runs are."""
+    """Print the progress of the runs."""
     describe_folder(arguments.output_dir)
     runs, states = read_planned(arguments)
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
     if arguments.json:
-        content["failures"] = [
-            {"folder": entry.run.folder, "state": entry.state, "message": entry.message}
-            for entry in states
-            if entry.state in ("failed", "foreign", "damaged")
-        ]
+        content["failures"] = list_failures(states)
         print(json.dumps(content, indent=1))
         return 0
-    print(f"{len(runs)} runs: {describe_axes(runs)}")
+    print(f"{counted(len(runs), 'run')}: {describe_axes(runs)}")
     print_states(states)
     if queue:
         print("in Slurm's queue: " + ", ".join(f"{name} {count}" for name, count in queue["slurm"].items()))
@@ -222,18 +239,18 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             return 0
         if not arguments.skip_confirmation:
             if not sys.stdin.isatty():
-                raise UsageError("deleting without being asked needs --skip_confirmation")
-            confirm(f"Delete {len(doomed)} folders in {arguments.output_dir}?")
+                raise UsageError("there is no terminal to confirm on: give --skip_confirmation")
+            confirm(f"Delete {counted(len(doomed), 'folder')} in {arguments.output_dir}?")
         deleted = sweeps.delete_runs(doomed, folder)
-    print(f"deleted {deleted} folders")
+    print(f"deleted {counted(deleted, 'folder')}")
     if deleted < len(doomed):
         print(f"left {len(doomed) - deleted} that have been taken up or finished since")
     return 0
 
 
 def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
-    """Return the runs of sweeps and their states in the output folder; nobody's code is imported for it."""
-    shelf = sweeps.DataShelf(arguments.data_dir)
+    """Return the runs of sweeps and their states in the output folder, without importing third-party code."""
+    shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
     return runs, sweeps.read_states(runs, arguments.output_dir)
 
@@ -254,6 +271,15 @@ def summarise(states: list[RunState]) -> dict[str, Any]:
     return {"runs": len(states), "states": dict(sweeps.count_states(states))}
 
 
+def list_failures(states: list[RunState]) -> list[dict[str, str]]:
+    """Return the runs that did not go well, with their reasons, as plain data."""
+    return [
+        {"folder": entry.run.folder, "state": entry.state, "message": entry.message}
+        for entry in states
+        if entry.state in ("failed", "foreign", "damaged")
+    ]
+
+
 def count_runs(specs: list[SweepSpec]) -> int:
     """Return how many runs sweeps have at most (the same run may be in two of them)."""
     return sum(
@@ -266,12 +292,13 @@ def count_runs(specs: list[SweepSpec]) -> int:
 def describe_axes(runs: list[PlannedRun]) -> str:
     """Say how many of what a sweep has."""
     configs = [run.config for run in runs]
-    return (
-        f"{len({config.dataset for config in configs})} datasets, "
-        f"{len({config.algorithm for config in configs})} algorithms, "
-        f"{len({config.hparams_seed for config in configs})} configurations, "
-        f"{len({config.trial_seed for config in configs})} splits"
-    )
+    axes: dict[str, set[Any]] = {
+        "dataset": {config.dataset for config in configs},
+        "algorithm": {config.algorithm for config in configs},
+        "configuration": {config.hparams_seed for config in configs},
+        "split": {config.trial_seed for config in configs},
+    }
+    return ", ".join(counted(len(values), noun) for noun, values in axes.items())
 
 
 def print_states(states: list[RunState]) -> None:
@@ -296,12 +323,15 @@ def report_outcome(outcome: SweepOutcome, output_dir: str) -> None:
     print_failures(outcome.states, output_dir)
     for reason in outcome.busy.values():
         print(clean_text(f"left alone: {reason}"))
+    unfinished = (
+        f"{counted(len(outcome.unfinished), 'run')} {'is' if len(outcome.unfinished) == 1 else 'are'}"
+    )
     if outcome.unfinished and outcome.waits:
-        print(f"{len(outcome.unfinished)} runs are not finished: repeat the command to continue")
+        print(f"{unfinished} not finished: repeat the command to continue")
     elif outcome.unfinished:
-        print(f"{len(outcome.unfinished)} runs are in the queue: see `plench sweep status`")
+        print(f"{unfinished} in the queue: see `plench sweep status`")
     if outcome.failed:
-        print(f"{len(outcome.failed)} runs failed: `plench sweep retry` carries them out again")
+        print(f"{counted(len(outcome.failed), 'run')} failed: `plench sweep retry` carries them out again")
 
 
 def confirm(question: str) -> None:

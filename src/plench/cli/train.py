@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import plench
 from plench.cli.shared.options import add_folder_options, add_settings, given_settings, read_hparams
+from plench.criteria import criteria
+from plench.selection import choose_checkpoint
 from plench.settings import declared
+from plench.shown import clean_text
+from plench.storage.records import read_run
+from plench.storage.store import RunStore
 
 if TYPE_CHECKING:
     from plench.training import RunOutcome
@@ -69,6 +74,7 @@ def report(outcome: RunOutcome, as_json: bool) -> int:
                     "folder": str(outcome.folder),
                     "updates_made": outcome.updates_made,
                     "message": outcome.message,
+                    **read_metrics(outcome),
                 }
             )
         )
@@ -76,6 +82,43 @@ def report(outcome: RunOutcome, as_json: bool) -> int:
         remark = f" ({outcome.message})" if outcome.message else ""
         print(f"{outcome.status}{remark}: {outcome.folder}")
     if outcome.status == "failed":
-        print(f"plench: the run failed; its traceback is in {outcome.folder / 'run.json'}", file=sys.stderr)
+        for line in last_frames(outcome):
+            print(clean_text(line), file=sys.stderr)
+        print(
+            f"plench: the run failed; the whole traceback is in {outcome.folder / 'run.json'}",
+            file=sys.stderr,
+        )
         return 1
     return 130 if outcome.status == "interrupted" else 0
+
+
+def last_frames(outcome: RunOutcome, count: int = 3) -> list[str]:
+    """Return the last frames of a failed run's traceback, and what was raised, as lines."""
+    described = RunStore(outcome.folder).read_run() or {}
+    error = described.get("error")
+    text = error.get("traceback") if isinstance(error, dict) else None
+    lines = text.splitlines() if isinstance(text, str) else []
+    begins = [place for place, line in enumerate(lines) if line.startswith("  File ")]
+    return lines[begins[-count] :] if len(begins) >= count else lines
+
+
+def read_metrics(outcome: RunOutcome) -> dict[str, Any]:
+    """Return the last record, and for each criterion the checkpoint that it chooses, as plain data.
+
+    A run without records, or one that is not finished, has None in their place.
+    """
+    run = read_run(outcome.folder)
+    last = run.records[-1] if run.records else None
+    chosen: dict[str, Any] = {}
+    for name, criterion in criteria.items():
+        found = choose_checkpoint(run, criterion) if run.finished else None
+        if found is None:
+            chosen[name] = None
+        else:
+            record, score = found
+            chosen[name] = {"step": record.step, "value": score, "test_acc": record.get("test_acc")}
+    figures = None if last is None else {"step": last.step, **last.values}
+    return {
+        "last_record": figures and {k: v for k, v in figures.items() if k not in ("args", "hparams")},
+        "chosen": chosen,
+    }

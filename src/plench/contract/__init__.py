@@ -1,7 +1,7 @@
-"""The contract suite: what every algorithm must do, as checks with words that help an algorithm's author.
+"""The contract suite: what every algorithm must do, as checks whose messages say what to mend.
 
 `plench check` runs it on anyone's algorithm; the package's tests run the same checks over the registry.
-A check is one function in a file of this folder, marked `@required` or `@advised`; it is found by itself.
+A check is one function in a file of this folder, marked `@required` or `@advised`; it is found automatically.
 The names below are imported when they are first used.
 """
 

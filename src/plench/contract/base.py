@@ -13,7 +13,7 @@ Status = Literal["passed", "failed", "advice", "skipped"]
 
 
 class BreachError(Exception):
-    """A demand is not met; the text tells the author what was seen and what to do about it."""
+    """A check failed; the text says what was seen and what to do about it."""
 
 
 class NotCheckedError(Exception):
@@ -21,7 +21,7 @@ class NotCheckedError(Exception):
 
 
 def needs_batches(subject: Subject) -> None:
-    """End a check that asks something of steps on batches, where the algorithm makes none."""
+    """End a check of steps on batches if the algorithm makes none."""
     if subject.fitted:
         raise NotCheckedError("a method fitted in rounds makes no steps on batches")
 

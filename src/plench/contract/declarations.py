@@ -1,4 +1,4 @@
-"""Checks of what an algorithm declares, and of its manners towards what it is given."""
+"""Checks of what an algorithm declares, and that it does not change its inputs."""
 
 from __future__ import annotations
 

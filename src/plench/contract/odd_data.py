@@ -24,7 +24,7 @@ def train_on(subject: Subject, dataset: Dataset, hint: str = "") -> None:
     with hinting(hint):
         try:
             train_and_predict(session, subject.count_updates(session))
-        except UnfitError as refused:  # to say why it cannot be fitted is as good as fitting
+        except UnfitError as refused:  # refusing with a reason counts as passing
             raise NotCheckedError(f"it refuses such data: {refused}") from None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 
 from plench.algorithms import find_algorithm
 from plench.contract.base import BreachError, Check, NotCheckedError, Outcome
@@ -24,22 +27,44 @@ def checks() -> dict[str, Check]:
     return {name: entry.member for name, entry in CHECKS.items.items()}
 
 
-def check_algorithm(spec: str, device: str) -> tuple[str, list[Outcome]]:
+# What does not pass this one has nothing that another check could look at.
+FIRST = "trains_and_predicts"
+
+
+def check_algorithm(
+    spec: str, device: str, tell: Callable[[Outcome], None] | None = None
+) -> tuple[str, list[Outcome]]:
     """Run every check on an algorithm given by name, path or module; return its name too."""
     entry = find_algorithm(spec)
     choose_device(device)
-    return entry.name, run_suite(Subject(entry, device))
+    return entry.name, run_suite(Subject(entry, device), tell)
 
 
-def run_suite(subject: Subject) -> list[Outcome]:
-    """Run every check; one that breaks off does not stop the others."""
-    return [run_check(check, subject) for check in checks().values()]
+def run_suite(subject: Subject, tell: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+    """Run every check; the others are skipped if the algorithm does not train and predict at all.
+
+    `tell` is called with each outcome.
+    """
+    known = checks()
+    outcomes = {FIRST: run_check(known[FIRST], subject)}
+    trains = outcomes[FIRST].status == "passed"
+    for name, check in known.items():
+        if name != FIRST:
+            skipped = Outcome(check, "skipped", "it does not train and predict yet")
+            outcomes[name] = run_check(check, subject) if trains else skipped
+        if tell is not None:
+            tell(outcomes[name])
+    return [outcomes[name] for name in known]
 
 
 def run_check(check: Check, subject: Subject) -> Outcome:
-    """Run one check. Whatever the algorithm raises is a breach, told with the line it comes from."""
+    """Run one check. Whatever the algorithm raises is a breach, told with the line it comes from.
+
+    What it prints is not shown (`prints_nothing` tells of it).
+    """
+    said = io.StringIO()
     try:
-        with compute_threads(1):
+        with compute_threads(1), redirect_stdout(said), redirect_stderr(said):
             check.function(subject)
     except NotCheckedError as reason:
         return Outcome(check, "skipped", str(reason))

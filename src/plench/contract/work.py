@@ -1,4 +1,4 @@
-"""Checks of what an update does: batched tensor work whose number of operations depends on nothing."""
+"""Checks that an update is batched tensor work: a constant number of operations, no wait for the device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Model-selection criteria: pure functions of validation logits, candidates and (for the oracle ones) labels.
 
-One file here is one criterion: a module with a constant `CRITERION`. It is found by itself. Third parties'
-come by path (`path/to/file.py:CRITERION`), module or entry point.
+One file here is one criterion: a module with a constant `CRITERION`. It is found automatically. Third
+parties' come by path (`path/to/file.py:CRITERION`), module or entry point.
 """
 
 import re

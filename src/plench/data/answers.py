@@ -203,13 +203,12 @@ def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: st
             f"{name}: the answer of annotator {column} to item {row} is {array[row, column]}; allowed are "
             f"classes 0{largest or ', 1, …'} and -1 for a gap"
         )
-    array = array.astype(np.int64)
     item, annotator = np.nonzero(array >= 0)
     if len(item) == 0:
         raise DataError(f"{name} has nothing but gaps")
-    labels = array[item, annotator]
     if n_classes is None:
-        check_highest(int(labels.max()), len(labels), name)
+        check_highest(int(array.max()), len(item), name)
+    labels = array[item, annotator].astype(np.int64)
     sets = labels[:, None] == np.arange(n_classes or max(2, int(labels.max()) + 1))
     return Answers(item, annotator, sets, len(array))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from plench.data.unpack import Unpacker
-from plench.errors import DataError
+from plench.errors import DataError, MissingDataError
 from plench.names import normalise
 from plench.plain_files import is_folder, open_plain, read_plain
 
@@ -29,13 +29,13 @@ def find_entry(
     names = tuple(wanted)
     expected = " or ".join(names)
     if data_dir is None:
-        raise DataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
+        raise MissingDataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
     try:
         top = sorted(data_dir.iterdir())
         folders = [entry for entry in top if not is_hidden(entry) and is_folder(entry)]
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
         reason = getattr(error, "strerror", None) or error
-        raise DataError(
+        raise MissingDataError(
             f"{name}: the data folder {data_dir} cannot be read ({reason}); "
             f"it should hold {expected}: {obtain}"
         ) from None
@@ -49,7 +49,7 @@ def find_entry(
             if found:
                 return found[0]
     unread = f" ({', '.join(map(str, closed))} cannot be read)" if closed else ""
-    raise DataError(
+    raise MissingDataError(
         f"{name}: {expected} is neither in {data_dir} nor in a folder directly below it{unread}; "
         f"{obtain}, and put it into {data_dir}"
     )

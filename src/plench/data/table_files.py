@@ -55,8 +55,8 @@ def parse_parquet(content: bytes, name: str) -> RawTable:
         import pyarrow.parquet
     except ImportError:
         raise UsageError(
-            f"{name}: reading Parquet needs pyarrow; install it with pip install 'plench[report]', or save "
-            "the table as CSV"
+            f"{name}: reading Parquet needs pyarrow: pip install pyarrow (plench's extra 'report' has it), "
+            "or save the table as CSV"
         ) from None
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))

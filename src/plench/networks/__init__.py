@@ -1,7 +1,7 @@
 """Networks: a feature extractor chosen by the hyperparameter `model`, and one linear classifier on top.
 
-A network is one file in this folder with a module-level `NETWORK`; it is found by itself. Third parties' come
-by path (`path/to/file.py:NETWORK`), module or entry point. The names below are imported when first used.
+A network is one file in this folder with a module-level `NETWORK`; it is found automatically. Third parties'
+come by path (`path/to/file.py:NETWORK`), module or entry point. The names below are imported when first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two arms of the pilot experiment, carried out."""
+"""Runs the two arms of the pilot experiment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from plench.training.run import run_training
 
 @dataclass(frozen=True)
 class PilotOutcome:
-    """What became of the two arms: the sweep's outcome, and the outcomes of the second arm's runs."""
+    """How the two arms ended: the sweep's outcome, and the outcomes of the second arm's runs."""
 
     sweep: SweepOutcome
     training: list[RunOutcome]

@@ -18,6 +18,7 @@ from plench.report.published import (
     load_published,
 )
 from plench.selection import Cell
+from plench.shown import counted
 from plench.storage.records import Experiment, Run
 
 
@@ -55,8 +56,8 @@ class Beside:
         fewer = ""
         if self.ours.n < N_SPLITS or n_runs < N_SPLITS * N_HPARAMS:
             fewer = (
-                f"rests on {self.ours.n} splits and {n_runs} runs, the paper's on {N_SPLITS} splits and "
-                f"{N_SPLITS * N_HPARAMS} runs"
+                f"rests on {counted(self.ours.n, 'split')} and {counted(n_runs, 'run')}, the paper's on "
+                f"{N_SPLITS} splits and {N_SPLITS * N_HPARAMS} runs"
             )
         return "; ".join(text for text in (fewer, describe_gaps(self.ours)) if text)
 
@@ -65,12 +66,14 @@ def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[Besid
     """Return the pairs that may be compared, and for each setting that may not, the reason."""
     published = load_published()
     names = {(dataset, model) for dataset, model, _, _ in published}
+    runs = list(runs)
     verified = _verified_settings(runs)
+    tabular = {run.experiment.setting for run in runs if _is_published_table(run)}
     pairs: list[Beside] = []
     reasons: list[str] = []
     for setting in board.settings:
         if (setting.dataset, setting.model) not in names:
-            reasons.append(f"{board.labels[setting]}: the paper has no table of it")
+            reasons.append(f"{board.labels[setting]}: {_explain_absence(setting, tabular)}")
             continue
         reason = _explain_difference(setting, setting in verified)
         if reason:
@@ -88,6 +91,22 @@ def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[Besid
         if unknown:
             reasons.append(f"{board.labels[setting]}: the paper has no figure of {', '.join(unknown)}")
     return pairs, reasons
+
+
+def _is_published_table(run: Run) -> bool:
+    """Whether a run's dataset is one of the paper's tabular datasets, by its card."""
+    card = run.info.get("dataset")
+    return isinstance(card, dict) and card.get("kind") == "tabular" and bool(card.get("published"))
+
+
+def _explain_absence(setting: Experiment, tabular: set[Experiment]) -> str:
+    """Say why the paper's figures of a setting are not at hand."""
+    if setting in tabular:
+        return (
+            "the paper has tables of tabular datasets, but their numbers are not in its source, from which "
+            "ours are taken"
+        )
+    return "the paper has no table of it"
 
 
 def _verified_settings(runs: Iterable[Run]) -> set[Experiment]:

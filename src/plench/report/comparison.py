@@ -22,6 +22,7 @@ from plench.report.statistics import (
     nemenyi,
     wilcoxon_holm,
 )
+from plench.shown import counted
 
 Comparison = dict[str, Any]
 
@@ -117,9 +118,31 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         f"pairs, {comparison['title']}",
         ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
         pair_rows,
-        legend=_describe_ties(comparison),
+        legend=" ".join(
+            text for text in (_describe_ties(comparison), describe_reach(comparison, alpha)) if text
+        ),
     )
     return [first, second] if pair_rows else [first]
+
+
+def describe_reach(comparison: Comparison, alpha: float) -> str:
+    """Say where no pair could be significant, whatever its figures, for want of datasets; else nothing.
+
+    With n datasets the smallest p of Wilcoxon's test is 2/2ⁿ, which Holm multiplies by the number of pairs.
+    """
+    n, pairs = len(comparison["settings"]), len(comparison["pairs"])
+    if not pairs or comparison["pairs"][0]["p_wilcoxon_holm"] is None:
+        return ""
+    smallest = min(1.0, 2 * pairs / 2**n)
+    if smallest <= alpha:
+        return ""
+    needed = next(more for more in range(n, 200) if 2 * pairs / 2**more <= alpha)
+    alone = next(more for more in range(1, 200) if 2 / 2**more <= alpha)
+    return (
+        f"With {counted(n, 'dataset')} no p (Wilcoxon–Holm) of {counted(pairs, 'pair')} can be below "
+        f"{smallest:.3g}, so none can be significant at α = {alpha:g}: that takes "
+        f"{counted(needed, 'dataset')} (or {alone} and a single pair, chosen with --algorithms)."
+    )
 
 
 def _describe_ties(comparison: Comparison) -> str:
@@ -139,7 +162,8 @@ def _describe_test(comparison: Comparison, alpha: float) -> str:
     missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
     if comparison["friedman"] is None:
         needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
-        return f"{needs} (here {n}).{missing}"
+        more = " More splits of one dataset never make a difference significant here." if n == 1 else ""
+        return f"{needs} (here {n}).{more}{missing}"
     where = comparison["extent"]
     if comparison["n_datasets"] < n:
         where += " (not independent: choose with --datasets and --where)"

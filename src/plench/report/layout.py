@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 LEGEND = (
     "Test accuracy in %: mean ± sample standard deviation over splits (divisor n − 1), "
     "[standard error of the mean], n = number of splits. "
-    "A cell without a letter rests on all runs planned of it."
+    "Cells without a letter lack nothing that was planned."
 )
 
 
@@ -185,7 +185,7 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
         best = board.cell(setting, top, criterion) if top is not None else None
         for algorithm in board.algorithms:
             cell = board.cell(setting, algorithm, criterion)
-            entry = _entry(cell, best, marks)
+            entry = _entry(cell, best, marks, "" if board.scored or cell is None else describe_chance(cell))
             if board.scored and algorithm == top:
                 chosen = find_best(board, setting, criterion)
                 assert chosen is not None
@@ -234,10 +234,33 @@ def _describe_plan(plan: Plan) -> str:
     return f"{counted}, {plan.n_runs} runs"
 
 
-def _entry(cell: Cell | None, best: Cell | None, marks: Notes) -> TableEntry:
+def describe_chance(cell: Cell) -> str:
+    """Say that a mean accuracy is below that of a guess, or nothing where it is not or cannot be told."""
+    described = cell.choices[0].run.info.get("dataset") if cell.choices else None
+    classes = described.get("n_classes") if isinstance(described, dict) else None
+    if cell.mean is None or type(classes) is not int or classes < 2 or cell.mean >= 1 / classes:
+        return ""
+    return f"below chance: a guess among {classes:,} classes has {100 / classes:.2f} %"
+
+
+def drop_errors(grids: Sequence[TableLayout]) -> list[TableLayout]:
+    """Return tables without the standard errors of the means."""
+    return [
+        replace(
+            grid,
+            rows=tuple(
+                (name, tuple(replace(e, stderr=None) for e in entries)) for name, entries in grid.rows
+            ),
+            legend=grid.legend.replace(" [standard error of the mean],", ""),
+        )
+        for grid in grids
+    ]
+
+
+def _entry(cell: Cell | None, best: Cell | None, marks: Notes, remark: str = "") -> TableEntry:
     if cell is None:
         return TableEntry()
-    gaps = describe_gaps(cell)
+    gaps = "; ".join(text for text in (describe_gaps(cell), remark) if text)
     letters = (marks.mark(gaps),) if gaps else ()
     if cell.mean is None:
         return TableEntry(text="none", marks=letters)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plench.errors import UsageError
+from plench.errors import missing_package
 from plench.report.escape import clean, guard_formula
 from plench.report.layout import describe_gaps
 from plench.report.leaderboard import Leaderboard
@@ -132,7 +132,7 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise UsageError("Parquet needs pyarrow: pip install 'plench[report]'") from error
+        raise missing_package("writing Parquet", "pyarrow", "report") from error
     table = pa.Table.from_pylist(list(rows))
     write_through(path, lambda temporary: pq.write_table(table, temporary))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
+from textwrap import fill
 
 from rich.cells import cell_len
 
 from plench.report.escape import clean, escape_latex, escape_markdown
-from plench.report.layout import TableEntry, TableLayout, build_tables
+from plench.report.layout import TableEntry, TableLayout, build_tables, drop_errors
 from plench.report.leaderboard import Leaderboard
 
 LONGEST_TITLE = 240
@@ -49,11 +51,58 @@ class Tables:
         return render_latex(self.grids)
 
 
-def render_text(grids: Iterable[TableLayout]) -> str:
-    """Return tables aligned with spaces; best in its column marked *, within one standard error marked ~."""
+def render_text(grids: Iterable[TableLayout], width: int | None = None) -> str:
+    """Return tables aligned with spaces; best in its column marked *, within one standard error marked ~.
+
+    What does not fit into `width` characters is left out, first the standard errors and then the last
+    columns, and a line says so.
+    """
     grids = list(grids)
-    blocks = [_text_block(grid) for grid in grids]
-    return "\n\n".join([*blocks, *_legend(grids, f"* best of its column, ~ {TIES}.", "\n")])
+    if width is None:
+        blocks, left_out = [_text_block(grid) for grid in grids], False
+    else:
+        fitted = [fit_grid(grid, width) for grid in grids]
+        blocks = [_wrap(_text_block(grid), width) for grid in fitted]
+        left_out = any(found is not grid for found, grid in zip(fitted, grids, strict=True))
+        grids = fitted
+    legend = _legend(grids, f"* best of its column, ~ {TIES}.", "\n")
+    if left_out:
+        legend.append(f"Not all fits into {width} characters: a wider window, or a file, shows all.")
+    return "\n\n".join([*blocks, *(text if width is None else _wrap(text, width) for text in legend)])
+
+
+def fit_grid(grid: TableLayout, width: int) -> TableLayout:
+    """Return a table that fits into a width: without standard errors, or with its first columns only."""
+    if _text_width(grid) <= width:
+        return grid
+    (shorter,) = drop_errors([grid])
+    while _text_width(shorter) > width and len(shorter.header) > 2:
+        shorter = replace(
+            shorter,
+            header=shorter.header[:-1],
+            rows=tuple((name, entries[:-1]) for name, entries in shorter.rows),
+        )
+    return shorter
+
+
+def _text_width(grid: TableLayout) -> int:
+    """Return how many characters wide the rows of a table are."""
+    widths = [max(map(cell_len, column)) for column in _columns(grid)]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _columns(grid: TableLayout) -> list[tuple[str, ...]]:
+    """Return the texts of a table column by column."""
+    body = [[clean(name), *(_text_entry(entry, grid) for entry in entries)] for name, entries in grid.rows]
+    return list(zip([clean(name) for name in grid.header], *body, strict=True))
+
+
+def _wrap(text: str, width: int) -> str:
+    """Break long lines of words; rows of a table fit already."""
+    lines = (
+        fill(line, width, break_long_words=False) if len(line) > width else line for line in text.splitlines()
+    )
+    return "\n".join(lines)
 
 
 def render_markdown(grids: Iterable[TableLayout]) -> str:
@@ -91,12 +140,11 @@ def _title(grid: TableLayout) -> str:
 
 
 def _text_block(grid: TableLayout) -> str:
-    header = [clean(name) for name in grid.header]
-    body = [[clean(name), *(_text_entry(entry, grid) for entry in entries)] for name, entries in grid.rows]
-    widths = [max(map(cell_len, column)) for column in zip(header, *body, strict=True)]
-    rule = ["─" * width for width in widths]
+    columns = _columns(grid)
+    widths = [max(map(cell_len, column)) for column in columns]
+    header, *body = zip(*columns, strict=True)
     lines = [_title(grid)]
-    for row in (header, rule, *body):
+    for row in (header, ["─" * width for width in widths], *body):
         padded = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
         lines.append("  ".join(padded).rstrip())
     lines.extend([clean(grid.basis, None)] if grid.basis else [])
@@ -115,8 +163,10 @@ def _figures(entry: TableEntry, grid: TableLayout) -> str:
     if entry.mean is None:
         return clean(entry.text, None) or "–"
     parts = [f"{100 * entry.mean:5.2f}"]
+    if entry.std is not None:
+        parts.append(f"± {100 * entry.std:.2f}")
     if entry.std is not None and entry.stderr is not None:
-        parts.append(f"± {100 * entry.std:.2f} [{100 * entry.stderr:.2f}]")
+        parts.append(f"[{100 * entry.stderr:.2f}]")
     if grid.n is None:
         parts.append(f"n={entry.n}")
     return " ".join(parts)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plench.errors import DataError, UsageError
+from plench.errors import DataError, UsageError, missing_package
+from plench.shown import counted
 from plench.storage.files import write_through
 from plench.storage.lines import Record, is_finite
 from plench.storage.records import Run
@@ -48,8 +49,8 @@ class StoredResults:
         )
         n_records = sum(len(run.records) for run in self.runs)
         return (
-            f"{len(self.runs):,} runs, {n_records:,} records, {len(algorithms)} algorithms, "
-            f"{len(datasets)} datasets"
+            f"{counted(len(self.runs), 'run')}, {counted(n_records, 'record')}, "
+            f"{counted(len(algorithms), 'algorithm')}, {counted(len(datasets), 'dataset')}"
         )
 
 
@@ -93,7 +94,7 @@ def import_pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise UsageError("Parquet needs pyarrow: pip install 'plench[report]'") from error
+        raise missing_package("Parquet", "pyarrow", "report") from error
     return pa, pq
 
 

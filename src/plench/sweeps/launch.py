@@ -60,13 +60,15 @@ def launch_sweep(
     limits: Limits | None = None,
     callback: SweepCallback | None = None,
     retry: bool = False,
+    skip_missing: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
-    The default engine is the local one with as many workers as there are cores.
+    With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
+    is the local one with as many workers as there are cores.
     """
     engine = engine or LocalEngine()
-    shelf = DataShelf(data_dir)
+    shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
     watch = Watch(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,11 +10,13 @@ from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
-from plench.errors import DataError
+from plench.errors import DataError, MissingDataError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.training.config import RunConfig, configure_run
+
+logger = logging.getLogger("plench")
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,14 @@ class PlannedRun:
 
 
 class DataShelf:
-    """The datasets of a sweep, each loaded once, when it is first asked for."""
+    """The datasets of a sweep, each loaded once, when it is first asked for.
 
-    def __init__(self, data_dir: str | Path | None) -> None:
+    With `skip_missing` a sweep leaves out the datasets whose files are not there.
+    """
+
+    def __init__(self, data_dir: str | Path | None, *, skip_missing: bool = False) -> None:
         self.data_dir = data_dir
+        self.skip_missing = skip_missing
         self._loaded: dict[str, Dataset] = {}
 
     def get(self, name: str) -> Dataset:
@@ -50,19 +57,32 @@ class DataShelf:
             self._loaded[name] = load_dataset(name, self.data_dir)
         return self._loaded[name]
 
-    def fill(self, names: Iterable[str]) -> None:
-        """Load datasets; the error tells of all that cannot be loaded, not of the first alone."""
-        errors = []
+    def fill(self, names: Iterable[str]) -> list[str]:
+        """Load datasets and return the names of those that are left out, with a notice.
+
+        The error tells of all that cannot be loaded, not of the first alone.
+        """
+        errors: list[DataError] = []
+        missing: dict[str, DataError] = {}
+        names = list(names)
         for name in names:
             try:
                 self.get(name)
+            except MissingDataError as error:
+                missing[name] = error
             except DataError as error:
                 errors.append(error)
+        if not self.skip_missing or len(missing) == len(names):
+            errors = [*missing.values(), *errors]
+            missing = {}
         if len(errors) == 1:
             raise errors[0]
         if errors:
             listed = "\n".join(f"- {error}" for error in errors)
             raise DataError(f"{len(errors)} datasets cannot be loaded:\n{listed}")
+        for reason in missing.values():
+            logger.warning("left out: %s", reason)
+        return list(missing)
 
 
 def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
@@ -72,7 +92,13 @@ def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
     """
     grids = tuple(_settle_grid(grid) for grid in spec.grids)
     names = dict.fromkeys(name for grid in grids for name in grid.datasets)
-    shelf.fill(names)
+    left_out = set(shelf.fill(names))
+    if left_out:
+        names = {name: None for name in names if name not in left_out}
+        kept = [tuple(name for name in grid.datasets if name in names) for grid in grids]
+        grids = tuple(
+            replace(grid, datasets=kept_of) for grid, kept_of in zip(grids, kept, strict=True) if kept_of
+        )
     fingerprints = {}
     for name in names:
         found = fingerprints[name] = shelf.get(name).fingerprint

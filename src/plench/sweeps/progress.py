@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plench.progress import watch_in_notebook
-from plench.shown import clean_text
+from plench.shown import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.sweeps.engines.base import Attempt, SweepCallback
@@ -121,7 +121,7 @@ class SweepLog:
         """Say what will be done."""
         self.tally.planned(todo, finished, slots)
         at_once = f", {slots} at a time" if slots else ""
-        self.write(f"{len(todo)} runs to do{at_once}; {finished} finished before")
+        self.write(f"{counted(len(todo), 'run')} to do{at_once}; {finished} finished before")
 
     def ended(self, run: PlannedRun, attempt: Attempt) -> None:
         """Say how a run ended."""

@@ -9,13 +9,18 @@ from plench.training.config import RunConfig
 
 
 class Callback(Protocol):
-    """Observes a run: a progress bar, a log, a sweep's live view."""
+    """Observes a run: a progress bar, a log, a sweep's live view.
+
+    Two more methods are called where a callback has them: `evaluating(done, total)`, with numbers of
+    examples, between the batches of an evaluation, and `stopping()` as soon as a stop is asked for, from
+    within a signal's handler.
+    """
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts, or continues after `updates` updates."""
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Some updates were made (told a few times a second); `loss` is the mean since the last record."""
+        """Some updates were made (a few times per second); `loss` is the mean since the last record."""
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """A record was written."""

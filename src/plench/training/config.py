@@ -142,9 +142,9 @@ def configure_run(
 def configure_fitted(
     entry: AlgorithmEntry, card: DatasetCard, asked: Settings, hparams: Mapping[str, Any]
 ) -> RunConfig:
-    """Describe a run of a method that is fitted in rounds: a step of preparation, a step a round.
+    """Describe a run of a method that is fitted in rounds: one step of preparation, then a step per round.
 
-    Every step is evaluated. How many there are is the method's own matter.
+    Every step is evaluated; the method decides how many there are.
     """
     if card.kind != "tabular":
         raise UsageError(
@@ -170,14 +170,14 @@ def configure_fitted(
 @cache
 def tell_steps() -> None:
     """Say, once, that a number of steps does not apply to fitted methods."""
-    logger.warning("steps does not apply to methods fitted in rounds, which make a step a round")
+    logger.warning("steps does not apply to methods fitted in rounds: each round is a step")
 
 
 def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) -> tuple[RunConfig, Dataset]:
     """Describe a stored run again, for the chosen model on all data: `step` + 1 updates, nothing held out.
 
-    `max_steps`, by which methods schedule themselves, stays that of the chosen run. A test set of the data's
-    own stays what it is; rows marked as validation are learned from.
+    `max_steps`, which schedules use, stays that of the chosen run. A test set of the data stays as it is;
+    rows marked as validation are trained on.
     """
     config = RunConfig.from_json(run_json["config"])
     changes: dict[str, Any] = {"steps": step + 1, "holdout_fraction": 0.0}

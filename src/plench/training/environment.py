@@ -34,7 +34,7 @@ MUST_AGREE = (
     "threads",
     "arithmetic",
 )
-# What makes the libraries below torch and numpy compute by other instructions than the processor's best.
+# Variables that keep libraries below torch and numpy from using the processor's best instructions.
 STEERING = (
     "MKL_CBWR",
     "MKL_ENABLE_INSTRUCTIONS",
@@ -87,7 +87,7 @@ def compute_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Count numbers below the normal range of float32 as 0 inside the block, where the processor can.
+    """Flush denormal float32 numbers to 0 inside the block, where the processor can.
 
     Adam's averages of gradients that have become 0 (constant features, dead units) decay into that range,
     and arithmetic there is so slow that a long run takes several times as long.
@@ -119,7 +119,7 @@ def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
 
 
 def describe_arithmetic() -> str:
-    """Return the instructions that sums are made of: others round in another order."""
+    """Return the instruction set that sums use: another one rounds in another order."""
     steered = [f"{name}={os.environ[name]}" for name in STEERING if os.environ.get(name)]
     return ", ".join([torch.backends.cpu.get_cpu_capability(), *steered])
 
@@ -179,7 +179,7 @@ def source_commit() -> str | None:
 
 
 def set_execution(algorithm: Algorithm, precision: str, compiled: bool) -> None:
-    """Let every network of an algorithm compute in a precision and, if asked, as compiled code."""
+    """Set the precision of an algorithm's networks and, if asked, compile them."""
     featurizers = [module for module in algorithm.modules() if isinstance(module, FeatureExtractor)]
     if not featurizers and (compiled or precision != "float32"):
         raise UsageError(
@@ -189,6 +189,6 @@ def set_execution(algorithm: Algorithm, precision: str, compiled: bool) -> None:
     for featurizer in featurizers:
         featurizer.precision = precision
         if compiled:
-            # One code per shape: code for shapes in general would depend on which shapes came first, so a
+            # For each shape anew: code for dynamic shapes would depend on which shapes came first, so that a
             # resumed run could differ.
             featurizer.compile(dynamic=False)

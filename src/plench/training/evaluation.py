@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,18 @@ def choose_chunk(stored: Stored) -> int:
     return max(1, min(CHUNK, CHUNK_NUMBERS_ON_CPU // math.prod(stored.shape[1:])))
 
 
-def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.ndarray:
-    """Return logits (n, K) of stored examples, in evaluation mode and without gradients."""
+def count_batches(stored: Stored) -> int:
+    """Return how many passes without gradients a part of the data takes."""
+    return math.ceil(len(stored) / choose_chunk(stored)) if len(stored) else 0
+
+
+def predict_logits(
+    algorithm: Algorithm, inputs: Inputs, stored: Stored, after_batch: Callable[[int], None] | None = None
+) -> np.ndarray:
+    """Return logits (n, K) of stored examples, in evaluation mode and without gradients.
+
+    `after_batch` is told how many examples each batch had; what it raises ends the pass.
+    """
     if len(stored) == 0:  # the run was told to leave this part out
         return np.empty((0, algorithm.num_classes))
     chunk = choose_chunk(stored)
@@ -39,10 +49,11 @@ def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.n
     algorithm.eval()
     try:
         with torch.no_grad():
-            parts = [
-                algorithm.predict(inputs.original(stored[start : start + chunk]))
-                for start in range(0, len(stored), chunk)
-            ]
+            parts = []
+            for start in range(0, len(stored), chunk):
+                parts.append(algorithm.predict(inputs.original(stored[start : start + chunk])))
+                if after_batch is not None:
+                    after_batch(len(parts[-1]))
             return torch.cat(parts).cpu().double().numpy()
     finally:
         for module, training in modes.items():  # an algorithm may keep parts of itself in evaluation mode
@@ -50,11 +61,14 @@ def predict_logits(algorithm: Algorithm, inputs: Inputs, stored: Stored) -> np.n
 
 
 def evaluate(
-    algorithm: Algorithm, data: PreparedData, more_criteria: Sequence[Criterion] = ()
+    algorithm: Algorithm,
+    data: PreparedData,
+    more_criteria: Sequence[Criterion] = (),
+    after_batch: Callable[[int], None] | None = None,
 ) -> dict[str, float | None] | None:
     """Return the record's figures, or None if a logit is not finite."""
-    validation = predict_logits(algorithm, data.inputs, data.validation.stored)
-    test = predict_logits(algorithm, data.inputs, data.test.stored)
+    validation = predict_logits(algorithm, data.inputs, data.validation.stored, after_batch)
+    test = predict_logits(algorithm, data.inputs, data.test.stored, after_batch)
     if not (np.isfinite(validation).all() and np.isfinite(test).all()):
         return None
     held_out = data.validation

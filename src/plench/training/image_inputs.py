@@ -37,7 +37,7 @@ class ImageInputs:
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean = tuple(mean)
         self.std = tuple(std)
-        self.told_of_darkness = False
+        self.warned = False
 
     @classmethod
     def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
@@ -82,16 +82,16 @@ class ImageInputs:
     ) -> dict[str, Tensor]:
         """Return the named views of the examples `index`, each image with random numbers of its own."""
         images = stored.index_select(0, index)
-        if "distill" in names and not self.told_of_darkness:
-            self.tell_of_darkness(*images.shape[2:])
+        if "distill" in names and not self.warned:
+            self.warn_if_cutout_covers_image(*images.shape[2:])
         return {name: self.normalise(VIEW_MAKERS[name](images, generator)) for name in names}
 
-    def tell_of_darkness(self, height: int, width: int) -> None:
-        """Tell, once, of images so small that the black square of the distill view covers them."""
-        self.told_of_darkness = True
+    def warn_if_cutout_covers_image(self, height: int, width: int) -> None:
+        """Warn, once, of images so small that the cutout of the distill view covers them."""
+        self.warned = True
         if max(height, width) <= SQUARE // 2:
             logger.warning(
-                "images of %d×%d pixels are all black in the distill view, whose square of %d covers them",
+                "images of %d×%d pixels are all black in the distill view: its cutout of %d covers them",
                 height,
                 width,
                 SQUARE,

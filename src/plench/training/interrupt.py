@@ -1,21 +1,27 @@
-"""Ctrl-C, SIGTERM and SIGHUP, taken between two updates so that nothing is left half done."""
+"""Ctrl-C, SIGTERM and SIGHUP, taken between two updates or between two batches of an evaluation."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
+
+# An evaluation that will have ended after so many more batches is let go on.
+FEW_BATCHES = 4
 
 
 class StopRequest:
     """Remembers that a stop was asked for; a second Ctrl-C stops at once.
 
-    Signal handlers belong to the main thread; in another one this never asks for a stop.
+    Signal handlers belong to the main thread; in another one this never asks for a stop. `acknowledge` is
+    called at once, when it is asked for the first time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, acknowledge: Callable[[], None] | None = None) -> None:
         self.asked = False
+        self._acknowledge = acknowledge
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -30,8 +36,34 @@ class StopRequest:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = True
+        first, self.asked = not self.asked, True
+        if first and self._acknowledge is not None:
+            self._acknowledge()
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+class EvaluationStopped(Exception):
+    """Ends an evaluation in which a stop is asked for."""
+
+
+class Watch:
+    """Tells a callback how far an evaluation is; ends it if a stop is asked for and much of it is left."""
+
+    def __init__(self, callback: Any, stop: StopRequest, total: int, batches: int) -> None:
+        self._tell = getattr(callback, "evaluating", None)
+        self._stop = stop
+        self._total = total
+        self._batches = batches
+        self._done = 0
+
+    def after_batch(self, examples: int) -> None:
+        """Count a batch's examples."""
+        self._done += examples
+        self._batches -= 1
+        if self._stop.asked and self._batches > FEW_BATCHES:
+            raise EvaluationStopped
+        if self._tell is not None:
+            self._tell(self._done, self._total)

@@ -1,4 +1,4 @@
-"""A trained model given back: `plench.load(folder).predict(X)`."""
+"""Trained models: `plench.load(folder).predict(X)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run ended, and what a folder says of that before training: whose it is, whether its run is whole."""
+"""How a run ended, and whether a folder holds a finished and complete run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_owner(store: RunStore, run_id: str) -> None:
 
 
 def leave_finished(store: RunStore) -> RunOutcome:
-    """Say how a run that has ended before ended; a kill at its very end may have left a checkpoint."""
+    """Return how a run ended that was finished before; remove a checkpoint that a kill may have left."""
     with suppress(StorageError):  # it may be kept where nothing can be written
         store.tidy()
     status = (store.read_run() or {}).get("status", "done")

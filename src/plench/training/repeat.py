@@ -1,4 +1,4 @@
-"""A stored run carried out once more, to see whether its records are what they claim."""
+"""Repeats stored runs and compares their records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONDITIONS = (*MUST_AGREE, "platform")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What repeating a run showed: nothing different, or what; `conditions` says what was not the same."""
+    """What differs between a run and its repetition, and which `conditions` (versions, device, …) do."""
 
     run: Run
     differences: list[str]

@@ -19,7 +19,7 @@ import torch
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
-from plench.errors import PlenchError, ResumeError, UsageError
+from plench.errors import BusyError, PlenchError, ResumeError, StorageError, UsageError
 from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
@@ -36,8 +36,8 @@ from plench.training.environment import (
     set_execution,
     source_commit,
 )
-from plench.training.evaluation import Totals, evaluate
-from plench.training.interrupt import StopRequest
+from plench.training.evaluation import Totals, count_batches, evaluate
+from plench.training.interrupt import EvaluationStopped, StopRequest, Watch
 from plench.training.outcome import RunOutcome, Status, check_owner, find_fault, leave_finished, reopen
 from plench.training.prepare import PreparedData, prepare_data
 from plench.training.restore import check_names, restore_snapshot
@@ -72,7 +72,7 @@ def run_training(
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         with store.locked():
             check_owner(store, run_id)
-            if store.finished:  # by another process, between the look above and the lock; or it is not whole
+            if store.finished:  # by another process before we had the lock; or it is damaged
                 fault = find_fault(store, config, run_id)
                 if fault is None:
                     return leave_finished(store)
@@ -116,18 +116,25 @@ class TrainingRun:
         self.window_seconds = 0.0
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
+        self.has_begun = False
 
     def carry_out(self) -> RunOutcome:
         """Build or restore, train to the end, and say how it ended."""
         checkpoint = read_newest(self.store)
         if checkpoint is not None:
             self.check_conditions(checkpoint)
+        acknowledge = getattr(self.callback, "stopping", None)
         try:
             self.build()
-            with self.streams.ambient("algorithm"), StopRequest() as stop:
+            with self.streams.ambient("algorithm"), StopRequest(acknowledge) as stop:
                 self.begin(checkpoint)
+                self.has_begun = True
                 status = self.train(stop)
-        except PlenchError:
+        except (BusyError, StorageError):
+            raise
+        except PlenchError as error:  # is told to the user, and run.json must not say that the run goes on
+            if self.has_begun:
+                self.fail(error)
             raise
         except (Exception, SystemExit) as error:  # is recorded, and ends this run only
             return self.fail(error)
@@ -252,12 +259,12 @@ class TrainingRun:
         self.callback.started(self.config, self.updates)
 
     def notice_unsaved(self, paths: Sequence[str]) -> None:
-        """Tell which parts of the algorithm a checkpoint lacks."""
+        """Warn about parts of the algorithm that a checkpoint lacks."""
         for path in paths:
             self.notice(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
 
     def notice(self, text: str) -> None:
-        """Tell the user, once, and keep the notice in run.json."""
+        """Log a notice, once, and keep it in run.json."""
         if text in self.notices:
             return
         self.notices.append(text)
@@ -267,15 +274,19 @@ class TrainingRun:
         """Make the remaining updates."""
         config = self.config
         saved_at = told_at = window_begun = time.perf_counter()
+        if self.totals.count and self.is_recorded(self.updates - 1):  # it was stopped within an evaluation
+            if (ended := self.evaluate(self.updates - 1, window_begun, stop)) is not None:
+                return ended
+            window_begun = time.perf_counter()
         while self.updates < config.steps:
             self.totals.add(self.make_update())
             step = self.updates
             self.updates += 1
             self.updates_made += 1
             now = time.perf_counter()
-            if step % config.checkpoint_freq == 0 or self.updates == config.steps:
-                if not self.evaluate(step, window_begun):
-                    return "diverged"
+            if self.is_recorded(step):
+                if (ended := self.evaluate(step, window_begun, stop)) is not None:
+                    return ended
                 window_begun = now = time.perf_counter()
             due = self.updates % config.save_steps == 0 if config.save_steps else False
             if (due or now - saved_at >= config.save_seconds) and self.updates < config.steps:
@@ -296,15 +307,26 @@ class TrainingRun:
             return self.algorithm.update()
         return self.algorithm.update(self.training_set.next_batch())
 
-    def evaluate(self, step: int, window_begun: float) -> bool:
-        """Write the record of a step; say False if the run has diverged."""
+    def is_recorded(self, step: int) -> bool:
+        """Say whether a record is made after the update of a step."""
+        return step % self.config.checkpoint_freq == 0 or step == self.config.steps - 1
+
+    def evaluate(self, step: int, window_begun: float, stop: StopRequest) -> Status | None:
+        """Write the record of a step; say how the run ends if it has diverged or is stopped meanwhile."""
         logged = self.totals.means()
         now = time.perf_counter()
         window = self.window_seconds + now - window_begun
-        with self.streams.ambient("evaluation"):
-            figures = evaluate(self.algorithm, self.data, self.more_criteria)
+        try:
+            with self.streams.ambient("evaluation"):
+                parts = (self.data.validation.stored, self.data.test.stored)
+                examples, batches = sum(map(len, parts)), sum(map(count_batches, parts))
+                watch = Watch(self.callback, stop, examples, batches)
+                figures = evaluate(self.algorithm, self.data, self.more_criteria, watch.after_batch)
+        except EvaluationStopped:  # the totals stay, and the run continues with this evaluation
+            self.window_seconds = window
+            return "interrupted"
         if figures is None or not math.isfinite(logged["loss"]):
-            return False
+            return "diverged"
         record = {
             "step": step,
             "epoch": step * self.training_set.order.batch_size / len(self.training_set),
@@ -325,7 +347,7 @@ class TrainingRun:
         self.seconds["training"] += window
         self.seconds["evaluation"] += time.perf_counter() - now
         self.callback.evaluated(record)
-        return True
+        return None
 
     def keep_models(self, step: int, figures: Mapping[str, float | None]) -> None:
         """Save the model where a criterion is best so far (the record of step 0 never counts)."""

@@ -31,7 +31,7 @@ class Stored(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: slice, /) -> Tensor:
-        """Return a run of examples."""
+        """Return consecutive examples."""
 
     def index_select(self, dim: Any, index: Tensor, /) -> Tensor:
         """Return the examples `index`; `dim` is 0."""

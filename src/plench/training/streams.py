@@ -37,15 +37,20 @@ class Streams:
 
     @contextmanager
     def ambient(self, name: str) -> Iterator[None]:
-        """Let the global generators be the stream `name` inside the block."""
+        """Let the global generators be the stream `name` inside the block.
+
+        A block that raises leaves the stream where it was, so that it can be done once more.
+        """
         outside = capture_global(self.device)
-        apply_global(self._ambient.get(name) or self._fresh(name), self.device)
+        position = self._ambient.get(name) or self._fresh(name)
+        apply_global(position, self.device)
         self._active.append(name)
         try:
             yield
+            position = capture_global(self.device)
         finally:
             self._active.pop()
-            self._ambient[name] = capture_global(self.device)
+            self._ambient[name] = position
             apply_global(outside, self.device)
 
     def _fresh(self, name: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,6 +63,11 @@ def add_width_option(parser: argparse.ArgumentParser) -> None:
         metavar="INCHES",
         help="width of the figure (default 3.3, a column)",
     )
+
+
+def terminal_width() -> int | None:
+    """Return how many characters a line of the terminal has; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def read_hparams(text: str | None) -> dict[str, Any]:

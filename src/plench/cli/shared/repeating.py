@@ -20,23 +20,25 @@ def add_repeat_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides which runs (default 0)")
     parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
-    parser.add_argument("--device", default="cpu", help="where to repeat them (default cpu)")
+    parser.add_argument("--device", default="cpu", help="device to repeat them on (default cpu)")
     parser.add_argument(
         "--tolerance",
         type=float,
         default=TOLERANCE,
         metavar="T",
-        help=f"how far apart accuracies may be where bits need not agree (default {TOLERANCE})",
+        help=f"largest difference of accuracies where they need not be bit-equal (default {TOLERANCE})",
     )
     parser.add_argument(
         "--other_processor",
         action="store_true",
-        help="the runs were made on another kind of processor (records do not say): bits need not agree",
+        help="the runs were made on another kind of processor: they need not be bit-equal",
     )
     parser.add_argument(
-        "--run_code", action="store_true", help="repeat runs of others' algorithms too: executes their code"
+        "--run_code",
+        action="store_true",
+        help="also repeat runs of third parties' algorithms, which executes their code",
     )
-    parser.add_argument("--source", type=Path, metavar="FILE", help="file of others' algorithm")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="file of the third party's algorithm")
 
 
 def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:

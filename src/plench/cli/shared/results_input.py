@@ -27,13 +27,13 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
         "--where",
         nargs="+",
         metavar="KEY=VALUE",
-        help="only experiments with these, such as steps=10000 model=ResNet (tables name what differs)",
+        help="only experiments with these values, such as steps=10000 model=ResNet",
     )
     parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add what was planned, for commands that say what cells lack."""
+    """Add what was planned, for commands that report missing runs."""
     parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
     parser.add_argument(
         "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
+from plench.names import find_name
 from plench.plain_files import is_folder
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
@@ -40,21 +41,40 @@ ENGINE_OPTIONS = {
 def add_grid_options(parser: argparse.ArgumentParser) -> None:
     """Add what a sweep consists of."""
     group = parser.add_argument_group(
-        "what to run", "without any of these: what was launched into the output folder before"
+        "what to run", "without any of these: the sweeps launched into the output folder before"
     )
     group.add_argument("--suite", metavar="NAME", help="lite, tabular, image, full or extended")
     group.add_argument("--file", metavar="FILE", help="a sweep file (TOML), as written into output folders")
     group.add_argument("--algorithms", nargs="+", metavar="NAME", help="names, or path/to/file.py:ClassName")
     group.add_argument(
-        "--datasets", nargs="+", metavar="NAME", help="names or paths, see `plench list datasets`"
+        "--datasets",
+        nargs="+",
+        metavar="NAME",
+        help="names or paths, see `plench list datasets`; with --suite, which of its datasets",
     )
     group.add_argument(
-        "--n_hparams_from", type=int, metavar="N", help="first configuration (default: 0, the default one)"
+        "--skip_missing",
+        action="store_true",
+        help="leave out datasets whose files are not there, with a notice",
     )
-    group.add_argument("--n_hparams", type=int, metavar="N", help="end of configurations (default: 20)")
+    group.add_argument(
+        "--n_hparams_from",
+        type=int,
+        metavar="N",
+        help="first configuration (default: 0, all hyperparameters at their defaults)",
+    )
+    group.add_argument(
+        "--n_hparams",
+        type=int,
+        metavar="N",
+        help="end of the configurations, not their number: up to N-1 (default: 20)",
+    )
     group.add_argument("--n_trials_from", type=int, metavar="N", help="first split (default: 0)")
     group.add_argument(
-        "--n_trials", type=int, metavar="N", help="end of splits (default: 5 for tabular data, 3 for images)"
+        "--n_trials",
+        type=int,
+        metavar="N",
+        help="end of the splits, not their number: up to N-1 (default: 5 for tabular data, 3 for images)",
     )
     group.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     add_settings(parser, grid_settings())
@@ -68,31 +88,42 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         metavar="ENGINE",
         help="engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="runs at once (default: one a GPU or core)")
-    parser.add_argument("--run_timeout", type=float, metavar="S", help="seconds an attempt at a run may take")
-    parser.add_argument("--memory_limit_gb", type=float, metavar="G", help="memory that a run may take")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="parallel runs (default: one per GPU or core)"
+    )
+    parser.add_argument(
+        "--run_timeout", type=float, metavar="S", help="time limit of one attempt at a run, in seconds"
+    )
+    parser.add_argument("--memory_limit_gb", type=float, metavar="G", help="memory limit of a run")
     parser.add_argument(
         "--worker_silence",
         type=float,
         metavar="S",
-        help="seconds after which a local worker that says nothing is replaced (default: 120)",
+        help="seconds after which a silent local worker is replaced (default: 120)",
     )
     parser.add_argument("--skip_confirmation", action="store_true", help="do not ask before starting")
+    parser.add_argument("--no_progress", action="store_true", help="do not show how far the runs are")
+    parser.add_argument("--quiet", action="store_true", help="show and print nothing; the exit code says it")
     add_settings(parser, carrying_out())
     ray = parser.add_argument_group("Ray (plench[ray])")
-    ray.add_argument("--ray_address", metavar="ADDRESS", help="auto or HOST:PORT (default: a Ray of its own)")
-    ray.add_argument("--cpus_per_run", type=float, metavar="N", help="CPUs a run (default: 1)")
-    ray.add_argument("--gpus_per_run", type=float, metavar="N", help="GPUs a run (default: 0)")
+    ray.add_argument(
+        "--ray_address", metavar="ADDRESS", help="auto or HOST:PORT (default: start a Ray on this machine)"
+    )
+    ray.add_argument("--cpus_per_run", type=float, metavar="N", help="CPUs per run (default: 1)")
+    ray.add_argument("--gpus_per_run", type=float, metavar="N", help="GPUs per run (default: 0)")
     slurm = parser.add_argument_group("Slurm (plench[slurm])")
     slurm.add_argument("--slurm_partition", metavar="NAME", help="partition")
     slurm.add_argument("--slurm_minutes", type=int, metavar="M", help="time limit (default: 60)")
-    slurm.add_argument("--slurm_memory_gb", type=float, metavar="G", help="memory of a job")
-    slurm.add_argument("--slurm_gpus", type=int, metavar="N", help="GPUs of a job (default: 0)")
-    slurm.add_argument("--slurm_max_jobs", type=int, metavar="N", help="jobs of an array running at once")
+    slurm.add_argument("--slurm_memory_gb", type=float, metavar="G", help="memory per job")
+    slurm.add_argument("--slurm_gpus", type=int, metavar="N", help="GPUs per job (default: 0)")
+    slurm.add_argument("--slurm_max_jobs", type=int, metavar="N", help="array jobs that may run at once")
     slurm.add_argument(
-        "--slurm_options", nargs="+", metavar="NAME=VALUE", help="more of sbatch, as account=mine qos=low"
+        "--slurm_options",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="further options of sbatch, such as account=mine qos=low",
     )
-    slurm.add_argument("--runs_per_job", type=int, metavar="N", help="runs of a job (default: 1)")
+    slurm.add_argument("--runs_per_job", type=int, metavar="N", help="runs per job (default: 1)")
 
 
 def carrying_out() -> list[str]:
@@ -118,7 +149,9 @@ def _read_specs(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Sw
     asked = arguments.suite or arguments.datasets or arguments.algorithms
     if arguments.file:
         if asked or changes:
-            raise UsageError("--file says all there is to run; give no suite and no grid beside it")
+            raise UsageError(
+                "--file already says what to run: leave out --suite, --datasets and --algorithms"
+            )
         return [read_sweep(arguments.file)]
     if asked:
         return [SweepSpec(tuple(replace(grid, **changes) for grid in _read_grids(arguments)))]
@@ -139,16 +172,22 @@ def _read_grids(arguments: argparse.Namespace) -> tuple[Grid, ...]:
         if not arguments.datasets or not arguments.algorithms:
             raise UsageError("give both --datasets and --algorithms, or --suite")
         return sweeps.make_grids(arguments.algorithms, arguments.datasets)
+    grids = sweeps.make_suite(arguments.suite)
     if arguments.datasets:
-        raise UsageError("a suite has its own datasets; give --datasets and --algorithms without --suite")
+        known = [name for grid in grids for name in grid.datasets]
+        wanted = {
+            find_name(name, known, f"dataset of the suite {arguments.suite}") for name in arguments.datasets
+        }
+        kept = (tuple(name for name in grid.datasets if name in wanted) for grid in grids)
+        grids = tuple(replace(grid, datasets=names) for grid, names in zip(grids, kept, strict=True) if names)
     chosen: dict[str, Any] = (
         {} if arguments.algorithms is None else {"algorithms": tuple(arguments.algorithms)}
     )
-    return tuple(replace(grid, **chosen) for grid in sweeps.make_suite(arguments.suite))
+    return tuple(replace(grid, **chosen) for grid in grids)
 
 
 def read_limits(arguments: argparse.Namespace) -> Limits:
-    """Return what a run may take."""
+    """Return the limits of a run."""
     given: dict[str, float] = {}
     for name in ("run_timeout", "memory_limit_gb", "worker_silence"):
         value = getattr(arguments, name)
@@ -160,7 +199,7 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
 
 
 def start_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:
-    """Start what the launch will need while this process imports torch and plans."""
+    """Start workers or Ray while this process imports torch and plans."""
     return sweeps.start_early(
         arguments.command_launcher,
         max(arguments.workers or 0, 0),

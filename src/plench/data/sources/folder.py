@@ -27,7 +27,7 @@ from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import TableFiles, make_table_card
 from plench.data.table_roles import TableOptions, split_reference
 from plench.data.unpack import allowed_bytes
-from plench.errors import DataError, UsageError
+from plench.errors import DataError, UsageError, missing_package
 from plench.plain_files import is_folder, is_plain
 
 FORMATS = {
@@ -214,9 +214,7 @@ class ImageReader:
         try:
             from PIL import Image
         except ImportError:
-            raise UsageError(
-                f"{self.name}: reading image files needs Pillow; install it with pip install 'plench[images]'"
-            ) from None
+            raise missing_package(f"{self.name}: reading image files", "pillow", "images") from None
         content = read_file(path, self.name)
         self.file_bytes += len(content)
         try:

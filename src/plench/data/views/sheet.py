@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plench.data.views import VIEW_MAKERS
 from plench.data.views.operations import OPERATIONS
-from plench.errors import UsageError
+from plench.errors import UsageError, missing_package
 
 CELL = 96
 GAP = 4
@@ -44,7 +44,7 @@ def write_sheet(rows: list[tuple[str, np.ndarray]], path: Path) -> None:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
-        raise UsageError("drawing needs Pillow; install it with pip install 'plench[images]'") from None
+        raise missing_package("drawing views", "pillow", "images") from None
     count = len(rows[0][1])
     step = CELL + GAP
     sheet = Image.new("RGB", (LABEL_WIDTH + count * step, GAP + len(rows) * step), "white")

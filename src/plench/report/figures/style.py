@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.errors import UsageError
+from plench.errors import UsageError, missing_package
 from plench.report.escape import clean
 from plench.storage.files import write_through
 
@@ -61,7 +61,7 @@ def figure_style() -> Iterator[None]:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise UsageError("figures need matplotlib: pip install 'plench[report]'") from error
+        raise missing_package("drawing figures", "matplotlib", "report") from error
     with mpl.rc_context(_SETTINGS):
         yield
 

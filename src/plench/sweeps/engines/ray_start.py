@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from plench.errors import UsageError
+from plench.errors import UsageError, missing_package
 from plench.sweeps.engines.ray_writer import Writer
 
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -21,7 +21,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UsageError("the Ray engine needs the package ray: install plench[ray]") from error
+        raise missing_package("the Ray engine", "ray", "ray") from error
     return ray
 
 

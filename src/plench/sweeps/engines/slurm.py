@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plench.errors import PlenchError, UsageError
+from plench.errors import PlenchError, UsageError, missing_package
 from plench.plain_files import read_plain
 from plench.settings import Settings
 from plench.storage.files import write_text
@@ -54,7 +54,7 @@ def import_submitit() -> Any:
     try:
         import submitit
     except ImportError as error:
-        raise UsageError("the Slurm engine needs the package submitit: install plench[slurm]") from error
+        raise missing_package("the Slurm engine", "submitit", "slurm") from error
     return submitit
 
 

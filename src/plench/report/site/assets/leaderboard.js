@@ -213,7 +213,7 @@
         else if (cell.note) found.push([algorithm, setting, cell.note]);
       }
     }
-    if (!found.length) return h("p", { class: "quiet" }, "Every cell rests on all runs planned of it.");
+    if (!found.length) return h("p", { class: "quiet" }, "Every cell has all its planned runs.");
     return h(
       "details",
       { class: "notes" },
