@@ -105,6 +105,20 @@ def read_model(folder: Path) -> object:
     return plench.load(write_run(folder)).predict(np.zeros((2, 64), np.float32))
 
 
+def read_model_file(folder: Path) -> object:
+    """A model in one file: what is told of it, and what it predicts."""
+    import numpy as np
+
+    import plench
+
+    path = folder / "mine.plench"
+    command("info", str(path))
+    model = plench.load(path)
+    if model.inputs.kind == "table":
+        return model.predict({"width": [0.1, 2.0], "colour": ["red", "green"]})
+    return model.predict(np.zeros((2, 64), np.float32))
+
+
 def collect(folder: Path) -> object:
     """The table of two runs, one of which is damaged: it must be there whatever is wrong with one."""
     (folder / "other").mkdir()
@@ -223,5 +237,12 @@ READERS: tuple[Reader, ...] = (
         lambda: [s.make_run()["model_last.pt"]],
         read_model,
         STATE,
+    ),
+    Reader(
+        "model file",
+        "mine.plench",
+        s.make_model_files,
+        read_model_file,
+        (*ZIP, v.forge_model_file, v.forge_model_file, m.rebuild_zip(m.forge_npy), m.rebuild_zip(m.flip)),
     ),
 )

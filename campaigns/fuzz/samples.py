@@ -165,6 +165,28 @@ def run_name() -> str:
 
 
 @cache
+def make_model_files() -> list[bytes]:
+    """A model of arrays and one of a table, each in one file."""
+    import plench
+    from plench.data import make_table_dataset
+
+    found = []
+    columns = {
+        "width": [i / 7 for i in range(40)],
+        "colour": ["red", "blue"] * 20,
+        "candidates": [["cat", "dog"], ["dog", "emu"]] * 20,
+    }
+    given = {"PRODEN": "Digits_FPS", "LR_EM": make_table_dataset(columns)}
+    with TemporaryDirectory() as folder:
+        for algorithm, data in given.items():
+            settings = RUN_SETTINGS if algorithm == "PRODEN" else {}
+            outcome = plench.train(algorithm, data, folder, progress=False, device="cpu", **settings)
+            plench.load(outcome.folder).save(Path(folder) / "model.plench")
+            found.append((Path(folder) / "model.plench").read_bytes())
+    return found
+
+
+@cache
 def make_tables() -> list[bytes]:
     """Tables with candidates, with answers and with features of several kinds."""
     sets, colours = ("dog|emu", "cat|dog", "cat|dog"), ("blue", "red")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
+import zipfile
 from random import Random
 from typing import Any
 
-from campaigns.fuzz.mutations import NUMBERS, TEXTS
+from campaigns.fuzz.mutations import MARK, NUMBERS, TEXTS, forge_npy
 
 VALUES: tuple[Any, ...] = (
     None,
@@ -120,6 +122,28 @@ def forge_state(content: bytes, random: Random) -> bytes:
             continue
     buffer = io.BytesIO()
     torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def forge_model_file(content: bytes, random: Random) -> bytes:
+    """Change values, an array or the code of a model file, whose sizes, checksums and hash are right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist() if name != "sha256"}
+    texts = ["model.json", "model.json", "state.json", "state.json", random.choice(list(entries))]
+    name = random.choice(texts)
+    if name.endswith(".json"):
+        entries[name] = forge_json(json.dumps(json.loads(entries[name])).encode(), random)
+    elif name.endswith(".npy"):
+        entries[name] = forge_npy(entries[name], random)
+    if random.random() < 0.1:
+        entries["algorithm.py"] = b"open('" + MARK.encode() + b"', 'w')"
+    digest = hashlib.sha256()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, part in entries.items():
+            digest.update(f"{name}\0{len(part)}\0".encode() + part)
+            archive.writestr(name, part)
+        archive.writestr("sha256", digest.hexdigest())
     return buffer.getvalue()
 
 

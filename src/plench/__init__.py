@@ -11,6 +11,7 @@ What a notebook needs, each with an example in its own help:
     plench.collect("runs")                                           # tables, shown by the notebook
     plench.results("runs").frame("cells")                            # the same as a pandas or polars frame
     plench.list_algorithms(), plench.list_datasets()
+    plench.PartialLabelClassifier("auto", time=60).fit(X, S)         # scikit-learn's way, docs/estimator.md
 
 Importing this package is cheap; torch is imported when training or prediction needs it. Authors of an
 algorithm import from `plench.algorithms`.
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from plench.api import sweep as sweep
     from plench.api import train as train
     from plench.data.dataset import Dataset as Dataset
+    from plench.estimator import scorers as scorers
+    from plench.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from plench.training.model import load as load
 
 _names, __getattr__, __dir__ = lazy_attributes(__name__)

@@ -17,6 +17,8 @@ def lazy_attributes(package: str) -> tuple[list[str], Callable[[str], Any], Call
     def find(name: str) -> Any:
         if name not in origins:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if origins[name] == package:  # a module of the package itself
+            return importlib.import_module(f"{package}.{name}")
         return getattr(importlib.import_module(origins[name]), name)
 
     def names() -> list[str]:

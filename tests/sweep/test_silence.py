@@ -60,7 +60,11 @@ def test_workers_end_with_their_driver(moment: float, tmp_path: Path) -> None:
 
 
 def test_a_closed_terminal_saves_and_stops(tmp_path: Path) -> None:
-    driver = start(*arguments(tmp_path))
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # children of nohup inherit that they ignore it
+    try:
+        driver = start(*arguments(tmp_path))
+    finally:
+        signal.signal(signal.SIGHUP, before)
     wait_for(lambda: list(tmp_path.glob("*/results.jsonl")), timeout=200)
     driver.send_signal(signal.SIGHUP)
     code, output = finish(driver)

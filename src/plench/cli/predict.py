@@ -1,4 +1,4 @@
-"""`plench predict`: predict labels for new data with the model of a run."""
+"""`plench predict`: predict labels for new data with a model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import plench
+from plench.cli.shared.options import add_run_code
 from plench.data.npy import read_npy
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.table_files import read_table_file
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
 TOP = 3
 
-DESCRIPTION = """Predict labels for new data with the model of a run: the most probable class of each row with
-its probability, and the next two. For a model of a table, columns are matched by name, in any order: unknown
-ones are ignored, a missing one is an error, and a category that training did not have counts as none."""
+DESCRIPTION = """Predict labels for new data with a model file or the model of a run: the most probable class
+of each row with its probability, and the next two. For a model of a table, columns are matched by name, in
+any order: unknown ones are ignored, a missing one is an error, and a category that training did not have
+counts as none."""
 
 EXAMPLES = """examples:
+  plench predict model.plench new.csv -o predictions.csv
   plench predict runs/pets@1a2b3c4d-PRODEN-h0-t0-0123456789ab new.csv -o predictions.csv
   plench predict FOLDER new.csv --criterion CR        the model that was best by CR on validation
   cat new.csv | plench predict FOLDER - -o -          CSV from and to standard streams
@@ -42,7 +45,7 @@ EXAMPLES = """examples:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plench predict`."""
-    parser.add_argument("folder", metavar="FOLDER", help="folder of a run")
+    parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
     parser.add_argument(
         "data", metavar="DATA", help="table (.csv, .tsv, .parquet), .npy, folder of images, or - for CSV"
     )
@@ -53,8 +56,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--criterion",
         default="last",
         metavar="NAME",
-        help="which model: last, CR, AA, or a step as step1000 (default: last)",
+        help="which model of a run: last, CR, AA, or a step as step1000 (default: last)",
     )
+    add_run_code(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.set_defaults(handler=predict)
 
@@ -63,7 +67,7 @@ def predict(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
     if "-" not in (arguments.data, arguments.output) and is_same_place(arguments.data, arguments.output):
         raise UsageError(f"--output {arguments.output} is the data themselves: name another file")
-    model = plench.load(arguments.folder, arguments.criterion, arguments.device)
+    model = plench.load(arguments.model, arguments.criterion, arguments.device, run_code=arguments.run_code)
     names, features = read_data(model, arguments.data)
     text = format_predictions(model, names, model.predict_proba(features))
     if arguments.output == "-":
@@ -113,7 +117,7 @@ def read_image_folder(folder: Path) -> tuple[dict[str, Sequence[Any]], Any]:
 def format_predictions(model: TrainedModel, names: dict[str, Sequence[Any]], probs: np.ndarray) -> str:
     """Return the predictions as CSV; cells that a spreadsheet would take for a formula are escaped."""
     n_classes = probs.shape[1]
-    labels = model.class_names or tuple(str(label) for label in range(n_classes))
+    labels = [str(label) for label in model.classes]
     shown = min(TOP, n_classes)
     best = np.argsort(-probs, axis=1, kind="stable")[:, :shown]
     header = ["label", "probability"]

@@ -29,6 +29,7 @@ CHECKPOINTS = (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest fi
 MODEL = "model_{}.pt"
 LOCK = ".lock"
 MAX_CHECKPOINT_BYTES = 2**36
+MAX_SOURCE_BYTES = 2**20
 
 
 logger = logging.getLogger("plench")
@@ -168,6 +169,11 @@ class RunStore:
         """Return the names of the models that are kept."""
         before, after = MODEL.split("{}")
         return [path.name[len(before) : -len(after)] for path in self.folder.glob(MODEL.format("*"))]
+
+    def read_sources(self) -> dict[str, bytes]:
+        """Return the code of third parties that the run keeps, by file name."""
+        names = [name for name in (ALGORITHM, NETWORK) if is_plain(self.folder / name)]
+        return {name: read_plain(self.folder / name, MAX_SOURCE_BYTES) for name in names}
 
     def discard_models(self) -> None:
         """Remove the models of a run that is to keep none."""

@@ -1,8 +1,9 @@
-"""Trained models: `plench.load(folder).predict(X)`."""
+"""Trained models: `plench.load(path).predict(X)`, from a run's folder or a model file."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
+from plench.model_file import is_model_file
 from plench.networks import NETWORKS
-from plench.plain_files import read_plain
+from plench.plain_files import is_folder, is_plain, read_plain
 from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse
 from plench.training.environment import choose_device, set_execution
@@ -34,7 +36,8 @@ class TrainedModel:
 
     It takes features (n, D) or images (n, C, H, W) as the data has them, not scaled; a model of a table takes
     a frame, a mapping of names to columns or a file, with columns in any order. `class_names` are those of
-    the data, if it has any.
+    the data, if it has any. `run` is the run.json that tells how it was made, `sources` third parties' code
+    by file name, and `notes` what else is known of the model, as plain values (`classes`, `quality`, …).
     """
 
     def __init__(
@@ -43,17 +46,42 @@ class TrainedModel:
         inputs: Inputs,
         updates: int,
         class_names: tuple[str, ...] | None = None,
+        *,
+        run: Mapping[str, Any] | None = None,
+        sources: Mapping[str, bytes] | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.inputs = inputs
         self.updates = updates
         self.class_names = class_names
+        self.run = dict(run or {})
+        self.sources = dict(sources or {})
+        self.notes = dict(notes or {})
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The classes (K,) as predictions name them: labels as they were given, names, or numbers."""
+        given = self.notes.get("classes", self.class_names)
+        return np.arange(self.algorithm.num_classes) if given is None else np.array(given)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, which `plench.load` reads: no pickle, safe to open from a stranger.
+
+        >>> plench.load("runs/FOLDER", criterion="CR").save("model.plench")
+        """
+        from plench.model_file import write_model_file
+        from plench.training.one_file import make_content
+
+        write_model_file(path, make_content(self))
 
     def predict_logits(self, X: Any) -> np.ndarray:
         """Return logits (n, K)."""
         features = self.inputs.accept(X)
         device = next((weight.device for weight in self.algorithm.parameters()), torch.device("cpu"))
-        return predict_logits(self.algorithm, self.inputs, self.inputs.store(features, device))
+        stored = self.inputs.store(features, device)
+        with fitting("the model cannot predict on these data", DataError):
+            return predict_logits(self.algorithm, self.inputs, stored)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (n, K)."""
@@ -64,14 +92,25 @@ class TrainedModel:
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each example (n,): its name where classes have names."""
         labels: np.ndarray = self.predict_logits(X).argmax(1)
-        return labels if self.class_names is None else np.array(self.class_names)[labels]
+        return np.asarray(self.classes[labels])
 
 
-def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> TrainedModel:
-    """Load a run's model: the last one, the best by a criterion (`CR`, `AA`), or that of a step (`step1000`).
+def load(
+    path: str | Path, criterion: str = "last", device: str = "cpu", *, run_code: bool = False
+) -> TrainedModel:
+    """Load a model: from one file (`model.plench`), or from a run's folder.
 
-    Models of single steps exist if the run was told `--save_model_every_checkpoint`.
+    Of a run there is the last model, the best by a criterion (`CR`, `AA`), and that of a step (`step1000`) if
+    the run was told `--save_model_every_checkpoint`. A file has one model. Where it is that of a third
+    party's algorithm, its code is in the file and is run only if `run_code` says so.
     """
+    if is_plain(path) or (is_model_file(path) and not is_folder(path)):
+        from plench.training.one_file import load_model_file
+
+        if criterion != "last":
+            raise UsageError(f"{path} is a file with one model, so there is none for {criterion!r}")
+        return load_model_file(path, device, run_code=run_code)
+    folder = path
     store = RunStore(Path(folder))
     run = store.read_run()
     if run is None:
@@ -88,24 +127,46 @@ def load(folder: str | Path, criterion: str = "last", device: str = "cpu") -> Tr
     if payload.get("run_id", run.get("run_id")) != run.get("run_id"):
         raise DataError(f"{path} cannot be used: it is the model of another run")
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
-        return build_model(store, run, payload, device)
+        check_sizes(run["dataset"])
+        entry = find_entry(store, run)
+        load_network(store, run)
+        return build_model(entry, run, payload, device, sources=store.read_sources())
 
 
-def build_model(store: RunStore, run: dict[str, Any], payload: dict[str, Any], device: str) -> TrainedModel:
-    """Build a run's algorithm and give it the state of a saved model."""
+def build_model(
+    entry: AlgorithmEntry,
+    run: dict[str, Any],
+    payload: dict[str, Any],
+    device: str,
+    *,
+    sources: Mapping[str, bytes] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    most_cells: int = MAX_CELLS,
+) -> TrainedModel:
+    """Build a run's algorithm and give it the state of a saved model.
+
+    Prediction needs nothing of single training examples, so that there may be fewer of them than there were:
+    `most_cells` is how many candidates are made room for.
+    """
     data = run["dataset"]
-    check_sizes(data)
-    candidates = np.ones((data["n_train"], data["n_classes"]), dtype=np.float32)
-    entry = find_entry(store, run)
-    load_network(store, run)
+    n_rows = max(1, min(data["n_train"], most_cells // data["n_classes"]))
+    candidates = np.ones((n_rows, data["n_classes"]), dtype=np.float32)
     with Streams(0, torch.device("cpu")).ambient("init"):  # the weights drawn here are replaced below
-        algorithm = entry.cls(tuple(data["input_shape"]), candidates, run["config"]["hparams"])
+        algorithm = entry.cls((n_rows, *data["input_shape"][1:]), candidates, run["config"]["hparams"])
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
     inputs = restore_inputs(data["kind"], payload["inputs"])
     names = data.get("class_names")
-    return TrainedModel(algorithm, inputs, payload["updates"], None if names is None else tuple(names))
+    return TrainedModel(
+        algorithm,
+        inputs,
+        payload["updates"],
+        None if names is None else tuple(names),
+        run=run,
+        sources=sources,
+        notes=notes,
+    )
 
 
 def load_network(store: RunStore, run: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ class Decoder:
         if kind == "plain":
             return saved["value"]
         if kind == "number":
-            return np.dtype(saved["dtype"]).type(saved["value"])
+            return restore_number(saved)
         if kind == "tensor":
             return self.restore_tensor(current, saved["value"])
         if kind == "array":
@@ -199,6 +199,14 @@ class Decoder:
 
 
 GENERATORS = ("torch generator", "numpy state", "numpy generator", "python generator")
+
+
+def restore_number(saved: Saved) -> Any:
+    """Restore a number of numpy; of other types a value may stand for as much memory as it says."""
+    dtype = np.dtype(saved["dtype"])
+    if dtype.kind not in "biufcSU":
+        raise ValueError(f"a number of type {dtype}")
+    return dtype.type(saved["value"])
 
 
 def restore_generator(current: Any, saved: Saved) -> Any:

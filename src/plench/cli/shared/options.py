@@ -54,6 +54,15 @@ def add_folder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
 
 
+def add_run_code(parser: argparse.ArgumentParser) -> None:
+    """Add the permission to run the code that a model file brings along."""
+    parser.add_argument(
+        "--run_code",
+        action="store_true",
+        help="run a third party's code in a model file: only if you trust whoever made it",
+    )
+
+
 def add_width_option(parser: argparse.ArgumentParser) -> None:
     """Add the width of a figure."""
     parser.add_argument(

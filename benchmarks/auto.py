@@ -1,0 +1,280 @@
+"""The automatic choice against default PRODEN, the best single default and the choice of an oracle.
+
+    python benchmarks/auto.py                    5 splits of six datasets; about an hour on two cores
+    python benchmarks/auto.py --report_only      the page from the records that are there
+
+Records lie in runs/auto, a file a dataset; the same command goes on where one was stopped.
+"""
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from scipy import stats
+
+from experiments import ROOT, real_data_dir, render_command, render_table, summarise, write_page
+from plench.algorithms import find_algorithm
+from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
+from plench.data.candidates import REAL_CANDIDATES
+from plench.estimator.attempt import Attempt, Material, attempt
+from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
+from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, refit
+
+DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
+N_RUNS = 20
+CRITERIA = ("CR", "AA")
+CAUTIONS = (0.25, 0.5, 1.0)  # of which the estimator has one; the choices of all are trained on all data
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--splits", type=int, default=5, help="splits of each dataset (5)")
+    parser.add_argument("--datasets", nargs="+", default=list(DATASETS), help="only these")
+    parser.add_argument("--output_dir", type=Path, default=ROOT / "runs" / "auto", help="folder of records")
+    parser.add_argument("--workers", type=int, default=2, help="processes (2)")
+    parser.add_argument("--report_only", action="store_true", help="only write the page")
+    options = parser.parse_args()
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    if not options.report_only:
+        jobs = [(dataset, split) for split in range(options.splits) for dataset in options.datasets]
+        with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+            for done in pool.map(measure, jobs, [options.output_dir] * len(jobs)):
+                print(done, flush=True)
+    write_report(parser, options)
+
+
+def measure(job: tuple[str, int], folder: Path) -> str:
+    """Measure one split of a dataset, unless it is recorded."""
+    dataset, split = job
+    place = folder / f"{dataset}-{split}.json"
+    if place.exists():
+        return f"{dataset} split {split}: there"
+    train, test = divide(dataset, split)
+    material = Material(train)
+    settings: dict[str, Any] = {"steps": STEPS, "seed": split, "trial_seed": split, "device": "cpu"}
+    searcher = Searcher(material, Budget(runs=N_RUNS), "CR", VALIDATION_FRACTION, settings)
+    found = searcher.run()
+    record: dict[str, Any] = {"dataset": dataset, "split": split}
+    record["contenders"] = [describe(tried, test) for tried in found.contenders]
+    record["refit"] = {}
+    for criterion, caution in product(CRITERIA, CAUTIONS):
+        chosen = choose(searcher.usable, criterion, caution)
+        number = found.contenders.index(chosen)
+        if str(number) not in record["refit"]:
+            record["refit"][str(number)] = judge(refit(chosen.first, material, chosen.entry), test)
+    entry = find_algorithm(PORTFOLIO[0])
+    made = attempt(material.configure(entry, 0.0, **settings), material, entry)
+    record["default"] = judge(made, test)
+    place.with_suffix(".part").write_text(json.dumps(record))
+    place.with_suffix(".part").replace(place)
+    return f"{dataset} split {split}: {record['default']} {record['refit']}"
+
+
+def divide(name: str, split: int) -> tuple[Dataset, TestSet]:
+    """Return what a user would have, without any true label, and the test set."""
+    folder = real_data_dir()
+    if folder is not None and name.endswith("Crowd"):
+        folder /= "crowd"
+    data = load_dataset(name, folder)
+    data = draw_candidates(data, data.card.candidates, split)
+    rows, test = np.arange(data.n_examples), data.test
+    if test is None:
+        parts = split_dataset(data, split, holdout_fraction=0.0)
+        assert parts.test is not None
+        assert data.labels is not None
+        rows, test = parts.train, TestSet(data.features[parts.test], data.labels[parts.test])
+    card = replace(data.card, candidates=REAL_CANDIDATES, protocol_noise_rate=None)
+    train = Dataset(
+        data.features[rows],
+        data.candidates[rows],
+        None,
+        card,
+        answers=None if data.answers is None else data.answers.take_items(rows),
+    )
+    return train, test
+
+
+def judge(tried: Attempt, test: TestSet) -> float | None:
+    """Return an attempt's test accuracy in percent."""
+    if tried.model is None:
+        return None
+    return 100 * float((tried.model.predict_logits(test.features).argmax(1) == test.labels).mean())
+
+
+def describe(tried: Contender, test: TestSet) -> dict[str, Any]:
+    """Return what the page needs of a contender, and what other rules of choice would need."""
+    first = tried.first
+    return {
+        "algorithm": tried.entry.name,
+        "configuration": tried.number,
+        "status": first.status,
+        "seconds": [each.seconds for each in tried.attempts],
+        "step": None if first.model is None else first.model.updates - 1,
+        "test": judge(first, test),
+        "scores": [
+            {
+                "CR": "".join(str(int(value)) for value in each.scores.get("CR", [])),
+                "AA": [round(float(value), 4) for value in each.scores.get("AA", [])],
+            }
+            for each in tried.attempts
+        ],
+    }
+
+
+def read_records(options: argparse.Namespace, dataset: str) -> list[dict[str, Any]]:
+    """Return the records of a dataset's splits, as many as there are."""
+    places = [options.output_dir / f"{dataset}-{split}.json" for split in range(options.splits)]
+    return [json.loads(place.read_text(encoding="utf-8")) for place in places if place.exists()]
+
+
+def pick(record: dict[str, Any], criterion: str) -> int:
+    """Return which contender the estimator chooses, by the rule that it has now."""
+    contenders = []
+    for each in record["contenders"]:
+        attempts = [
+            Attempt(
+                cast(Any, None),
+                each["status"],
+                "",
+                0.0,
+                [],
+                None,
+                {"CR": np.array(list(scores["CR"]), float), "AA": np.array(scores["AA"])},
+            )
+            for scores in each["scores"]
+        ]
+        contenders.append(Contender(cast(Any, None), each["configuration"], attempts))
+    usable = [
+        found
+        for found, each in zip(contenders, record["contenders"], strict=True)
+        if each["test"] is not None
+    ]
+    return contenders.index(choose(usable, criterion))
+
+
+def find_best_default(records: Sequence[dict[str, Any]]) -> tuple[str, list[float]]:
+    """Return the method whose default configuration has the highest mean test accuracy, with its figures."""
+    figures: dict[str, list[float]] = {}
+    for record in records:
+        for each in record["contenders"]:
+            if each["configuration"] == 0 and each["test"] is not None:
+                figures.setdefault(each["algorithm"], []).append(each["test"])
+    whole = {name: values for name, values in figures.items() if len(values) == len(records)}
+    name = max(whole, key=lambda each: statistics.mean(whole[each]))
+    return name, whole[name]
+
+
+def compare(first: Sequence[float], second: Sequence[float]) -> tuple[str, float]:
+    """Return the mean difference with its paired 95 % interval (Student's t), and the upper end of it."""
+    differences = np.subtract(first, second)
+    mean = float(differences.mean())
+    if len(differences) < 2:
+        return f"{mean:+.1f}", math.inf
+    half = float(
+        stats.t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / math.sqrt(len(differences))
+    )
+    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})", mean + half
+
+
+def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Write the page from the records that are there."""
+    whole_rows, equal_rows, lost = [], [], []
+    for dataset in options.datasets:
+        records = read_records(options, dataset)
+        if not records:
+            continue
+        attempts = [record["contenders"] for record in records]
+        default = [record["default"] for record in records]
+        row = [dataset, str(len(records)), summarise(default)]
+        equal = {"PRODEN": [each[0]["test"] for each in attempts]}
+        name, equal["best default"] = find_best_default(records)
+        for criterion in CRITERIA:
+            chosen = [pick(record, criterion) for record in records]
+            made = [record["refit"].get(str(number)) for record, number in zip(records, chosen, strict=True)]
+            equal[criterion] = [each[number]["test"] for each, number in zip(attempts, chosen, strict=True)]
+            if None in made:
+                row += ["–", "–"]
+                continue
+            text, high = compare(made, default)
+            row += [summarise(made), text]
+            if high < 0:
+                lost.append(f"{dataset} by {criterion}")
+        whole_rows.append(row)
+        equal["oracle"] = [max(each["test"] or 0.0 for each in found) for found in attempts]
+        cells = [f"{summarise(values)}" for values in equal.values()]
+        cells[1] += f" ({name})"
+        costs = [compare(equal["oracle"], equal[criterion])[0] for criterion in CRITERIA]
+        equal_rows.append([dataset, *cells, *costs])
+    counts = {row[0]: row[1] for row in whole_rows}
+    short = [
+        f"{name} ({counts.get(name, 0)})"
+        for name in options.datasets
+        if counts.get(name) != str(options.splits)
+    ]
+    measured = f"All {options.splits} splits are measured."
+    if short:
+        measured = (
+            f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one "
+            "split has no interval and tells nothing of noise."
+        )
+    write_page(
+        "auto",
+        [
+            "# The automatic choice",
+            render_command("auto", parser, options),
+            f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` beside default PRODEN, {STEPS:,} updates a '
+            "run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
+            "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
+            "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
+            "are those of a search by CR, among which CR and AA choose.",
+            measured,
+            "## As a user gets it",
+            "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
+            "fifth, chooses by CR or by AA, and trains the choice once more on all. It loses to default "
+            "PRODEN beyond noise on: " + (", ".join(lost) or "none") + ".",
+            render_table(
+                [
+                    "dataset",
+                    "splits",
+                    "default PRODEN",
+                    "auto by CR",
+                    "difference",
+                    "auto by AA",
+                    "difference",
+                ],
+                whole_rows,
+            ),
+            "## What the choice without truth costs",
+            "Here every model learns from the same four fifths. The best default is chosen in hindsight, one "
+            "method a dataset; the oracle takes on each split, among the same runs, the one with the highest "
+            "test accuracy, which no honest choice can reach. The cost is what the oracle is ahead.",
+            render_table(
+                [
+                    "dataset",
+                    "default PRODEN",
+                    "best default",
+                    "auto by CR",
+                    "auto by AA",
+                    "oracle",
+                    "cost of CR",
+                    "cost of AA",
+                ],
+                equal_rows,
+            ),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

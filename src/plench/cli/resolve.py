@@ -1,0 +1,92 @@
+"""`plench resolve`: what a model makes of candidate sets: labels, doubtful sets, annotators."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from pathlib import Path
+
+import plench
+from plench import estimator
+from plench.cli.predict import guard
+from plench.cli.shared.options import add_run_code
+from plench.shown import clean_text
+from plench.storage.files import write_text
+
+DESCRIPTION = """Resolve candidate sets with a model: for each row the candidate that is most probable and its
+share of the candidates' probability; the probability outside the set, and whether the set probably misses
+the true label; and for each annotator how often the answers hold the resolved label. Where the model has
+learned from these very rows it agrees with them more than with new ones."""
+
+EXAMPLES = """examples:
+  plench resolve model.plench animals.csv -o resolved.csv
+  plench resolve model.plench 'songs.csv?answers=answers.csv' -o resolved.csv --annotators annotators.csv
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plench resolve`."""
+    parser.set_defaults(handler=resolve)
+    parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
+    parser.add_argument("data", metavar="DATA", help="data with candidate sets or annotators' answers")
+    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="CSV file to write (default: -)")
+    parser.add_argument("--annotators", metavar="FILE", help="also write the annotators' agreement as CSV")
+    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files of a named dataset")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
+    add_run_code(parser)
+
+
+def resolve(arguments: argparse.Namespace) -> int:
+    """Resolve, write the tables, and print a summary to standard error."""
+    model = plench.load(arguments.model, device=arguments.device, run_code=arguments.run_code)
+    items = estimator.read_items(arguments.data, arguments.data_dir)
+    found = estimator.resolve_items(model, items)
+    names = [str(label) for label in model.classes]
+    text = format_rows(found, items, names)
+    if arguments.output == "-":
+        sys.stdout.write(text)
+    else:
+        write_text(Path(arguments.output), text)
+    if arguments.annotators is not None:
+        write_text(Path(arguments.annotators), format_annotators(found))
+    print(clean_text(summarise(found)), file=sys.stderr)
+    return 0
+
+
+def format_rows(found: estimator.Resolution, items: estimator.Items, names: list[str]) -> str:
+    """Return the rows as CSV."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    first = ["row"] if items.names is None else ["row", "item"]
+    writer.writerow([*first, "label", "probability", "predicted", "outside", "probably_misses_truth"])
+    for row in range(len(found.label)):
+        cells = [str(row + 1)] if items.names is None else [str(row + 1), guard(items.names[row])]
+        cells += [guard(names[found.label[row]]), f"{found.probability[row]:.6f}"]
+        cells += [guard(names[found.predicted[row]]), f"{found.outside[row]:.6f}"]
+        writer.writerow([*cells, "yes" if found.doubtful[row] else "no"])
+    return sink.getvalue()
+
+
+def format_annotators(found: estimator.Resolution) -> str:
+    """Return the annotators' agreement as CSV."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(["annotator", "answers", "agreement"])
+    for each in found.agreements:
+        writer.writerow([guard(each.annotator), each.n_answers, f"{each.share:.6f}"])
+    return sink.getvalue()
+
+
+def summarise(found: estimator.Resolution) -> str:
+    """Return doubtful sets and annotators in short."""
+    doubtful = [str(row + 1) for row in found.doubtful.nonzero()[0][:20]]
+    more = " …" if found.doubtful.sum() > len(doubtful) else ""
+    lines = [f"{found.doubtful.sum()} of {len(found.label)} sets probably miss the truth"]
+    lines[0] += f": rows {', '.join(doubtful)}{more}" if doubtful else ""
+    lines += [
+        f"annotator {each.annotator}: {each.share:.1%} of {each.n_answers} answers hold the resolved label"
+        for each in found.agreements
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,403 @@
+"""`plench.PartialLabelClassifier`: a scikit-learn classifier that learns from candidate sets."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from plench.algorithms import find_algorithm
+from plench.data import Dataset, as_dataset, draw_candidates
+from plench.data.candidates import REAL_CANDIDATES
+from plench.data.raw_table import is_frame, read_frame
+from plench.data.table import Table
+from plench.data.table_roles import TableOptions, find_roles
+from plench.errors import RunFailedError, UsageError
+from plench.estimator.attempt import Attempt, Material, attempt
+from plench.estimator.inputs import (
+    SEPARATOR,
+    InputError,
+    as_input_errors,
+    make_training_data,
+    read_features,
+    read_labels,
+    read_matrix,
+)
+from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
+from plench.estimator.resolve import resolve_candidates
+from plench.estimator.search import CRITERIA, Budget, Progress, Search, Searcher, refit
+from plench.model_file import pack
+from plench.progress import watch_run
+from plench.training.model import TrainedModel
+from plench.training.one_file import load_model_file, make_content
+
+AUTO = "auto"
+STEPS = 1000
+VALIDATION_FRACTION = 0.2
+
+
+class Resolved(NamedTuple):
+    """For each example the label that it is resolved to, and the probability of it among its candidates."""
+
+    labels: NDArray[Any]
+    probability: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What `fit` was given, read: material, classes, and what is known of the features."""
+
+    material: Material
+    classes: NDArray[Any]
+    n_features: int
+    columns: tuple[str, ...] | None
+    are_named: bool
+
+
+class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that learns from candidate sets, by any algorithm of plench or by the best of several.
+
+    `fit(X, S)` takes features (array, sparse matrix, frame) and candidates: a 0/1 or weight matrix (N, K), a
+    list of sets, texts such as `cat|dog`, annotators' answers, or ordinary labels. `fit("data.csv")` takes a
+    table that has both, `fit(dataset)` a `plench.Dataset`.
+
+    `algorithm="auto"` tries methods and configurations within `time` seconds or `n_runs` runs (20 where
+    neither is said) and keeps what `criterion` (CR or AA) prefers on a held-out share; `portfolio` names the
+    methods to try. With `refit` the choice is trained once more on everything.
+
+    `early_stopping` names a criterion by which the best model of the run is kept; a share of
+    `validation_fraction` is held out for it. `random_state` decides split and training: the same number gives
+    the same model, and the weights of `plench.train` with that number as `seed` and `trial_seed`.
+
+    >>> model = plench.PartialLabelClassifier("PRODEN", random_state=0).fit(X, S)
+    >>> model.predict(X_new), model.disambiguate().labels
+    >>> model.save("model.plench")
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "PRODEN",
+        *,
+        hparams: Mapping[str, Any] | None = None,
+        steps: int = STEPS,
+        early_stopping: str | None = None,
+        validation_fraction: float = VALIDATION_FRACTION,
+        candidate_weights: str = "uniform",
+        classes: Sequence[Any] | None = None,
+        separator: str = SEPARATOR,
+        time: float | None = None,
+        n_runs: int | None = None,
+        criterion: str = "CR",
+        portfolio: Sequence[str] | None = None,
+        refit: bool = True,
+        random_state: Any = None,
+        device: str = "cpu",
+        threads: int = 1,
+        verbose: bool = False,
+    ) -> None:
+        self.algorithm = algorithm
+        self.hparams = hparams
+        self.steps = steps
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.candidate_weights = candidate_weights
+        self.classes = classes
+        self.separator = separator
+        self.time = time
+        self.n_runs = n_runs
+        self.criterion = criterion
+        self.portfolio = portfolio
+        self.refit = refit
+        self.random_state = random_state
+        self.device = device
+        self.threads = threads
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that sparse matrices are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> PartialLabelClassifier:
+        """Learn from features and candidates `y` (called S elsewhere), in any of the forms named above."""
+        given = self._read_training(X, y)
+        seed = self._draw_seed()
+        settings = {
+            "steps": self.steps,
+            "seed": seed,
+            "trial_seed": seed,
+            "device": self.device,
+            "threads": self.threads,
+            "candidate_weights": self.candidate_weights,
+        }
+        search: Search | None = None
+        if self.algorithm == AUTO:
+            search = self._search(given.material, settings)
+            measured = chosen = search.chosen.first
+            if self.refit:
+                entry = find_algorithm(chosen.config.algorithm)
+                chosen = refit(measured, given.material, entry)
+        else:
+            measured = chosen = self._train(given.material, settings)
+        self._keep(given, chosen, measured, search)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each example."""
+        labels = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[labels])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities (n, K) of the classes, in the order of `classes_`."""
+        check_is_fitted(self)
+        return self.model_.predict_proba(self._read_new(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy where `y` are true labels, and the covering rate where they are candidates.
+
+        An ordinary label is a set of one, for which the two are the same.
+        """
+        covered = self._score_examples(X, y)["CR"]
+        return float(np.average(covered, weights=sample_weight))
+
+    def covering_score(self, X: Any, S: Any) -> float:
+        """Return the covering rate (CR): how often the prediction is a candidate."""
+        return float(self._score_examples(X, S)["CR"].mean())
+
+    def approximated_score(self, X: Any, S: Any) -> float:
+        """Return the approximated accuracy (AA): the prediction's share of the candidates' probability."""
+        return float(self._score_examples(X, S)["AA"].mean())
+
+    def disambiguate(self) -> Resolved:
+        """Return for each training example the label it was resolved to, with its probability.
+
+        It is the candidate that the model finds most probable, and the share of it among the candidates.
+        """
+        check_is_fitted(self)
+        return Resolved(self.classes_[self._resolved[0]], self._resolved[1])
+
+    def estimate_quality(self, X: Any, S: Any) -> Quality:
+        """Return CR, AA and what they say of accuracy, with intervals, on examples not learned from.
+
+        `quality_` has the same for the share that `fit` held out, if it did.
+        """
+        scores = self._score_examples(X, S)
+        return estimate_quality(scores, self._read_candidates(S, len(scores["CR"])))
+
+    def estimate_accuracy(self, X: Any, y: Any) -> Estimate:
+        """Return the accuracy on a few examples with true labels, with its exact interval."""
+        probs = self.predict_proba(X)
+        labels = self._read_candidates(y, len(probs))
+        right = labels[np.arange(len(probs)), probs.argmax(1)]
+        if (labels.sum(1) > 1).any():
+            raise InputError("estimate_accuracy needs true labels, one an example; candidates are no truth")
+        return estimate_share(int(right.sum()), len(right))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, which `plench.load`, `plench predict` and `plench info` read."""
+        check_is_fitted(self)
+        self.model_.save(path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: the model as the bytes of its file."""
+        state = dict(super().__getstate__())
+        if isinstance(state.get("model_"), TrainedModel):
+            state["model_"] = pack(make_content(state["model_"]))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read the model again. A pickle runs code anyway, so that a third party's is run too."""
+        super().__setstate__(state)
+        if isinstance(state.get("model_"), bytes):
+            self.model_ = load_model_file(state["model_"], self.device, run_code=True)
+
+    def _draw_seed(self) -> int:
+        """Return a number as the seed itself, else one drawn."""
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _read_training(self, X: Any, S: Any) -> Given:
+        """Read what `fit` was given."""
+        if isinstance(X, Dataset | str | os.PathLike) or (S is None and has_roles(X)):
+            if S is not None:
+                raise InputError("the data have candidates of their own: give no second argument")
+            return read_dataset(as_dataset(X))
+        features, columns, are_texts = read_features(X)
+        labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
+        data = make_training_data(features, labels)
+        n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
+        return Given(Material(data, labels.weights), labels.classes, n_features, columns, are_texts)
+
+    def _train(self, material: Material, settings: Mapping[str, Any]) -> Attempt:
+        """Carry out the one run."""
+        entry, criterion = find_algorithm(self.algorithm), self.early_stopping
+        if criterion is not None and criterion not in CRITERIA:
+            raise UsageError(f"early_stopping is {criterion!r}; allowed are None, {', '.join(CRITERIA)}")
+        holdout = 0.0 if criterion is None else self.validation_fraction
+        if holdout == 0:
+            material = material.whole()
+        config = material.configure(entry, holdout, self.hparams, **settings)
+        with watch_run() if self.verbose else nullcontext() as told:
+            made = attempt(config, material, entry, criterion, told)
+        if made.status == "interrupted":
+            raise KeyboardInterrupt
+        if made.model is None:
+            raise RunFailedError(f"{self.algorithm} could not be trained: {made.message or made.status}")
+        return made
+
+    def _search(self, material: Material, settings: Mapping[str, Any]) -> Search:
+        """Try methods and configurations."""
+        searcher = Searcher(
+            material,
+            Budget(self.time, self.n_runs),
+            self.criterion,
+            self.validation_fraction,
+            settings,
+            self.portfolio,
+            self.hparams,
+            print_progress if self.verbose else None,
+        )
+        return searcher.run()
+
+    def _keep(self, given: Given, chosen: Attempt, measured: Attempt, search: Search | None) -> None:
+        """Keep what was learned."""
+        assert chosen.model is not None
+        self.classes_ = given.classes
+        self.n_features_in_ = given.n_features
+        self._columns = given.columns or ()
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if given.are_named:
+            self.feature_names_in_ = np.array(given.columns, dtype=object)
+        self.algorithm_ = chosen.config.algorithm
+        self.hparams_ = dict(chosen.config.hparams)
+        self.history_ = [flatten(record) for record in measured.records]
+        self.leaderboard_ = None if search is None else search.leaderboard()
+        self.quality_ = None
+        if measured.held_out is not None and len(measured.held_out):
+            chosen_by = self.early_stopping if search is None else search.criterion
+            self.quality_ = estimate_quality(measured.scores, measured.held_out, chosen_by)
+        notes: dict[str, Any] = {}
+        if not np.array_equal(given.classes, np.arange(len(given.classes))):
+            notes["classes"] = given.classes.tolist()
+        if self.quality_ is not None:
+            notes["quality"] = self.quality_.to_json()
+        if self.leaderboard_ is not None:
+            notes["leaderboard"] = self.leaderboard_
+        self.model_ = chosen.model
+        self.model_.notes = notes
+        data, weights = given.material.dataset, given.material.weights
+        self._resolved = resolve_candidates(
+            self.model_.predict_proba(data.features), data.candidates if weights is None else weights
+        )
+
+    def _read_new(self, X: Any) -> Any:
+        """Return features to predict on as the model takes them; raise InputError where they do not fit."""
+        is_table = self.model_.inputs.kind == "table"
+        if isinstance(X, Table) or (is_table and isinstance(X, str | os.PathLike)):
+            return X
+        fitted = getattr(self, "feature_names_in_", None)
+        if isinstance(X, Mapping) or is_frame(X):
+            self._check_names(
+                list(X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)), fitted
+            )
+            if is_table:
+                return X
+            X = np.column_stack(list(X.values())) if isinstance(X, Mapping) else X
+        elif fitted is not None:
+            warnings.warn(
+                "X does not have valid feature names, but PartialLabelClassifier was fitted with feature "
+                "names",
+                UserWarning,
+                stacklevel=3,
+            )
+        with as_input_errors():
+            matrix = read_matrix(X)
+        width = int(np.prod(matrix.shape[1:]))
+        if width != self.n_features_in_:
+            raise InputError(
+                f"X has {width} features, but PartialLabelClassifier is expecting {self.n_features_in_} "
+                "features as input"
+            )
+        if is_table:
+            return dict(zip(self._columns, matrix.T, strict=True))
+        return matrix
+
+    def _check_names(self, names: list[Any], fitted: NDArray[Any] | None) -> None:
+        """Warn or raise as scikit-learn does where the names of columns are not those of `fit`."""
+        if not all(isinstance(name, str) for name in names):
+            return
+        if fitted is None:
+            warnings.warn(
+                "X has feature names, but PartialLabelClassifier was fitted without feature names",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
+        known = fitted.tolist()
+        if names == known:
+            return
+        lines = ["The feature names should match those that were passed during fit."]
+        new, missing = sorted(set(names) - set(known)), sorted(set(known) - set(names))
+        if new:
+            lines += ["Feature names unseen at fit time:", *(f"- {name}" for name in new[:5])]
+        if missing:
+            lines += [
+                "Feature names seen at fit time, yet now missing:",
+                *(f"- {name}" for name in missing[:5]),
+            ]
+        if not new and not missing:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise InputError("\n".join(lines) + "\n")
+
+    def _score_examples(self, X: Any, S: Any) -> dict[str, NDArray[np.float64]]:
+        """Return what each example adds to CR and AA."""
+        probs = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return score_examples(np.log(probs), self._read_candidates(S, len(probs)))
+
+    def _read_candidates(self, S: Any, n: int) -> NDArray[np.bool_]:
+        """Read candidates in terms of the known classes; any other label is one that is never predicted."""
+        labels = read_labels(S, n, classes=self.classes_, separator=self.separator, ignore_unknown=True)
+        return labels.candidates
+
+
+def read_dataset(data: Dataset) -> Given:
+    """Take a dataset as it is, without its true labels; generated candidates are drawn once."""
+    data = draw_candidates(data, data.card.candidates, 0)
+    card = replace(data.card, candidates=REAL_CANDIDATES)
+    data = replace(data, labels=None, card=card, test=None)
+    names = data.features.names if isinstance(data.features, Table) else None
+    classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
+    return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)
+
+
+def has_roles(X: Any) -> bool:
+    """Say whether a frame has candidates or answers beside features, by the names of its columns."""
+    if not (isinstance(X, Mapping) or is_frame(X)):
+        return False
+    roles = find_roles(read_frame(X, "X"), TableOptions())
+    return bool(roles.candidates or roles.class_columns or roles.annotators or roles.answers or roles.is_long)
+
+
+def flatten(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as a row: without configuration, what the method logged beside the rest."""
+    row = {key: value for key, value in record.items() if key not in ("hparams", "args", "logged")}
+    return {**row, **record.get("logged", {})}
+
+
+def print_progress(progress: Progress) -> None:
+    """Print how far a search is."""
+    print(progress, file=sys.stderr, flush=True)

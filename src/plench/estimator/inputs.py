@@ -1,0 +1,313 @@
+"""What an estimator is given: features as array, sparse matrix, frame or images, and candidates in any form.
+
+| candidates S | how it is told |
+|---|---|
+| 0/1 matrix (N, K), dense or sparse | nothing but 0 and 1 |
+| weights (N, K) | numbers from 0; above 0 is a candidate |
+| sets | a list of sets, of tuples, or of lists that are no matrix |
+| texts | `cat|dog`: labels and a separator |
+| ordinary labels | one number or text an example |
+| annotators' answers | (N, M) classes with −1 or NaN in gaps, (N, M, K) of 0 and 1, or a frame of texts |
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+
+from plench.data.answers import Answers, combine_answers, read_answer_matrix
+from plench.data.class_names import ClassList, collect_names, read_answer, split_names
+from plench.data.dataset import Dataset
+from plench.data.own_answers import GivenAnswer, make_answers
+from plench.data.raw_table import is_frame, read_frame
+from plench.data.sources.arrays import arrange, make_card
+from plench.data.table import Table, make_table
+from plench.errors import DataError, PlenchError
+
+SEPARATOR = "|"
+
+
+class InputError(DataError, ValueError):
+    """Data that an estimator cannot use; also a ValueError, which scikit-learn's tools expect."""
+
+
+class InputTypeError(DataError, TypeError):
+    """Data of a type that an estimator cannot use; also a TypeError, which scikit-learn's tools expect."""
+
+
+@contextmanager
+def as_input_errors() -> Iterator[None]:
+    """Turn what scikit-learn and the readers of data raise into errors that are both ours and theirs."""
+    try:
+        yield
+    except (InputError, InputTypeError):
+        raise
+    except (PlenchError, ValueError) as error:
+        raise InputError(str(error)) from error
+    except TypeError as error:
+        raise InputTypeError(str(error)) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Candidates (N, K) with the classes that columns stand for, and perhaps weights and answers."""
+
+    classes: NDArray[Any]
+    candidates: NDArray[np.bool_]
+    weights: NDArray[np.float32] | None = None
+    answers: Answers | None = None
+
+
+def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
+    """Return features as an array or a table; the names of a table's columns, and whether all are texts."""
+    with as_input_errors():
+        if isinstance(X, Mapping) or is_frame(X):
+            raw = read_frame(X, "X")
+            if len(raw) == 0:
+                raise InputError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            table, _ = make_table(raw, raw.columns)
+            named = X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)
+            are_texts = all(isinstance(name, str) for name in named)
+            return table, tuple(raw.columns), are_texts
+        return read_matrix(X), None, False
+
+
+def read_matrix(X: Any) -> NDArray[Any]:
+    """Return features (N, D) as float32, or images."""
+    if isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.dtype == np.uint8:
+        card = make_card(Path("images"), "", "image", has_candidates=True)
+        return arrange(X, card)
+    matrix = check_array(X, accept_sparse=True, dtype="numeric", input_name="X")
+    if sparse.issparse(matrix):
+        matrix = matrix.toarray()
+    with np.errstate(over="ignore"):
+        narrow = np.asarray(matrix).astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise InputError("Input X contains a value too large for dtype('float32').")
+    return narrow
+
+
+def read_labels(
+    S: Any, n: int, *, classes: Any = None, separator: str = SEPARATOR, ignore_unknown: bool = False
+) -> Labels:
+    """Return candidates in any form as a matrix.
+
+    `classes` are the classes in their order, all that occur where None; one that is not among them is an
+    error, or left out with `ignore_unknown`.
+    """
+    with as_input_errors():
+        known = None if classes is None else np.asarray(classes)
+        labels = Reader(known, separator, ignore_unknown).read(S)
+        if len(labels.candidates) != n:
+            raise InputError(
+                f"Found input variables with inconsistent numbers of samples: [{n}, {len(labels.candidates)}]"
+            )
+        if len(labels.classes) < 2:
+            raise InputError(f"at least two classes are needed; there is {len(labels.classes)} class")
+        empty = np.flatnonzero(~labels.candidates.any(1))
+        if len(empty) and not ignore_unknown:
+            raise InputError(f"the candidate set of example {empty[0]} is empty ({len(empty)} of {n})")
+        return labels
+
+
+class Reader:
+    """Reads candidates, whatever form they have."""
+
+    def __init__(self, classes: NDArray[Any] | None, separator: str, ignore_unknown: bool) -> None:
+        self.classes = classes
+        self.separator = separator
+        self.ignore_unknown = ignore_unknown
+
+    def read(self, S: Any) -> Labels:
+        """Tell the form by what is there."""
+        if S is None:
+            raise InputError(
+                "PartialLabelClassifier requires y to be passed, but the target y is None: give candidates S"
+            )
+        if isinstance(S, Answers):
+            return self.combine(S, self.classes)
+        if sparse.issparse(S):
+            return self.read_matrix(S.toarray())
+        if isinstance(S, Mapping) or is_frame(S):
+            return self.read_frame(S)
+        values = np.asarray(S) if hasattr(S, "__array__") else list(S)
+        if not isinstance(values, np.ndarray):
+            if is_list_of_sets(values):
+                return self.read_sets([list(each) if is_set(each) else [each] for each in values])
+            values = np.asarray(S)
+        if values.dtype == object and values.ndim == 1 and is_list_of_sets(values.tolist()):
+            return self.read_sets([list(each) if is_set(each) else [each] for each in values.tolist()])
+        if values.ndim == 2 and values.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+                "(n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=2,
+            )
+            values = values.ravel()
+        if values.ndim == 1:
+            return self.read_column(values)
+        if values.ndim == 3 or (values.ndim == 2 and has_gaps(values)):
+            n_classes = None if self.classes is None else len(self.classes)
+            return self.combine(read_answer_matrix(values, n_classes, "S"), self.classes)
+        if values.ndim == 2:
+            return self.read_matrix(values)
+        raise InputError(f"candidates of shape {values.shape}; allowed are (N, K), sets, texts and answers")
+
+    def read_column(self, values: NDArray[Any]) -> Labels:
+        """Read one label or text an example."""
+        if values.dtype.kind in "OUS" and any(isinstance(each, str) for each in values.tolist()):
+            table = read_frame({"S": values}, "S")
+            sets = []
+            for row, cell in enumerate(table.cells("S"), 1):
+                if cell is None:
+                    raise InputError(f"S: row {row} has no label")
+                sets.append(list(split_names(table, cell, row, "S", self.separator).names))
+            return self.read_sets(sets)
+        checked = check_array(values, ensure_2d=False, dtype=None, input_name="y")
+        check_classification_targets(checked)
+        found, position = np.unique(checked, return_inverse=True)
+        classes = found if self.classes is None else self.classes
+        if self.classes is None:
+            return Labels(classes, position[:, None] == np.arange(len(classes)))
+        self.check_known(found.tolist())
+        return Labels(classes, checked[:, None] == classes)
+
+    def read_sets(self, sets: Sequence[Sequence[Any]]) -> Labels:
+        """Read one set of labels an example."""
+        plain = [
+            [each.item() if isinstance(each, np.generic) else each for each in labels] for labels in sets
+        ]
+        found = {label for labels in plain for label in labels}
+        kinds = {
+            str if isinstance(label, str) else float if is_number(label) else type(label) for label in found
+        }
+        if not kinds <= {str, float} or len(kinds) > 1:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise InputError(f"labels must be all texts or all numbers, not {names}")
+        classes = np.array(sorted(found)) if self.classes is None else self.classes
+        if self.classes is not None:
+            self.check_known(found)
+        position = {label: place for place, label in enumerate(classes.tolist())}
+        candidates = np.zeros((len(plain), len(classes)), np.bool_)
+        for row, labels in enumerate(plain):
+            candidates[row, [position[label] for label in labels if label in position]] = True
+        return Labels(classes, candidates)
+
+    def check_known(self, found: Iterable[Any]) -> None:
+        """Raise InputError for a label that is no class."""
+        assert self.classes is not None
+        unknown = sorted(set(found) - set(self.classes.tolist()), key=str)
+        if unknown and not self.ignore_unknown:
+            shown = ", ".join(map(str, self.classes[:10].tolist()))
+            raise InputError(f"label {unknown[0]!r} is no class; classes are {shown}")
+
+    def read_matrix(self, matrix: NDArray[Any], names: Sequence[Any] | None = None) -> Labels:
+        """Read 0/1 or weights, one column a class."""
+        if matrix.dtype.kind not in "fiub":
+            raise InputError(f"candidates must be numbers, not of type {matrix.dtype}")
+        wide = matrix.astype(np.float64)
+        wrong = ~np.isfinite(wide) | (wide < 0)
+        if wrong.any():
+            row, label = np.argwhere(wrong)[0]
+            raise InputError(
+                f"candidate {label} of example {row} is {matrix[row, label]}; allowed is 0 and more"
+            )
+        classes = np.arange(matrix.shape[1]) if names is None else np.array(names)
+        if self.classes is not None:
+            if len(self.classes) != matrix.shape[1]:
+                raise InputError(
+                    f"S has {matrix.shape[1]} columns, one a class; there are {len(self.classes)}"
+                )
+            classes = self.classes
+        candidates = wide > 0
+        if np.isin(wide, (0.0, 1.0)).all():
+            return Labels(classes, candidates)
+        total = wide.sum(1, keepdims=True)
+        return Labels(classes, candidates, (wide / np.where(total > 0, total, 1)).astype(np.float32))
+
+    def read_frame(self, frame: Any) -> Labels:
+        """Read a frame: columns of numbers are classes, columns of texts annotators."""
+        table = read_frame(frame, "S")
+        names = list(table.columns)
+        if len(names) == 1:
+            return self.read(np.asarray(table.columns[names[0]]))
+        if all(isinstance(column, np.ndarray) for column in table.columns.values()):
+            return self.read_matrix(np.column_stack([table.columns[name] for name in names]), names)
+        declared = frozenset(() if self.classes is None else map(str, self.classes.tolist()))
+        given = [
+            GivenAnswer(row, name, read_answer(table, cell, row + 1, name, self.separator, declared))
+            for name in names
+            for row, cell in enumerate(table.cells(name))
+            if cell is not None
+        ]
+        known = None if self.classes is None else [str(label) for label in self.classes.tolist()]
+        classes = ClassList("S", known or collect_names(answer.answer for answer in given), len(table))
+        answers = make_answers(given, classes, len(table))
+        return self.combine(answers, np.array(classes.names) if self.classes is None else self.classes)
+
+    def combine(self, answers: Answers, classes: NDArray[Any] | None) -> Labels:
+        """Make candidates of answers: their union."""
+        if classes is None:
+            classes = np.arange(answers.n_classes)
+        answers = answers.widen(len(classes))
+        return Labels(classes, combine_answers(answers), answers=answers)
+
+
+def is_set(value: Any) -> bool:
+    """Say whether a value stands for several labels."""
+    return isinstance(value, set | frozenset | tuple | list | np.ndarray)
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a label is a number."""
+    return isinstance(value, int | float)
+
+
+def is_list_of_sets(values: list[Any]) -> bool:
+    """Say whether a list is one of sets, not a matrix written as lists."""
+    if not any(is_set(each) for each in values):
+        return False
+    if any(isinstance(each, set | frozenset | tuple) for each in values):
+        return True
+    parts = [list(each) for each in values if is_set(each)]
+    if len(parts) < len(values) or len({len(part) for part in parts}) > 1:
+        return True
+    flat = [label for part in parts for label in part]
+    if any(isinstance(label, str) for label in flat):
+        return True
+    if any(isinstance(label, int) and label not in (-1, 0, 1) for label in flat):
+        raise InputError(
+            "S is a list of lists of one length, which may be labels, weights or answers; give sets or "
+            "tuples of labels, or an array of weights or answers"
+        )
+    return False
+
+
+def has_gaps(values: NDArray[Any]) -> bool:
+    """Say whether a matrix is one of answers: −1 or NaN stands for a gap."""
+    if values.dtype.kind == "f":
+        return bool(np.isnan(values).any() or (values == -1).any())
+    return values.dtype.kind == "i" and bool((values == -1).any())
+
+
+def make_training_data(features: NDArray[Any] | Table, labels: Labels) -> Dataset:
+    """Return the dataset that an estimator learns from; its name carries a hash of its content."""
+    kind: Literal["tabular", "image"] = "tabular" if len(features.shape) == 2 else "image"
+    names = tuple(map(str, labels.classes.tolist())) if labels.classes.dtype.kind in "US" else None
+    card = replace(make_card(Path("arrays"), "", kind, has_candidates=True), class_names=names)
+    with as_input_errors():
+        draft = Dataset(features, labels.candidates, None, card, answers=labels.answers)
+    named = make_card(Path("arrays"), draft.fingerprint, kind, has_candidates=True).name
+    return replace(draft, card=replace(card, name=named))

@@ -1,0 +1,157 @@
+"""What a model makes of candidate sets: resolved labels, doubtful sets, annotators, confused labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.data import as_dataset
+from plench.data.answers import Answers
+from plench.data.dataset import Dataset
+from plench.data.sources.tables import TableFiles
+from plench.data.table import Table
+from plench.data.table_files import is_table_file
+from plench.data.table_roles import split_reference
+from plench.errors import DataError
+from plench.training.model import TrainedModel
+
+DOUBT = 0.5  # of the probability outside a set, beyond which the set probably misses the truth
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Examples with candidate sets (N, K), and perhaps names and annotators' answers."""
+
+    features: NDArray[Any] | Table
+    candidates: NDArray[np.bool_]
+    class_names: tuple[str, ...]
+    answers: Answers | None = None
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often an annotator's answer holds the resolved label, among the answers that name a class."""
+
+    annotator: str
+    n_answers: int
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Resolution:
+    """For each example: the resolved label, its probability among the candidates, the probability outside.
+
+    `label` and `predicted` are numbers of classes; `predicted` is what the model says whatever the set.
+    """
+
+    label: NDArray[np.int64]
+    probability: Floats
+    predicted: NDArray[np.int64]
+    outside: Floats
+    agreements: tuple[Agreement, ...] = ()
+
+    @property
+    def doubtful(self) -> NDArray[np.bool_]:
+        """Which sets probably miss the true label."""
+        return self.outside > DOUBT
+
+
+def read_items(reference: str, data_dir: str | None = None) -> Items:
+    """Read examples with candidate sets: every row of a table, or any other dataset."""
+    if not is_table_file(reference.partition("?")[0]):
+        return items_of(as_dataset(reference, data_dir))
+    path, options = split_reference(reference)
+    content = TableFiles(Path(path), options).read()
+    if content.is_generated:
+        raise DataError(f"{path} has neither candidates nor answers to resolve")
+    assert content.features is not None
+    return Items(content.features, content.candidates, content.class_names, content.answers, content.items)
+
+
+def items_of(data: Dataset) -> Items:
+    """Take the examples of a dataset."""
+    names = data.class_names or tuple(str(label) for label in range(data.n_classes))
+    return Items(data.features, data.candidates, names, data.answers)
+
+
+def resolve_items(model: TrainedModel, items: Items) -> Resolution:
+    """Resolve examples with a model, whose classes are met by their names."""
+    known = [str(label) for label in model.classes]
+    place = {name: number for number, name in enumerate(known)}
+    columns = np.array([place.get(name, -1) for name in items.class_names])
+    candidates = spread(items.candidates, columns, len(known))
+    empty = np.flatnonzero(~candidates.any(1))
+    if len(empty):
+        raise DataError(
+            f"example {empty[0] + 1} has no candidate that the model knows ({len(empty):,} such); its "
+            "classes are " + ", ".join(known[:10])
+        )
+    answers = None
+    if items.answers is not None:
+        answers = spread(items.answers.sets, columns, len(known))
+    probs = model.predict_proba(items.features)
+    return resolve_probs(probs, candidates, items.answers, answers)
+
+
+def spread(sets: NDArray[np.bool_], columns: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
+    """Return sets in the order of the model's classes; classes that it lacks are left out."""
+    found = np.zeros((len(sets), n_classes), np.bool_)
+    kept = columns >= 0
+    found[:, columns[kept]] = sets[:, kept]
+    return found
+
+
+def resolve_candidates(probs: Floats, candidates: NDArray[Any]) -> tuple[NDArray[np.int64], Floats]:
+    """Return the most probable candidate of each example, and its share; candidates may have weights."""
+    share = np.where(candidates > 0, probs * candidates, 0.0)
+    total = share.sum(1, keepdims=True)
+    even = candidates / candidates.sum(1, keepdims=True)  # where no candidate has any probability
+    share = np.where(total > 0, share / np.where(total > 0, total, 1), even)
+    labels = share.argmax(1)
+    return labels, share[np.arange(len(share)), labels]
+
+
+def resolve_probs(
+    probs: Floats,
+    candidates: NDArray[np.bool_],
+    answers: Answers | None = None,
+    sets: NDArray[np.bool_] | None = None,
+) -> Resolution:
+    """Resolve examples from the model's probabilities; `sets` are the answers in terms of its classes."""
+    label, probability = resolve_candidates(probs, candidates)
+    outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
+    agreements: list[Agreement] = []
+    if answers is not None and sets is not None:
+        sure = sets.any(1)
+        agrees = sets[np.arange(len(sets)), label[answers.item]]
+        for number in np.unique(answers.annotator).tolist():
+            own = sure & (answers.annotator == number)
+            if own.any():
+                name = answers.annotator_names[number] if answers.annotator_names else str(number)
+                agreements.append(Agreement(name, int(own.sum()), float(agrees[own].mean())))
+    return Resolution(label, probability, probs.argmax(1), outside, tuple(agreements))
+
+
+def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
+    """Return the examples whose resolved label is least probable."""
+    return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
+
+
+def find_confused(probs: Floats, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
+    """Return pairs of classes, and the mean probability of the second where the first is resolved."""
+    n_classes = probs.shape[1]
+    shares = np.zeros((n_classes, n_classes))
+    for label in np.unique(labels):
+        shares[label] = probs[labels == label].mean(0)
+    np.fill_diagonal(shares, 0)
+    order = np.argsort(-shares, axis=None, kind="stable")[:most]
+    pairs = [(int(place // n_classes), int(place % n_classes)) for place in order]
+    return [
+        (first, second, float(shares[first, second])) for first, second in pairs if shares[first, second] > 0
+    ]

@@ -1,0 +1,31 @@
+"""Scorers for scikit-learn's model selection that need no true label: `plench.scorers.covering` and others.
+
+>>> cross_val_score(PartialLabelClassifier(), X, S, scoring=plench.scorers.covering)
+>>> GridSearchCV(PartialLabelClassifier(), grid, scoring=plench.scorers.approximated).fit(X, S)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plench.estimator.inputs import read_labels
+from plench.estimator.quality import score_examples
+
+
+def covering(estimator: Any, X: Any, S: Any) -> float:
+    """Return the covering rate (CR) of any classifier with `predict_proba`: is the prediction a candidate?"""
+    return _score(estimator, X, S, "CR")
+
+
+def approximated(estimator: Any, X: Any, S: Any) -> float:
+    """Return the approximated accuracy (AA): the prediction's share of the candidates' probability."""
+    return _score(estimator, X, S, "AA")
+
+
+def _score(estimator: Any, X: Any, S: Any, criterion: str) -> float:
+    probs = np.asarray(estimator.predict_proba(X))
+    labels = read_labels(S, len(probs), classes=estimator.classes_, ignore_unknown=True)
+    with np.errstate(divide="ignore"):
+        return float(score_examples(np.log(probs), labels.candidates)[criterion].mean())

@@ -1,0 +1,366 @@
+"""The automatic choice: methods and configurations tried within a budget, chosen without true labels."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.errors import RunFailedError, UsageError
+from plench.estimator.attempt import Attempt, Material, OutOfTimeError, attempt, rate_differences
+from plench.seeds import seed_hash
+from plench.training import PreparedData
+from plench.training.callbacks import NoCallback
+
+# The first is the reference: another is chosen only where held-out examples speak for it.
+PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
+FROM_ANSWERS = ("DS_LR", "MV_LR")  # where the data has annotators' answers
+DEFAULT_RUNS = 20
+LEADERS = 3  # methods whose further configurations are tried: those that are best so far
+RIVALS = 2  # of the reference, which are run again with it on further splits
+SPLITS = 3  # in all
+TIME_FOR_REPEATS = 0.4  # share of the time, where time is the budget
+# Standard errors of a paired difference that an advantage must exceed: over the reference, and of an earlier
+# model over the last of its run, which is the best of many.
+CAUTION = 0.5
+STOPPING_CAUTION = 1.0
+CRITERIA = ("CR", "AA")
+WHOLE = ("done", "diverged")
+
+logger = logging.getLogger("plench")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much may be tried: seconds, runs, or both."""
+
+    seconds: float | None = None
+    runs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0):
+            raise UsageError(f"time is {self.seconds!r}; allowed are seconds above 0")
+        if self.runs is not None and not (type(self.runs) is int and self.runs > 0):
+            raise UsageError(f"n_runs is {self.runs!r}; allowed are whole numbers from 1")
+
+
+@dataclass(eq=False)
+class Contender:
+    """A method in one configuration, with its attempts: one on each split it was run on."""
+
+    entry: AlgorithmEntry
+    number: int
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def first(self) -> Attempt:
+        """The attempt on the first split, which is the one that every contender was run on."""
+        return self.attempts[0]
+
+    def measure(self, criterion: str) -> float | None:
+        """Return a criterion on the held-out examples of all splits."""
+        values = [tried.scores[criterion] for tried in self.attempts if tried.scores]
+        return float(np.concatenate(values).mean()) if values else None
+
+    def describe(self, criterion: str) -> str:
+        """Return method, configuration and criterion in short."""
+        value = self.measure(criterion)
+        which = "default" if self.number == 0 else f"configuration {self.number}"
+        figure = self.first.status if value is None else f"{criterion} {value:.3f}"
+        return f"{self.entry.name} ({which}) {figure}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is: runs made and allowed, seconds left, the last run and the best so far."""
+
+    n_made: int
+    n_runs: int | None
+    seconds_left: float | None
+    last: Contender
+    best: Contender | None
+    criterion: str
+
+    def __str__(self) -> str:
+        number = f"{self.n_made}" if self.n_runs is None else f"{self.n_made}/{self.n_runs}"
+        parts = [f"{number} {self.last.describe(self.criterion)}"]
+        if self.best is not None:
+            parts.append(f"best {self.best.describe(self.criterion)}")
+        if self.seconds_left is not None:
+            parts.append(f"about {self.seconds_left:.0f} s left")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Everything that was tried, and what was chosen."""
+
+    contenders: list[Contender]
+    chosen: Contender
+    criterion: str
+
+    def leaderboard(self) -> list[dict[str, Any]]:
+        """Return every contender as a row, the best by the criterion first."""
+        rows = [
+            {
+                "algorithm": tried.entry.name,
+                "configuration": tried.number,
+                "CR": tried.measure("CR"),
+                "AA": tried.measure("AA"),
+                "splits": len(tried.attempts),
+                "step": None if tried.first.model is None else tried.first.model.updates - 1,
+                "seconds": round(sum(each.seconds for each in tried.attempts), 3),
+                "status": tried.first.status,
+                "chosen": tried is self.chosen,
+                "hparams": dict(tried.first.config.hparams),
+            }
+            for tried in self.contenders
+        ]
+        return sorted(rows, key=lambda row: np.inf if row[self.criterion] is None else -row[self.criterion])
+
+
+@dataclass(eq=False)
+class Searcher:
+    """Carries out a search: every default, random configurations of the leaders, rivals on further splits."""
+
+    material: Material
+    budget: Budget
+    criterion: str
+    holdout: float
+    settings: Mapping[str, Any]
+    portfolio: Sequence[str] | None = None
+    hparams: Mapping[str, Any] | None = None
+    tell: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.criterion not in CRITERIA:
+            raise UsageError(
+                f"criterion is {self.criterion!r}; allowed are {', '.join(CRITERIA)}, which need no truth"
+            )
+        if self.budget.seconds is None and self.budget.runs is None:
+            self.budget = Budget(runs=DEFAULT_RUNS)
+        self.begun = time.perf_counter()
+        self.entries = [find_algorithm(name) for name in self.list_methods()]
+        self.contenders: list[Contender] = []
+        self.prepared: dict[int, PreparedData] = {}
+        self.n_made = 0
+
+    def list_methods(self) -> list[str]:
+        """Return the methods to try: those asked for, or of the portfolio those that the data allows."""
+        if self.portfolio is not None:
+            if isinstance(self.portfolio, str) or not self.portfolio:
+                raise UsageError("portfolio must be a list of names of algorithms")
+            return list(self.portfolio)
+        names = list(PORTFOLIO)
+        if self.material.dataset.answers is not None:
+            names[1:1] = FROM_ANSWERS
+        if self.material.dataset.card.kind == "tabular":
+            return names
+        return [name for name in names if find_algorithm(name).card.shared]
+
+    def run(self) -> Search:
+        """Try until the budget is spent, or Ctrl-C; then choose."""
+        interrupted = False
+        try:
+            for contender in self.plan():
+                status = self.make_attempt(contender).status
+                interrupted = status == "interrupted"
+                if status in ("interrupted", "out of time"):
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        usable = self.usable
+        if not usable:
+            if interrupted:
+                raise KeyboardInterrupt
+            reasons = sorted({f"; {each.entry.name}: {each.first.message}" for each in self.tried})
+            raise RunFailedError("not one model was trained within the budget" + "".join(reasons))
+        if interrupted:
+            logger.warning("stopped after %d runs; the best so far is taken", self.n_made)
+        return Search(self.tried, choose(usable, self.criterion), self.criterion)
+
+    @property
+    def tried(self) -> list[Contender]:
+        """The contenders that were run."""
+        return [each for each in self.contenders if each.attempts]
+
+    @property
+    def usable(self) -> list[Contender]:
+        """The contenders that have a model."""
+        return [each for each in self.tried if each.first.model is not None]
+
+    def plan(self) -> Iterator[Contender]:
+        """Yield what is run next, as long as the budget allows."""
+        for entry in self.entries:
+            if not self.allows():
+                return
+            yield self.enter(entry, 0)
+        while self.allows(kept=RIVALS + 1) and (leader := self.pick_leader()) is not None:
+            yield leader
+        ranked = rank(self.usable)
+        finalists = ranked[:1] + find_rivals(ranked, self.criterion)
+        for _ in range(1, self.n_splits):
+            for contender in finalists:
+                if not self.allows():
+                    return
+                yield contender
+
+    @property
+    def n_splits(self) -> int:
+        """On how many splits the best are run: one where the data says which rows are validation."""
+        return SPLITS if self.material.dataset.validation is None else 1
+
+    def enter(self, entry: AlgorithmEntry, number: int) -> Contender:
+        """Add a contender."""
+        self.contenders.append(Contender(entry, number))
+        return self.contenders[-1]
+
+    def allows(self, kept: int = 0) -> bool:
+        """Say whether the budget allows another run; with `kept` so many are left for each further split."""
+        runs, seconds = self.budget.runs, self.budget.seconds
+        if runs is not None and self.n_made >= runs - kept * (self.n_splits - 1):
+            return False
+        share = 1 - TIME_FOR_REPEATS if kept else 1.0
+        return seconds is None or time.perf_counter() < self.begun + share * seconds
+
+    def pick_leader(self) -> Contender | None:
+        """Return the next configuration of a leading method: of the one that was tried least."""
+        best: dict[str, float] = {}
+        for contender in self.usable:
+            value = contender.measure(self.criterion)
+            if value is not None:
+                best[contender.entry.name] = max(value, best.get(contender.entry.name, -np.inf))
+        if not best:
+            return None
+        leaders = sorted(best, key=lambda name: -best[name])[:LEADERS]
+        tried = {name: sum(each.entry.name == name for each in self.contenders) for name in leaders}
+        name = min(leaders, key=lambda leader: tried[leader])
+        entry = next(entry for entry in self.entries if entry.name == name)
+        return self.enter(entry, tried[name])
+
+    def make_attempt(self, contender: Contender) -> Attempt:
+        """Run a contender on its next split."""
+        number = len(contender.attempts)
+        settings, hparams = dict(self.settings), self.hparams
+        if number:  # a random configuration is drawn for the first split, and stays what it is
+            settings["trial_seed"] = seed_hash(settings["trial_seed"], "split", number)
+            hparams = {k: v for k, v in contender.first.config.hparams.items() if k != "max_steps"}
+        settings["hparams_seed"] = contender.number
+        config = self.material.configure(contender.entry, self.holdout, hparams, **settings)
+        if number not in self.prepared:
+            self.prepared[number] = self.material.prepare(config)
+        clock = Clock(None if self.budget.seconds is None else self.begun + self.budget.seconds)
+        made = attempt(
+            config,
+            self.material,
+            contender.entry,
+            self.criterion,
+            clock,
+            self.prepared[number],
+            STOPPING_CAUTION,
+        )
+        self.n_made += 1
+        if made.status == "failed":
+            logger.warning("%s could not be trained: %s", config.algorithm, made.message)
+        if number == 0 or (made.model is not None and made.status in WHOLE):
+            contender.attempts.append(made)
+        self.report(contender)
+        return made
+
+    def report(self, last: Contender) -> None:
+        """Tell how far the search is."""
+        if self.tell is None:
+            return
+        spent = time.perf_counter() - self.begun
+        lefts = []
+        if self.budget.seconds is not None:
+            lefts.append(max(0.0, self.budget.seconds - spent))
+        if self.budget.runs is not None:
+            lefts.append(spent / self.n_made * (self.budget.runs - self.n_made))
+        best = choose(self.usable, self.criterion) if self.usable else None
+        self.tell(Progress(self.n_made, self.budget.runs, min(lefts), last, best, self.criterion))
+
+
+class Clock(NoCallback):
+    """Stops a run when the time is over."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self.deadline = deadline
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Look at the clock between updates."""
+        self.look()
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Look at the clock between rounds."""
+        if record["step"] > 0:
+            self.look()
+
+    def look(self) -> None:
+        """Raise OutOfTimeError when the time is over."""
+        if self.deadline is not None and time.perf_counter() >= self.deadline:
+            raise OutOfTimeError("the time was over before its end")
+
+
+def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAUTION) -> Contender:
+    """Return the contender that held-out examples speak for.
+
+    Its advantage over the first one, on the same examples, counts after `caution` standard errors of the
+    difference are taken off: the best of many figures from few examples is mostly luck. Where some were run
+    on further splits, it is one of these: the best of the others may have been lucky on the first one.
+    """
+    ranked = rank(contenders)
+    finalists = [each for each in ranked if len(each.attempts) > 1]
+    eligible = finalists if len(finalists) > 1 else ranked
+    return max(eligible, key=lambda each: rate(each, ranked[0], criterion, caution))
+
+
+def rank(contenders: Sequence[Contender]) -> list[Contender]:
+    """Return the contenders that were run to their end, or all if none was; the reference comes first."""
+    return [each for each in contenders if each.first.status in WHOLE] or list(contenders)
+
+
+def find_rivals(ranked: Sequence[Contender], criterion: str) -> list[Contender]:
+    """Return the best rivals of the reference, one a method."""
+    best: dict[str, Contender] = {}
+    for each in sorted(ranked[1:], key=lambda each: -rate(each, ranked[0], criterion, caution=0.0)):
+        best.setdefault(each.entry.name, each)
+    return list(best.values())[:RIVALS]
+
+
+def rate(tried: Contender, reference: Contender, criterion: str, caution: float) -> float:
+    """Return a contender's advantage over the reference, on splits that both have, less what may be luck."""
+    if tried is reference:
+        return 0.0
+    pairs = [
+        (first.scores[criterion], second.scores[criterion])
+        for first, second in zip(tried.attempts, reference.attempts, strict=False)
+        if first.scores and second.scores
+    ]
+    if not pairs:
+        return 0.0
+    return rate_differences(np.concatenate([first - second for first, second in pairs]), caution)
+
+
+def refit(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
+    """Train the chosen configuration for the chosen number of updates on everything.
+
+    `max_steps`, by which methods schedule themselves, stays that of the chosen run. Where that fails or is
+    stopped, the chosen attempt is returned as it is.
+    """
+    assert chosen.model is not None
+    config = replace(chosen.config, steps=chosen.model.updates, holdout_fraction=0.0)
+    try:
+        made = attempt(config, material.whole(), entry)
+        status = made.status if made.model is None or made.status not in WHOLE else ""
+    except KeyboardInterrupt:
+        status = "interrupted"
+    if status:
+        logger.warning("training on all data ended as %s; the model without the held-out share stays", status)
+        return chosen
+    return made

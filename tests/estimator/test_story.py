@@ -1,0 +1,133 @@
+"""From a CSV file with three annotators to predictions: by commands and in Python, with equal outcome."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+
+import plench
+from plench.cli import main
+from tests.conftest import ROOT
+
+GENRES = ["jazz", "pop", "rock"]
+
+
+@pytest.fixture
+def songs(tmp_path, monkeypatch):
+    """A file of 150 songs that three annotators have named, one of whom guesses, and a file of new ones."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.RandomState(0)
+    rows = ["item,tempo,mood,annotator_ann,annotator_bob,annotator_cyd"]
+    for number in range(150):
+        truth = random.randint(3)
+        answers = [
+            GENRES[truth if random.rand() < skill else random.randint(3)] for skill in (0.95, 0.9, 0.1)
+        ]
+        if number % 10 == 0:
+            answers[1] = ""
+        mood = random.choice(["", "calm", "wild"])
+        rows.append(f"song{number},{2 * truth + random.randn() * 0.3:.3f},{mood},{','.join(answers)}")
+    (tmp_path / "songs.csv").write_text("\n".join(rows))
+    (tmp_path / "new.csv").write_text("mood,id,tempo\ncalm,a,0.1\nwild,b,1.9\n,c,4.2\n")
+    return tmp_path
+
+
+def read(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_command_line_and_python_agree(songs, capsys):
+    assert main(["fit", "songs.csv", "-o", "model.plench", "--n_runs", "4", "--steps", "60"]) == 0
+    report, shown = capsys.readouterr()
+    for text in (
+        "chosen among 4",
+        "  CR ",
+        ", AA ",
+        "hardest examples",
+        "labels most confused",
+        "wrote model",
+    ):
+        assert text in report
+    assert "4/4 " in shown
+    assert "s left" in shown
+    model = plench.PartialLabelClassifier("auto", n_runs=4, steps=60, random_state=0).fit("songs.csv")
+    assert model.classes_.tolist() == GENRES
+    loaded = plench.load("model.plench")
+
+    assert main(["predict", "model.plench", "new.csv", "-o", "predictions.csv"]) == 0
+    rows = read(songs / "predictions.csv")
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
+    assert [row["label"] for row in rows] == GENRES
+    new = {"tempo": [0.1, 1.9, 4.2], "mood": ["calm", "wild", None]}
+    assert np.array_equal(loaded.predict_proba("new.csv"), model.predict_proba(new))
+    assert model.predict(new).tolist() == loaded.predict("new.csv").tolist() == GENRES
+    assert [float(row["probability"]) for row in rows] == pytest.approx(
+        model.predict_proba(new).max(1), abs=1e-6
+    )
+
+    capsys.readouterr()
+    arguments = [
+        "resolve",
+        "model.plench",
+        "songs.csv",
+        "-o",
+        "resolved.csv",
+        "--annotators",
+        "annotators.csv",
+    ]
+    assert main(arguments) == 0
+    assert "annotator cyd" in capsys.readouterr().err
+    rows = read(songs / "resolved.csv")
+    labels, probability = model.disambiguate()
+    assert [row["item"] for row in rows] == [f"song{number}" for number in range(150)]
+    assert [row["label"] for row in rows] == labels.tolist()
+    assert [float(row["probability"]) for row in rows] == pytest.approx(probability, abs=1e-6)
+    agreement = {row["annotator"]: float(row["agreement"]) for row in read(songs / "annotators.csv")}
+    assert agreement["ann"] > 0.9 > 0.6 > agreement["cyd"]
+    assert main(["info", "model.plench"]) == 0
+    assert "jazz, pop, rock" in capsys.readouterr().out
+
+
+def test_a_set_that_misses_the_truth_is_told(songs):
+    lines = (songs / "songs.csv").read_text().splitlines()
+    lines += [f"wrong{number},{4.0 + number / 100},calm,jazz,jazz,jazz" for number in range(3)]
+    (songs / "more.csv").write_text("\n".join(lines))
+    assert main(["fit", "songs.csv", "-o", "model.plench", "-a", "PRODEN", "--steps", "300", "--json"]) == 0
+    assert main(["resolve", "model.plench", "more.csv", "-o", "resolved.csv"]) == 0
+    rows = read(songs / "resolved.csv")
+    assert [row["probably_misses_truth"] for row in rows[-3:]] == ["yes"] * 3
+    assert {row["predicted"] for row in rows[-3:]} == {"rock"}
+    assert sum(row["probably_misses_truth"] == "yes" for row in rows[:-3]) < 15
+
+
+def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
+    assert main(["fit", "absent.csv", "-o", "m.plench"]) == 2
+    assert main(["fit", "songs.csv", "-o", "no/folder/m.plench"]) == 2
+    assert main(["fit", "songs.csv", "-o", "m.plench", "--criterion", "OA"]) == 2
+    assert main(["fit", "new.csv", "-o", "m.plench"]) == 2
+    assert not (songs / "m.plench").exists()
+    assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
+    assert main(["resolve", "m.plench", "new.csv"]) == 2
+    (songs / "other.csv").write_text("tempo,mood,candidates\n1,calm,blues|folk\n")
+    assert main(["resolve", "m.plench", "other.csv"]) == 2
+    assert "no candidate that the model knows" in capsys.readouterr().err
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
+    """Its cells in order, as a reader would run them."""
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "examples" / "estimator.ipynb").read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) >= 6
+    assert all(cell["outputs"] == [] for cell in notebook["cells"] if cell["cell_type"] == "code")
+    names: dict = {"__name__": "__main__"}
+    for number, source in enumerate(cells):
+        exec(compile(source, f"cell {number}", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "accuracy" in shown
+    assert (names["model"].predict(names["X_new"]) == names["loaded"].predict(names["X_new"])).all()
+    assert os.path.exists("model.plench")
