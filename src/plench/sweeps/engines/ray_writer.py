@@ -33,7 +33,7 @@ class Opened:
 
 @dataclass
 class OpenRun:
-    """A run that an attempt has in hand."""
+    """A run that an attempt is working on."""
 
     token: int
     store: RunStore
@@ -69,6 +69,10 @@ class Writer:
             raise StorageError(f"{name} was given to another attempt")
         for method, arguments in calls:
             getattr(opened.store, method)(*arguments)
+
+    def read_model(self, name: str, model: str) -> bytes | None:
+        """Return the content of a model's file."""
+        return self._open[name].store.read_model(model)
 
     def close(self, name: str, token: int) -> None:
         """Let go of a run at the end of an attempt."""
@@ -110,7 +114,7 @@ class RemoteStore(RunStore):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run and fetch what is in its folder."""
+        """Lock the run and fetch what is in its folder."""
         self._opened = self._wait(self._writer.open.remote(self.folder))
         try:
             yield
@@ -141,6 +145,12 @@ class RemoteStore(RunStore):
         """Yield the checkpoints that were there when the run was taken in hand, the newest first."""
         if self._opened is not None:
             yield from self._opened.checkpoints
+
+    def read_model(self, name: str) -> bytes | None:
+        """Return the content of a model's file, after all that was written."""
+        self._flush()
+        content: bytes | None = self._wait(self._writer.read_model.remote(self.folder.name, name))
+        return content
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file."""
@@ -195,7 +205,7 @@ class RemoteStore(RunStore):
 
 
 class RemoteReporter:
-    """Tells the driver, through the writer, how the run goes on; nothing waits for it."""
+    """Reports the run's progress to the driver, through the writer, without waiting."""
 
     def __init__(self, writer: Any, name: str) -> None:
         self._writer = writer
@@ -214,4 +224,4 @@ class RemoteReporter:
             self._writer.tell.remote(self._name, updates, "advanced")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Records have a way of their own."""
+        """Do nothing: records are sent by the store."""
