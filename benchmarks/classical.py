@@ -201,9 +201,9 @@ def main() -> None:
             "Percent of the test split: mean ± sample standard deviation over the splits on which all "
             f"{N_CONFIGURATIONS} configurations of the method are finished, of the checkpoint and "
             f"configuration that each criterion chooses. The deep methods train {STEPS:,} steps, the others "
-            "have their rounds; s: median seconds of training or fitting of a run by the clock on the wall, many "
-            "times what it needs where the machine has other work. Which method is the best "
-            "of its kind was seen on these very test splits, so that both sides of a comparison are a little "
+            "have their rounds; s: median seconds of training or fitting of a run by the clock on the wall, "
+            "many times what it needs where the machine has other work. Which method is the best of its kind "
+            "was seen on these very test splits, so that both sides of a comparison are a little "
             "optimistic; a figure of one split has no spread and decides nothing.",
             *(render_dataset(dataset, rows[dataset]) for dataset in DATASETS if rows[dataset]),
         ],
