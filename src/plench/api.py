@@ -119,7 +119,10 @@ def refit(
     with fitting(broken, DataError):
         name, wanted = str(described["config"]["dataset"]), str(described["dataset"]["fingerprint"])
     if dataset is None and "@" in name:
-        raise DataError(f"{name} was given by path or as arrays: give it again (dataset)")
+        raise DataError(
+            f"{name} was given by path or as arrays: give it again, on the command line with -d, in Python "
+            "with dataset="
+        )
     data = as_dataset(name if dataset is None else dataset, data_dir)
     if data.fingerprint != wanted:
         raise DataError(

@@ -1,7 +1,8 @@
 """Reading tables from files: CSV and TSV by Python's own reader, Parquet by pyarrow. Nothing is executed.
 
 CSV files are UTF-8, with a header. The delimiter is the comma, or the semicolon or tab where the header has
-more of those; that of a `.tsv` file is the tab.
+more of those; that of a `.tsv` file is the tab. Beside semicolons numbers may have a decimal comma, as
+spreadsheets write both in many countries.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> 
         raise DataError(
             f"{name}: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL; it is no text"
         )
+    delimiter = delimiter or find_delimiter(text)
     rows = read_rows(text, name, delimiter)
     header = next(rows, None)
     if header is None:
@@ -108,14 +110,17 @@ def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> 
             )
         for column, cell in zip(columns, row[skipped:], strict=True):
             column.append(clean_cell(cell))
-    return RawTable(name, dict(zip(names, columns, strict=True)))
+    return RawTable(name, dict(zip(names, columns, strict=True)), decimal_comma=delimiter == ";")
 
 
-def read_rows(text: str, name: str, delimiter: str | None) -> Iterator[list[str]]:
+def find_delimiter(text: str) -> str:
+    """Return what separates the cells of the header."""
+    first = text.lstrip("\r\n").split("\n", 1)[0]
+    return max(",;\t", key=first.count)  # the comma, where there is none
+
+
+def read_rows(text: str, name: str, delimiter: str) -> Iterator[list[str]]:
     """Yield the rows that are not blank."""
-    if delimiter is None:
-        first = text.lstrip("\r\n").split("\n", 1)[0]
-        delimiter = max(",;\t", key=first.count)  # the comma, where there is none
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         try:
