@@ -17,7 +17,7 @@ from plench.data.answers import describe_answers
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "annotators")
 folder.mkdir(exist_ok=True)
 
-# Two tables: items with features, and answers, one a row. An answer is a label, a set, "not x" or "unsure".
+# Two tables: items with features, and answers, one per row. An answer is a label, a set, "not x" or "unsure".
 random = np.random.default_rng(0)
 genres = ["jazz", "pop", "rock"]
 items, answers = ["item,tempo,volume"], ["item,annotator,label"]

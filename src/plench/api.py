@@ -148,6 +148,7 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
+    fleet: str | int = "off",
     retry: bool = False,
     progress: bool = True,
     callback: SweepCallback | None = None,
@@ -158,12 +159,20 @@ def sweep(
     Configurations `n_hparams_from` … `n_hparams` − 1 (0 is the default one) and splits `n_trials_from` …
     `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
     stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
-    `datasets` are names or paths.
+    `datasets` are names or paths. `fleet` says how many runs are trained as one: off, auto or a number.
 
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
     """
-    from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, make_grids, watch_sweep
+    from plench.sweeps import (
+        Grid,
+        LocalEngine,
+        SweepSpec,
+        launch_sweep,
+        make_grids,
+        read_fleet,
+        watch_sweep,
+    )
 
     shared = read_settings(settings, known=_keywords(sweep))
     changes: dict[str, Any] = {
@@ -184,6 +193,7 @@ def sweep(
             engine=LocalEngine(workers=workers),
             callback=told,
             retry=retry,
+            fleet=read_fleet(fleet),
         )
 
 

@@ -173,7 +173,7 @@ SHARED: tuple[Hyperparameter, ...] = (
 
 
 class _Drawing(threading.local):
-    """One random state a thread, seeded anew for every value: making one takes 50 times as long."""
+    """One random state per thread, seeded anew for every value: making one takes 50 times as long."""
 
     def __init__(self) -> None:
         self.state = np.random.RandomState(0)

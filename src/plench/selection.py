@@ -129,8 +129,8 @@ def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | 
 def place_experiments(experiments: Iterable[Experiment]) -> dict[Experiment, tuple[Experiment, ...]]:
     """Return the settings, that is tables, in which each experiment has a row: its own, as a rule.
 
-    A method fitted in rounds stands beside the others of its circumstances, whatever their steps and network,
-    so that it may have a row in several tables; in one of its own only where there is no other.
+    A method fitted in rounds stands beside the others on the same data, whatever their steps and network, so
+    that it may have a row in several tables, or a table of its own if there is no other.
     """
     experiments = list(dict.fromkeys(experiments))
     tables: dict[Experiment, dict[Experiment, None]] = {}

@@ -132,7 +132,7 @@ def test_a_repeated_answer_names_both_rows():
     ("text", "message"),
     [
         ("item,annotator,x\ni1,a,1\n", "none of their answers"),
-        ("annotator,label,x\na,cat,1\n", "no column that says to which item"),
+        ("annotator,label,x\na,cat,1\n", "no column that names the item"),
         ("item,annotator,label,x\ni1,a,cat,1\ni1,b,dog,2\n", "row 2, column 'x': differs from row 1"),
         ("item,annotator,label,x\ni1,,cat,1\n", "row 1, column 'annotator': a value is missing"),
         ("item,annotator,label,x\ni1,a,cat,1\ni2,a,cat,1\n", "at least two classes"),

@@ -1,4 +1,4 @@
-"""Algorithms, one paper a file, found by themselves; third parties' by path, module or entry point.
+"""Algorithms, one paper per file, found automatically; third parties' by path, module or entry point.
 
 What the author of an algorithm needs is here. The names below are imported when they are first used.
 """

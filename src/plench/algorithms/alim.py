@@ -56,6 +56,7 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
 
 @register(
     "ALIM",
+    alone="most of a step are products with its queue, of which a stack saves none",
     family="noisy PLL",
     venue="NeurIPS 2023",
     views=("weak", "strong"),
@@ -106,9 +107,9 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
 class ALIM(MomentumContrast):
     """Let labels outside the candidate set count, with a weight λ that follows from the noise rate.
 
-    Everything PiCO restricts to the candidates is weighted instead, by 1 inside and λ outside. Once an epoch
-    λ is set such that as many examples prefer an outside label as there are expected to be wrong sets.
-    Mixup between two independent batches steadies the classifier.
+    Everything PiCO restricts to the candidates is weighted instead, by 1 inside and λ outside. Once per epoch
+    λ is set such that as many examples prefer an outside label as there are expected to be wrong sets. Mixup
+    between two independent batches steadies the classifier.
 
     Objective: CE(c, p) + w L_cont + v CE(mixed c, mixed p), with L_cont the supervised contrastive loss and
     c_i ← φ c_i + (1 − φ) onehot(argmax_k r_ik W_ik), W = S + λ (1 − S), r the softmax of q_i·μ_k/0.07.

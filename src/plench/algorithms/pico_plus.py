@@ -46,6 +46,7 @@ def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
 
 @register(
     "PiCO_plus",
+    alone="most of a step are products with its queue, of which a stack saves none",
     family="noisy PLL",
     venue="TPAMI 2024",
     views=("weak", "strong"),
@@ -106,7 +107,7 @@ def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
 class PiCOPlus(MomentumContrast):
     """PiCO on the examples whose candidate sets look right, and other means on the rest.
 
-    Once an epoch the examples nearest to the prototype of their predicted candidate are called reliable. The
+    Once per epoch the examples nearest to the prototype of their predicted candidate are called reliable. The
     others may take any label: they get guessed labels from the prototypes, nearest neighbours as positives,
     and take part in mixup.
 

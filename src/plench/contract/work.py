@@ -18,7 +18,7 @@ from plench.contract.examples import make_examples
 from plench.contract.subject import Session, Subject, phase_starts
 
 EPOCH = 6
-# Updates of an epoch that neither begin nor end it: work once an epoch is allowed to differ.
+# Updates of an epoch that neither begin nor end it: work once per epoch is allowed to differ.
 MIDDLE = (2, 3)
 # Operators that make the host wait for a result of the device.
 WAITS = {
@@ -134,7 +134,7 @@ def does_not_loop_over_classes(subject: Subject) -> None:
 @advised
 def does_not_wait_for_the_device(subject: Subject) -> None:
     """An update does not wait for results of the device (`loss.item()` instead of `loss.detach()`, indexing
-    by a mask), so that a GPU is never idle; work once an epoch may wait."""
+    by a mask), so that a GPU is never idle; work once per epoch may wait."""
     needs_batches(subject)
     waits = [wait for counter in count_operators(subject, 16, 4).values() for wait in counter.waits]
     if waits:

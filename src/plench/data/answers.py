@@ -100,7 +100,7 @@ def require_votes(answers: Answers, min_votes: int) -> NDArray[np.bool_]:
 def combine_answers(
     answers: Answers, rule: str = "union", min_votes: int = DEFAULT_MIN_VOTES
 ) -> NDArray[np.bool_]:
-    """Return one candidate set (N, K) an item; all classes, where nobody has voted for any."""
+    """Return one candidate set (N, K) per item; all classes, where nobody has voted for any."""
     if rule not in COMBINE_RULES:
         raise UsageError(f"combine is {rule!r}; allowed are {', '.join(COMBINE_RULES)}")
     if rule == "votes" and min_votes < 1:

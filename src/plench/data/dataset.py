@@ -46,7 +46,7 @@ class DatasetCard:
     `candidates` says how its candidate sets are made by default; `REAL_CANDIDATES` means they come with the
     data. `published` is its row in the paper's table; `sizes` are those of a dataset that is not in it.
     `protocol_noise_rate` is the noise rate that the benchmark gives to noise-aware algorithms, if any.
-    `superclasses`, one number a class, keeps generated wrong labels within the true label's superclass.
+    `superclasses`, one number per class, keeps generated wrong labels within the true label's superclass.
     `class_names` are for readers only.
     """
 
@@ -302,7 +302,7 @@ def check_class_names(names: tuple[str, ...], n_classes: int, name: str) -> None
 
 
 def check_rows(values: ArrayLike, n_examples: int, dtype: Any, name: str) -> NDArray[Any]:
-    """Return one value an example, read-only."""
+    """Return one value per example, read-only."""
     array = np.asarray(values)
     if array.shape != (n_examples,) or array.dtype.kind not in "iub":
         raise DataError(
@@ -322,7 +322,7 @@ def _check_test(
         raise DataError(f"{name}: its columns must be those of the training examples")
     if test_features.shape[1:] != features.shape[1:]:
         raise DataError(
-            f"{name}: features have shape {test_features.shape[1:]} an example, "
+            f"{name}: features have shape {test_features.shape[1:]} per example, "
             f"those of the training examples {features.shape[1:]}"
         )
     return TestSet(test_features, check_labels(test.labels, len(test_features), n_classes, name))

@@ -58,7 +58,7 @@ class ColumnCode:
 
 
 class TableEncoder:
-    """The encoding of a table, as it was learned; meets other tables by column name, in any order."""
+    """The encoding learned from a table; other tables are matched by column name, in any order."""
 
     def __init__(self, codes: Sequence[ColumnCode]) -> None:
         self.codes = tuple(codes)

@@ -1,11 +1,11 @@
-"""How many classes data may have: a single number, or a column of free text, could ask for all memory."""
+"""The largest number of classes allowed: one wrong number or a column of free text could fill all memory."""
 
 from __future__ import annotations
 
 from plench.errors import DataError
 
 FEW_CLASSES = 1_000  # always allowed; beyond that
-MAX_CELLS = 2**27  # examples × classes, and at most ten classes an example
+MAX_CELLS = 2**27  # examples × classes, and at most ten classes per example
 
 
 def allowed_classes(n_labels: int) -> int:

@@ -1,7 +1,7 @@
 """Partial-label data in a `.mat` file.
 
 The variables are `data` (N×D), `partial_target` (K×N, 0 or 1) and, where true labels are known, `target`
-(K×N, one 1 a column); each dense or sparse and of any real numeric type.
+(K×N, one 1 per column); each dense or sparse and of any real numeric type.
 """
 
 from dataclasses import dataclass

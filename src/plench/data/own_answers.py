@@ -1,4 +1,4 @@
-"""Reading the annotators' answers of a user's table: one a row, one column an annotator, or lists."""
+"""Reading the annotators' answers of a user's table: one per row, one column per annotator, or lists."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AnswerReader:
         """Return the annotators' answers, from wherever they are; None where there are none."""
         roles = self.roles
         sources = {
-            "one answer a row": roles.is_long,
+            "one answer per row": roles.is_long,
             "a file of answers": self.answers_table is not None,
             "columns of annotators": bool(roles.annotators),
             "a column of lists": roles.answers is not None,
@@ -83,7 +83,7 @@ class AnswerReader:
     def read_long(
         self, table: RawTable, roles: Roles, item: Sequence[int] | NDArray[Any]
     ) -> list[GivenAnswer]:
-        """Read answers that are one a row; an annotator answers an item once."""
+        """Read answers that are one per row; an annotator answers an item once."""
         assert roles.answer is not None
         assert roles.annotator is not None
         annotators = require(table, roles.annotator)
@@ -124,7 +124,7 @@ class AnswerReader:
         roles = find_roles(table, item_of)
         if not roles.is_long:
             raise DataError(
-                f"{table.name} must have columns item, annotator and label, one answer a row; it has "
+                f"{table.name} must have columns item, annotator and label, one answer per row; it has "
                 f"{', '.join(table.columns)}"
             )
         assert roles.item is not None
@@ -138,7 +138,7 @@ class AnswerReader:
         return self.read_long(table, roles, item)
 
     def read_wide(self) -> list[GivenAnswer]:
-        """Read answers from one column an annotator, with gaps."""
+        """Read answers from one column per annotator, with gaps."""
         columns = {name: self.table.cells(column) for name, column in self.roles.annotators.items()}
         return [
             GivenAnswer(

@@ -58,7 +58,7 @@ def read_content(
     taxonomy: Taxonomy | None = None,
     has_features: bool = True,
 ) -> TableContent:
-    """Read a table, perhaps with a second one of answers, one a row."""
+    """Read a table, perhaps with a second one of answers, one per row."""
     return _Reader(table, options, answers_table, taxonomy).read(has_features)
 
 
@@ -127,7 +127,7 @@ class _Reader:
         )
 
     def read_features(self) -> Table:
-        """Return the features, one row an item."""
+        """Return the features, one row per item."""
         if not self.roles.features:
             raise DataError(f"{self.table.name} has no columns of features ({self.roles.describe()})")
         features, notices = make_table(self.table, self.roles.features)
@@ -143,7 +143,7 @@ class _Reader:
         return tuple(names[row] or "" for row in self.first.tolist())
 
     def fold_items(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Number the items of a table with one answer a row, in the order in which they come up."""
+        """Number the items of a table with one answer per row, in the order in which they come up."""
         numbers: dict[str, int] = {}
         first: list[int] = []
         item = np.empty(len(self.table), np.int64)
@@ -170,7 +170,7 @@ class _Reader:
                 )
 
     def read_names(self, column: str | None) -> list[Named | None]:
-        """Return a column's names, one an item; the rows of an item must agree."""
+        """Return a column's names, one per item; the rows of an item must agree."""
         if column is None:
             return []
         texts = self.table.texts(column)

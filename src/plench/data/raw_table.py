@@ -1,4 +1,4 @@
-"""Tables as they come, before anybody knows what their columns mean: named columns of cells.
+"""Raw tables: named columns of cells, before their meaning is known.
 
 A cell is a text, a number, a truth value, a list (in frames), or missing. A CSV file has texts only.
 """

@@ -22,7 +22,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "annotator": ("annotator", "annotator_id", "worker", "worker_id"),
     "answers": ("answers",),
 }
-# In a table with one answer a row, `label` is the answer; only these are the truth.
+# In a table with one answer per row, `label` is the answer; only these are the truth.
 TRUTH_BESIDE_ANSWERS = ("truth", "true label", "true_label")
 ANSWER_NAMES = ("answer", "label", "labels", "response")
 CLASS_PREFIXES = ("candidate_", "candidate:", "candidate ")
@@ -35,11 +35,11 @@ class TableOptions:
     """How a table is read. What is None, or an empty list, is recognised by the columns' names.
 
     `candidates`, `truth`, `split`, `group` and `item` are columns. `class_columns` are columns of 0 and 1,
-    one a class, which take the place of `candidates`. Answers of annotators come from `annotator` and
-    `answer` (one answer a row), `annotators` (one column an annotator) or `answers` (a column of lists, or a
-    file with one answer a row); `combine` and `min_votes` say how they become candidates. `features` are the
-    feature columns (all others, where empty), `ignore` those to leave out. `classes` are the classes in their
-    order, `taxonomy` is a file of nodes and parents.
+    one per class, which take the place of `candidates`. Annotators' answers come from `annotator` and
+    `answer` (one answer per row), `annotators` (one column per annotator) or `answers` (a column of lists, or
+    a file with one answer per row); `combine` and `min_votes` say how they become candidates. `features` are
+    the feature columns (all others, where empty), `ignore` those to leave out. `classes` are the classes in
+    their order, `taxonomy` is a file of nodes and parents.
     """
 
     candidates: str | None = None
@@ -168,13 +168,13 @@ def find_roles(table: RawTable, options: TableOptions, answers_elsewhere: bool =
             )
         if "item" not in found:
             raise DataError(
-                f"{table.name} has one answer a row and no column that says to which item; call it item, or "
+                f"{table.name} has one answer per row and no column that names the item; call it item, or "
                 "name it with item=COLUMN"
             )
         found["answer"] = answer
         left.remove(answer)
     elif options.answer is not None:
-        raise UsageError("answer=COLUMN goes with annotator=COLUMN, one answer a row")
+        raise UsageError("answer=COLUMN goes with annotator=COLUMN, one answer per row")
     known = TRUTH_BESIDE_ANSWERS if "annotator" in found else KNOWN_NAMES["truth"]
     truth = find_role(table, left, "truth", options.truth, known)
     if truth is not None:

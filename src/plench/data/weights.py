@@ -1,7 +1,4 @@
-"""Weights of candidates: how much each label of a set is believed in before learning.
-
-`uniform` is no weights at all: every method then runs as it always has.
-"""
+"""Weights of candidates: a prior over the labels of each set. `uniform` means no weights."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from plench.storage.records import Experiment, Run
 
 @dataclass(frozen=True)
 class Beside:
-    """One of our cells and the paper's cell of the same name; `setting` tells ours from other settings."""
+    """One of our cells and the paper's cell of the same name, in one `setting` of ours."""
 
     ours: Cell
     paper: PublishedCell

@@ -1,4 +1,4 @@
-"""Which run a criterion chooses among all algorithms, without a look at true labels."""
+"""Which run a criterion chooses among all algorithms, without true labels."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from plench.storage.records import Experiment, Run
 
 
 def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> ChosenRun | None:
-    """Return the run that a criterion chooses in a setting, among all algorithms; no true label decides.
+    """Return the run that a criterion chooses in a setting, among all algorithms.
 
     The algorithm with the best mean over splits wins, the first by name of equals, and of its choices the one
     that scores best, on the first split of equals.

@@ -1,4 +1,4 @@
-"""What the candidate sets of a dataset are like: sizes, noise, and which labels get mixed up."""
+"""Statistics of a dataset's candidate sets: sizes, noise, and which labels are confused."""
 
 from dataclasses import dataclass
 

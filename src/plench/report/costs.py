@@ -1,4 +1,4 @@
-"""What a step costs, as `benchmarks/step.py --json` measured it."""
+"""The cost of a step, as `benchmarks/step.py --json` measured it."""
 
 import json
 from dataclasses import dataclass

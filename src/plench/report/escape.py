@@ -1,4 +1,4 @@
-"""Names from files are only text: make them safe for a terminal and for each format."""
+"""Escaping names from files for a terminal and for each format."""
 
 import re
 
@@ -47,5 +47,5 @@ def escape_markdown(text: str) -> str:
 
 
 def guard_formula(text: str) -> str:
-    """Keep a spreadsheet from running a name as a formula, by an apostrophe in front."""
+    """Put an apostrophe in front of a name that a spreadsheet would run as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

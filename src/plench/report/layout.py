@@ -135,7 +135,7 @@ def _short(value: object) -> str:
 
 
 def describe_gaps(cell: Cell) -> str:
-    """Say what a cell lacks against its plan and what to know about it, or nothing if there is nothing."""
+    """Say which planned runs a cell lacks and what else to know about it, or nothing."""
     parts = []
     if not cell.complete:
         plan = cell.plan
@@ -158,7 +158,7 @@ def describe_gaps(cell: Cell) -> str:
 
 
 def describe_incomplete(board: Leaderboard) -> str:
-    """Say how many cells do not rest on all that was planned, for output that cannot say it cell by cell."""
+    """Say how many cells lack planned runs, for output without notes on cells."""
     cells = [
         part.cell(setting, algorithm, criterion)
         for part in split_by_truth(board)
@@ -204,7 +204,7 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
 def _describe_row(
     board: Leaderboard, algorithm: str, settings: Sequence[Experiment]
 ) -> tuple[TableEntry, ...]:
-    """Show what a row's runs are, where rows differ in it: family and budget."""
+    """Show family and budget of a row, where rows differ in them."""
     if not board.has_fitted:
         return ()
     return TableEntry(text=board.family(algorithm)), TableEntry(text=board.budget(algorithm, settings))

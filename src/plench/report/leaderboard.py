@@ -14,7 +14,7 @@ from plench.storage.records import Experiment, Run
 class Leaderboard:
     """Cells with the order in which tables show them. Look cells up with `cell`.
 
-    `algorithms` name the rows. A method fitted in rounds has a row beside the others of its circumstances;
+    `algorithms` name the rows. A method fitted in rounds has a row beside the others of the same data;
     where there are runs of several numbers of rounds, each number has its own row.
     `scored`: there are no true labels, and figures are the criteria themselves (`plench.report.unlabelled`).
     """

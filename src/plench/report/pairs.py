@@ -1,4 +1,4 @@
-"""Two algorithms on the datasets that both have: wins, Wilcoxon's test, and what it could have found."""
+"""Two algorithms on the datasets that both have: wins, Wilcoxon's test, and its power."""
 
 import math
 from dataclasses import dataclass, replace
@@ -110,7 +110,7 @@ def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER)
 
 
 def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
-    """Say in words what the test over datasets found; the words do not depend on which algorithm is first."""
+    """Say in words what the test over datasets found, whichever algorithm is first."""
     n = pair.n_settings
     if pair.p_value is None or pair.p_holm is None:
         return (
@@ -137,7 +137,7 @@ def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
 
 
 def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
-    """Say in words what the test could have found with so many datasets."""
+    """Describe the test's power with so many datasets in words."""
     n, level = pair.n_settings, f"{100 * alpha:g} %"
     if pair.p_value is None:
         return ""

@@ -9,7 +9,7 @@ from importlib.resources import files
 from plench.algorithms.cards import declared_algorithms
 from plench.criteria import find_criterion
 
-# The paper's image experiments use three splits, 60,000 steps, 20 configurations a split (protocol).
+# The paper's image experiments use three splits, 60,000 steps, 20 configurations per split (protocol).
 N_SPLITS = 3
 STEPS = 60_000
 N_HPARAMS = 20

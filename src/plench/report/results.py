@@ -217,7 +217,7 @@ def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Ru
 
 
 def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
-    """Keep the runs whose experiment has the given details, each written as tables' titles show it."""
+    """Keep the runs whose experiment has the given details, written as in titles of tables."""
     for condition in conditions or ():
         key, _, wanted = condition.partition("=")
         shown = {run.experiment: show_detail(flatten_details(run.experiment).get(key)) for run in runs}
@@ -272,7 +272,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
     try:
-        card = dataset_card(experiment.dataset, own_only=True)  # viewing runs nobody's code
+        card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
         candidates = choose_candidates(card.candidates, grid)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
         return grid.steps in (None, experiment.steps)

@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Friedman's test of "all algorithms are alike", with average ranks (1 is best)."""
+    """Friedman's test of "all algorithms are equal", with average ranks (1 is best)."""
 
     average_ranks: NDArray[np.float64]
     statistic: float

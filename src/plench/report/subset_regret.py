@@ -1,4 +1,4 @@
-"""What choosing by a criterion costs when fewer configurations are tried: exact, from the stored ones.
+"""The regret of a criterion when fewer configurations are tried: exact, from the stored ones.
 
 Of m configurations of a split, k are tried. If every subset of size k is as likely as any other, the j-th
 best of the m by the criterion (ties in selection's own order) is the one chosen with probability

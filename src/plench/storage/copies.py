@@ -1,4 +1,4 @@
-"""Copies of one run, as merged folders have them: one is enough, and two would count it twice."""
+"""Copies of one run, as merged folders have them: each run counts once."""
 
 from collections.abc import Hashable, Iterable
 

@@ -1,7 +1,6 @@
-"""The file `done`, which ends a run: what its records and models were at the end, and whether they still are.
+"""The file `done`, which ends a run: hashes of its records and models, and whether they still agree.
 
-Runs that older versions ended have a `done` that says nothing of the kind; they count as whole if their
-description and last record agree.
+The `done` of older versions has no hashes; such runs count as complete if description and last record agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one."""
+"""Writing files whole or not at all."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""The lines of results.jsonl, one evaluation each: a bad line costs itself and a notice, no more."""
+"""The lines of results.jsonl, one evaluation each: a bad line is skipped with a notice."""
 
 import json
 import sys

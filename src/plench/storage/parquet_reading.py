@@ -1,4 +1,4 @@
-"""Reading results files: trusted for nothing, each ends in the runs that were written or in a DataError."""
+"""Reading results files without trusting them: the runs that were written, or a DataError."""
 
 import json
 import os
@@ -35,7 +35,7 @@ from plench.storage.parquet import (
 )
 from plench.storage.records import Run, make_experiment
 
-# A file of more is not read: nobody has that many runs.
+# A larger file is not read: nobody has that many runs.
 MOST_ROWS = 5_000_000
 MOST_METADATA_BYTES = 64 * 2**20
 

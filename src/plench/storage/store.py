@@ -43,7 +43,7 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run: a second process that wants it is told so. A killed process lets go by itself."""
+        """Lock the run against a second process. The lock dies with its process."""
         try:
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -197,9 +197,9 @@ class RunStore:
 
 @contextmanager
 def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
-    """Hold a lock file; raise BusyError with the given text where another process does."""
+    """Hold a lock file; raise BusyError with the given text if another process holds it."""
     try:
-        if lock.is_symlink():  # taking it would empty the file that it points to
+        if lock.is_symlink():  # opening it would empty the file that it points to
             raise OSError(errno.ELOOP, f"{lock.name} is a link")
         held = FileLock(lock, timeout=patience)
         held.acquire()

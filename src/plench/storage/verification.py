@@ -1,4 +1,4 @@
-"""Are stored records what the same configuration gives again? Which runs to repeat, and how to compare."""
+"""Verifying stored records by repeating runs: which to repeat, and how to compare."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from plench.registry import is_third_party
 from plench.storage.lines import FIGURES, SHARES, Record
 from plench.storage.records import Run
 
-# How far a criterion or the test accuracy of the last record may lie apart where conditions differ: training
-# on other hardware or versions drifts as another seed would.
+# Largest difference of a criterion or the last test accuracy where conditions differ: training on other
+# hardware or versions drifts like another seed.
 TOLERANCE = 0.05
 # What a clock or the machine decides.
-NOT_COMPARED = ("step", "step_time", "mem_gb", "logged")
+NOT_COMPARED = ("step", "step_time", "mem_gb", "fleet_size", "logged")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,17 @@ from pathlib import Path
 from plench.errors import BusyError, StorageError
 from plench.storage.ended import DONE
 from plench.storage.store import RunStore, hold
-from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, NoSweepCallback, SweepCallback
+from plench.sweeps.engines.base import (
+    Assignment,
+    Attempt,
+    Engine,
+    Fleet,
+    Limits,
+    NoSweepCallback,
+    SweepCallback,
+)
 from plench.sweeps.engines.local import LocalEngine
+from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
@@ -21,13 +30,13 @@ from plench.sweeps.spec import SweepSpec
 logger = logging.getLogger("plench")
 
 LOCK = ".sweep.lock"
-# A second launch waits this long, so that one that is just ending, or a status being read, is no obstacle.
+# A second launch waits this long for one that is just ending, or for a status being read.
 _LOCK_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """The state of every planned run after a launch, and the runs that another process had."""
+    """The state of every planned run after a launch, and the runs that another process holds."""
 
     states: list[RunState]
     busy: dict[str, str]
@@ -60,12 +69,13 @@ def launch_sweep(
     limits: Limits | None = None,
     callback: SweepCallback | None = None,
     retry: bool = False,
+    fleet: FleetOptions | None = None,
     skip_missing: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
     With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
-    is the local one with as many workers as there are cores.
+    is the local one with as many workers as there are cores. `fleet` says which runs are trained as one.
     """
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
@@ -89,6 +99,7 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
+            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT), engine),
         )
         try:
             engine.carry_out(assignment)
@@ -101,8 +112,16 @@ def launch_sweep(
         return SweepOutcome(read_states(runs, folder), watch.busy, engine.waits)
 
 
+def plan_fleets(
+    runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
+) -> list[Fleet]:
+    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished."""
+    slots = engine.count_slots(runs[0].config) if runs else None
+    return form_fleets(runs, shelf, options, slots)
+
+
 def reopen(states: Sequence[RunState], output_dir: Path) -> None:
-    """Make runs that are to be done again look so: damaged ones are not finished, failed ones interrupted."""
+    """Reset runs that are to be repeated: damaged ones to unfinished, failed ones to interrupted."""
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
         if entry.state == "damaged":
@@ -112,7 +131,7 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
 
 
 def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
-    """Delete runs' folders, but for those that a process has taken up or ended since; return how many."""
+    """Delete runs' folders, except those started or finished in the meantime; return how many."""
     return sum(_delete_run(entry.run, output_dir / entry.run.folder) for entry in states)
 
 
@@ -134,7 +153,7 @@ def _delete_run(run: PlannedRun, folder: Path) -> bool:
 
 @contextmanager
 def hold_folder(output_dir: Path) -> Iterator[None]:
-    """Hold the output folder against a second launch. A killed process lets go by itself."""
+    """Lock the output folder against a second launch. The lock dies with the process."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

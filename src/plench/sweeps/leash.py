@@ -1,4 +1,4 @@
-"""Keeps a worker process from outliving the process that it works for. Imports nothing that takes time."""
+"""Ends a worker process with its parent. Imports nothing slow."""
 
 import ctypes
 import os

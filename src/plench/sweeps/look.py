@@ -1,7 +1,7 @@
-"""The runs of sweeps as files and folders tell them: nobody's code is imported to look.
+"""The runs of sweeps, from files and folders alone: no third-party code is imported.
 
-Our algorithms and datasets are known here, and with them the folder of each of their runs. What folders the
-runs of third parties have, only their code could tell. They are found by what their run.json says.
+Our algorithms and datasets are known here, and with them the folder of each of their runs. The folder names
+of third parties' runs only their code could tell, so these runs are found by their run.json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plench.training.config import RunConfig
 
 
 def look_at_runs(specs: Iterable[SweepSpec], shelf: DataShelf, output_dir: str | Path) -> list[PlannedRun]:
-    """List the runs of sweeps, each once, without running anybody's code.
+    """List the runs of sweeps, each once, without running third-party code.
 
     A run of a third party's that has no folder yet has an empty name for it.
     """

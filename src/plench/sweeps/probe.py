@@ -1,4 +1,4 @@
-"""A short measured probe: what the runs of a sweep will take in time and disk."""
+"""Estimates time and disk of a sweep from a short measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run of one algorithm on one dataset takes."""
+    """Cost of a run of one algorithm on one dataset."""
 
     step_seconds: float
     record_seconds: float
@@ -40,7 +40,7 @@ class RunCost:
         return updates + count_records(run) * self.record_seconds + self.fixed_seconds
 
     def bytes(self, run: PlannedRun) -> float:
-        """Estimate what a finished run leaves on disk."""
+        """Estimate the disk space of a finished run."""
         return count_records(run) * self.record_bytes + self.fixed_bytes
 
 

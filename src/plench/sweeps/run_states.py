@@ -1,4 +1,4 @@
-"""How far each run of a sweep is, read from its folder and nothing else."""
+"""The state of each run of a sweep, read from its folder alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunState:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run has ended."""
         return self.state in FINISHED
 
 

@@ -1,4 +1,4 @@
-"""A dataset in one unnamed file that all workers of this machine map: one copy, and nothing to clean up."""
+"""A dataset in one unnamed file that all workers of a machine map: one copy, nothing to clean up."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Grid(Settings):
                 raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
         n_places = (self.n_hparams - self.n_hparams_from) * (self.n_trials - self.n_trials_from)
         if max(self.n_hparams, self.n_trials, n_places) > MAX_PLACES:
-            raise UsageError(f"a grid of {n_places:,} runs a pair is too large; allowed are {MAX_PLACES:,}")
+            raise UsageError(f"a grid of {n_places:,} runs per pair is too large; allowed are {MAX_PLACES:,}")
         if not isinstance(self.hparams, Mapping):
             raise UsageError(f"hparams must be a table of names and values, not {show_value(self.hparams)}")
         for name, value in self.hparams.items():

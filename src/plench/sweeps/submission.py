@@ -1,4 +1,4 @@
-"""Runs of a new algorithm that somebody wants to stand beside others: are they whole, and of what they claim?
+"""Checks submitted runs of a new algorithm: are they complete, and do they match their description?
 
 Only records, sweep files and the source file are looked at; nothing of it is executed. Needs no torch.
 """
@@ -19,7 +19,7 @@ MAX_SOURCE_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at, and what is wrong with it (nothing: it is as it should be)."""
+    """One check, and the problems it found, if any."""
 
     name: str
     problems: tuple[str, ...]
@@ -28,7 +28,7 @@ class Check:
 def check_submission(
     results: StoredResults, source: Path, protocol: int, others: Iterable[Run] = ()
 ) -> list[Check]:
-    """Look at everything that can be seen without running anything; `others` are results to stand beside."""
+    """Check everything that can be checked without running code; `others` are the results to add to."""
     sweeps = {name: parse_sweep(text, name) for name, text in results.sweeps.items()}
     digest = hash_source(source)
     submitted = [run for run in results.runs if "@" in run.experiment.algorithm]

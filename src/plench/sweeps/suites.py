@@ -1,4 +1,4 @@
-"""Named sweeps: what most users want to run, in one word."""
+"""Suites: named sweeps that most users want to run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def make_grids(algorithms: Sequence[str], datasets: Sequence[str], **changes: An
 
 def _make_lite() -> tuple[Grid, ...]:
     """Built-in data, two configurations and two splits of the paper's algorithms: minutes on a laptop."""
-    generated = ("uss", "fps")  # id fits a classifier first, which is no job for minutes
+    generated = ("uss", "fps")  # id fits a classifier first, which takes too long
     datasets = find_datasets(lambda card: card.kind == "tabular" and card.candidates.pl_type in generated)
     return (Grid(paper_algorithms(), datasets, n_hparams=2, n_trials=2, steps=1000, checkpoint_freq=100),)
 

@@ -1,6 +1,6 @@
-"""The worker process of the local engine: takes runs from a socket, carries them out, tells how it goes.
+"""The worker process of the local engine: takes runs from a socket, carries them out, reports progress.
 
-It lives no longer than the process that started it: the socket's end is the signal to leave at once.
+It ends with the process that started it: a closed socket is the signal to leave at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import Attempt, Fleet
 from plench.sweeps.perform import Performer, limit_memory
-from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
 
@@ -39,23 +38,32 @@ class Data:
 
 @dataclass(frozen=True)
 class Order:
-    """Carry out this run."""
+    """Carry out this run, or these as one."""
 
-    run: PlannedRun
+    runs: Fleet
     output_dir: Path
     memory_limit_gb: float | None = None
 
 
 @dataclass(frozen=True)
 class Progress:
-    """So many updates have been made; `begun` where training starts or continues."""
+    """So many updates have been made of a run; `begun` where training starts or continues."""
 
+    folder: str
     updates: int
     begun: bool = False
 
 
+@dataclass(frozen=True)
+class Ended:
+    """An attempt at a run has ended."""
+
+    folder: str
+    attempt: Attempt
+
+
 class Reporter:
-    """Tells the driver how the run goes on."""
+    """Reports the progress of runs to the driver."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -70,25 +78,33 @@ class Reporter:
             os._exit(1)
 
     def beat(self) -> None:
-        """Tell every second that this process is alive, whatever its run is doing."""
+        """Send a sign of life every second, whatever the run is doing."""
         while True:
             self.tell(ALIVE)
             time.sleep(SECONDS_BETWEEN_BEATS)
 
+
+class RunReporter:
+    """Tells the driver how one run goes on."""
+
+    def __init__(self, reporter: Reporter, folder: str) -> None:
+        self.reporter = reporter
+        self.folder = folder
+
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
-        self.tell(Progress(updates, begun=True))
+        self.reporter.tell(Progress(self.folder, updates, begun=True))
 
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
-        self.tell(Progress(updates))
+        self.reporter.tell(Progress(self.folder, updates))
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Records are read from the folder, not from here."""
 
 
 class Worker:
-    """Takes orders until there are no more."""
+    """Carries out orders until there are no more."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -113,25 +129,30 @@ class Worker:
 
     def work(self) -> None:
         """Carry out orders."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business between runs
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # so is Slurm's warning, which reaches every process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # between runs the driver handles Ctrl-C
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # and Slurm's warning, which reaches every process
         threading.Thread(target=self.listen, daemon=True).start()
         threading.Thread(target=self.reporter.beat, daemon=True).start()
         self.reporter.tell("ready")
         while True:
             message = self.messages.get()
             if isinstance(message, Order):
-                self.reporter.tell(self.carry_out(message))
+                self.carry_out(message)
             else:
                 data, descriptor = message
                 self.datasets[data.name] = map_dataset(data.layout, descriptor)
 
-    def carry_out(self, order: Order) -> Attempt:
-        """Carry out one run."""
+    def carry_out(self, order: Order) -> None:
+        """Carry out an order, and tell how each of its runs ended."""
         limit_memory(order.memory_limit_gb)
-        store = RunStore(order.output_dir / order.run.folder)
-        dataset = self.datasets[order.run.dataset]
-        return self.performer.perform(order.run, dataset, store, self.reporter)
+        runs = order.runs
+        self.performer.perform_fleet(
+            runs,
+            self.datasets[runs[0].dataset],
+            [RunStore(order.output_dir / run.folder) for run in runs],
+            [RunReporter(self.reporter, run.folder) for run in runs],
+            lambda run, attempt: self.reporter.tell(Ended(run.folder, attempt)),
+        )
 
 
 def main() -> None:

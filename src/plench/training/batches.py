@@ -18,7 +18,7 @@ class BatchStream:
     """Indices drawn without replacement, reshuffled every epoch, the short last batch dropped.
 
     If there are fewer examples than a batch, the batch is all of them. Work per step does not depend on the
-    number of examples: the order is drawn and moved to the device once an epoch.
+    number of examples: the order is drawn and moved to the device once per epoch.
     """
 
     def __init__(self, n: int, batch_size: int, generator: torch.Generator, device: torch.device) -> None:

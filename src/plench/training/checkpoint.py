@@ -96,13 +96,19 @@ def check_checkpoint(payload: dict[str, Any]) -> dict[str, Any]:
 
 def read_newest(store: RunStore) -> dict[str, Any] | None:
     """Return the newest checkpoint that is whole, or None if the run has to start at the beginning."""
+    return next(read_whole(store), None)
+
+
+def read_whole(store: RunStore) -> Iterator[dict[str, Any]]:
+    """Yield the checkpoints that are whole, the newest first; others are removed."""
     for name, content in store.read_checkpoints():
         try:
-            return check_checkpoint(parse(content))
+            payload = check_checkpoint(parse(content))
         except ValueError as error:
             logger.warning("%s in %s cannot be used (%s)", name, store.folder, error)
             store.discard(name)
-    return None
+        else:
+            yield payload
 
 
 def find_lost_model(

@@ -114,7 +114,7 @@ class IPAL(FittedAlgorithm):
     """Confidences spread between neighbours; the class whose neighbours reconstruct an input best wins.
 
     Each example is reconstructed from its k nearest with weights that are not negative; along these weights
-    confidences spread, within the candidates, and settle on one label an example.
+    confidences spread, within the candidates, and settle on one label per example.
 
     Objective: min_{w≥0} ‖x_i − Σ_a w_a x_a‖² for each example; F_i ∝ S_i·(α Σ_a h_a F_a + (1 − α) S_i/|S_i|).
 

@@ -1,4 +1,4 @@
-"""Dataset sources. One file here is one source: its module-level `Source` objects are found by themselves.
+"""Dataset sources. One file here is one source: its module-level `Source` objects are found automatically.
 
 A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path. Third
 parties' come by path (`path/to/file.py:SOURCE`), module or entry point.
@@ -99,7 +99,7 @@ def find_source(name: str) -> Source:
 
 
 def find_own_source(name: str) -> Source | None:
-    """The source of a dataset if it is ours, by name or path, else None; nobody's code is imported."""
+    """The source of a dataset if it is ours, by name or path, else None; imports no third-party code."""
     if is_third_party(name):
         return None
     if not has_separator(name) and DATASETS.is_own(name):

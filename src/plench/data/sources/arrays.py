@@ -1,4 +1,4 @@
-"""Anybody's arrays: an `.npz` file, or `.npy` files in one folder, with features or images and candidates.
+"""A user's arrays: an `.npz` file, or `.npy` files in one folder, with features or images and candidates.
 
 Features in an `.npy` file stay there: they are mapped, not read.
 """

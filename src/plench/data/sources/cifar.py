@@ -154,7 +154,7 @@ def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np
 def check_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarray:
     """Return labels as an array, if there is a whole number below `n_classes` for each image."""
     if not isinstance(labels, list | np.ndarray) or len(labels) != count:
-        raise DataError(f"{name}: there must be {count:,} labels, one an image")
+        raise DataError(f"{name}: there must be {count:,} labels, one per image")
     # Looked at one by one before numpy sees them: a list of lists of lists … could fill all memory.
     if isinstance(labels, list) and set(map(type, labels)) - {int}:
         raise DataError(f"{name}: labels must be whole numbers")

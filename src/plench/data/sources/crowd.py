@@ -80,7 +80,7 @@ def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
 
 
 def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
-    """Read songs with their true genres, and the workers' answers, one a row."""
+    """Read songs with their true genres, and the workers' answers, one per row."""
     tables = {
         part: parse_delimited(files[f"music_genre_{part}.csv"], f"{name}: music_genre_{part}.csv")
         for part in ("gold", "mturk", "test")
@@ -136,7 +136,7 @@ def read_npy(content: bytes, name: str) -> NDArray[np.float32]:
 
 
 def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
-    """Read whole numbers, a row a line."""
+    """Read whole numbers, one row per line."""
     try:
         return np.loadtxt(io.BytesIO(content), dtype=np.int64, ndmin=2, encoding="ascii")
     except (ValueError, OverflowError) as error:

@@ -110,7 +110,7 @@ def list_classes(folder: Path) -> list[str]:
     classes = list_subfolders(folder)
     if len(classes) < 2:
         raise UsageError(
-            f"dataset {str(folder)!r}: a folder of images needs at least two sub-folders, one a class"
+            f"dataset {str(folder)!r}: a folder of images needs at least two sub-folders, one per class"
         )
     return classes
 
@@ -231,7 +231,7 @@ class ImageReader:
             raise DataError(f"{self.name}: {path} cannot be read as an image ({error})") from None
         if decoded.mode.startswith(WIDE_MODES):
             raise DataError(
-                f"{self.name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits a channel"
+                f"{self.name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits per channel"
             )
         return decoded
 

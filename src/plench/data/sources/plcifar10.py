@@ -79,7 +79,7 @@ def check_number(number: int, n_images: int, what: str, name: str) -> None:
     """Raise DataError for far more sets or labels than annotators give: one list can stand in many places."""
     if number > MAX_PER_IMAGE * n_images:
         raise DataError(
-            f"{name} has {number:,} {what} for {n_images:,} images; allowed are {MAX_PER_IMAGE} an image"
+            f"{name} has {number:,} {what} for {n_images:,} images; allowed are {MAX_PER_IMAGE} per image"
         )
 
 

@@ -1,4 +1,4 @@
-"""Anybody's table: a CSV, TSV or Parquet file given by path, or a frame in Python."""
+"""A user's table: a CSV, TSV or Parquet file given by path, or a frame in Python."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TableFiles:
 def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **options: Any) -> Dataset:
     """Make a dataset of a table: a file, a pandas or polars frame, or a mapping of names to columns.
 
-    `answers` may be a second table with one answer a row (item, annotator, label), or the name of a column of
+    `answers` is a second table with one answer per row (item, annotator, label), or the name of a column of
     lists. `options` are those of `TableOptions`; `taxonomy` may also be a mapping from node to parent.
     """
     from plench.data.taxonomy import Taxonomy

@@ -1,4 +1,4 @@
-"""Constants as tensors, made once per device: making one in every step would wait for the device."""
+"""Constants as tensors, made once per device: making them in every step would wait for the device."""
 
 from functools import lru_cache
 

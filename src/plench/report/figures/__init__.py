@@ -1,6 +1,7 @@
 """Figures, each drawn on a matplotlib Figure (extra `report`). No pyplot, no global state.
 
-One file here is one figure: a module with a `FIGURE`, found by itself; third parties' come by entry point.
+One file here is one figure: a module with a `FIGURE`, found automatically; third parties' come by entry
+point.
 """
 
 from plench.registry import Registry

@@ -196,7 +196,7 @@ def _count_pairs(found: Mapping[str, Mapping[str, Sample]], n_pairs: Mapping[str
 
 
 def _notes(board: Leaderboard, leave_out: Collection[str], partial: bool, beyond: int) -> list[str]:
-    """Say who is left out, by whose wish, what boxes that do not compare look like, what is off the scale."""
+    """Say what is left out and why, what white boxes mean, and what is off the scale."""
     notes = []
     asked = [name for name in board.algorithms if name in leave_out]
     if asked:

@@ -1,4 +1,4 @@
-"""Axes that one outlier does not squeeze: they show where the bulk lies, and outliers stand at their edge."""
+"""Axis limits without outliers: most values are drawn to scale, outliers at the edge."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

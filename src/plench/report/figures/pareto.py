@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trade:
-    """What an algorithm costs (ms a step) and gives (mean test accuracy, %), over the same datasets."""
+    """What an algorithm costs (ms per step) and gives (mean test accuracy, %), over the same datasets."""
 
     algorithm: str
     ms: float

@@ -57,7 +57,7 @@ _SETTINGS: Any = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw under the house's settings; a missing matplotlib is a UsageError that says what to install."""
+    """Draw with our settings; a missing matplotlib is a UsageError that says what to install."""
     try:
         import matplotlib as mpl
     except ImportError as error:
@@ -110,7 +110,7 @@ def label(name: str, longest: int | None = 40) -> str:
 
 
 def format_number(value: float) -> str:
-    """Write a number as people do: 4096, 0.001, 1e-4."""
+    """Write a number in short: 4096, 0.001, 1e-4."""
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:.6g}".replace("-", "−")
     mantissa, _, exponent = f"{value:.3e}".partition("e")
@@ -149,7 +149,7 @@ def add_title(figure: "Figure", text: str) -> None:
 
 
 def add_notes(figure: "Figure", notes: Iterable[str]) -> None:
-    """Write below the figure what its reader has to know, broken into lines of its width."""
+    """Write notes below the figure, broken into lines of its width."""
     lines = _wrap(figure, notes, SMALL)
     if lines:
         figure.set_figheight(figure.get_figheight() + SMALL * 1.25 / 72 * len(lines))

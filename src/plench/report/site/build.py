@@ -43,7 +43,7 @@ MAX_PAGE_BYTES = 2**24
 
 @dataclass(frozen=True)
 class SiteInput:
-    """What a site is made of: results, what was noticed, and what is known besides.
+    """What a site is made of: results, notices, and further information.
 
     `sweeps` are the names and texts of the sweep files, `command` the one that makes the page, `measured` the
     candidate sets of settings whose data were at hand.
@@ -140,7 +140,7 @@ def make_downloads(results: Results) -> dict[str, str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else: nothing of a user's is mixed with the site or replaced."""
+    """Refuse a folder that holds something else: a user's files are never mixed with the site or replaced."""
     try:
         there = sorted(entry.name for entry in folder.iterdir())
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def copy_assets(folder: Path, stamp: str) -> Path:
     template = assets.pop(PAGE)
     for name, text in assets.items():
         write_text(folder / "assets" / name, text)
-    # Of our own making, all of it: a version, a hash.
+    # All our own text: a version, a hash.
     for place, text in (("VERSION", __version__), ("DATA", f"data/{stamp}"), ("ASSETS", _digest(assets)[:8])):
         template = template.replace("{{" + place + "}}", text)
     write_text(folder / PAGE, template)

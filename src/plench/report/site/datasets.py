@@ -26,7 +26,7 @@ _SIZES = (
     ("n_validation", "validation examples"),
     ("n_test", "test examples"),
     ("n_classes", "classes"),
-    ("train_mean_candidates", "candidates a training example, mean"),
+    ("train_mean_candidates", "candidates per training example, mean"),
     ("train_noise_rate", "noise rate of the training split"),
 )
 _CANDIDATES = {
@@ -67,7 +67,7 @@ def measure_candidates(
 ) -> tuple[dict[Experiment, CandidateStats], list[str]]:
     """Measure the candidate sets of every setting whose data are here; say of the others why they are not.
 
-    Only datasets of our own are loaded, and only if they are those of the runs: viewing runs nobody's code.
+    Only our datasets are loaded, and only if they are those of the runs: viewing runs no third-party code.
     """
     measured: dict[Experiment, CandidateStats] = {}
     missed = []

@@ -1,4 +1,4 @@
-"""How the results were made: versions, commands, numbers of runs, what went wrong, what is still to do."""
+"""How the results were made: versions, commands, numbers of runs, failures, runs still to do."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""All runs as rows, for those who want to count for themselves."""
+"""All runs as rows, for download."""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Data as scripts: a page opened from disk may load scripts from its folder, but not fetch files.
 
-What records say is data from others. It gets here as JSON whose every character that HTML or JavaScript could
-read as more than text is written as an escape, and the page puts it on the screen as text nodes only.
+Content of records is not trusted: it becomes JSON in which every character that HTML or JavaScript could read
+as more than text is escaped, and the page shows it as text nodes only.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Engines carry out the runs of a sweep: on this machine, on a Ray cluster, on Slurm, or only in print.
 
-One file here is one engine, found by itself; looking for one imports torch, importing this package does not.
+One file here is one engine, found automatically. Looking one up imports torch, importing this package does
+not.
 """
 
 from __future__ import annotations

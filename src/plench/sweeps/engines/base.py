@@ -1,4 +1,4 @@
-"""What a sweep hands to an engine, and what an engine tells."""
+"""What a sweep hands to an engine, and the callbacks of an engine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from plench.sweeps.plan import DataShelf, PlannedRun
 # How an attempt at a run ended. Beside the statuses of a run itself: `busy` (another process has it) and
 # `unwritable` (the output folder is full or read-only).
 AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "busy", "unwritable"]
+
+# Runs that are trained as one, or a single run.
+Fleet = tuple[PlannedRun, ...]
 
 # A run whose process died this often without getting any further is recorded as failed.
 DEATHS_ALLOWED = 3
@@ -31,9 +34,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a single run may take: seconds of wall time in one attempt, and gigabytes of memory.
+    """Limits of a single run: seconds of wall time per attempt, and gigabytes of memory.
 
-    A local worker process that says nothing for `worker_silence` seconds is replaced.
+    A local worker process that is silent for `worker_silence` seconds is replaced.
     """
 
     run_timeout: float | None = None
@@ -62,7 +65,7 @@ def count_cores() -> int:
 
 
 class SweepCallback(Protocol):
-    """Is told how a sweep goes on: a live view, a log."""
+    """Observes a sweep: a live view, a log."""
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """These runs will be carried out, `slots` at a time (0: the engine does not say)."""
@@ -77,7 +80,7 @@ class SweepCallback(Protocol):
         """An attempt ended."""
 
     def noticed(self, text: str) -> None:
-        """Something worth telling happened."""
+        """There is a notice for the user."""
 
 
 class NoSweepCallback:
@@ -101,7 +104,7 @@ class NoSweepCallback:
 
 @dataclass
 class Assignment:
-    """What an engine has to do: runs that are not finished, where they go, and how they are carried out."""
+    """Work for an engine: runs that are not finished, their output folder, and how to carry them out."""
 
     todo: list[PlannedRun]
     finished: int
@@ -109,6 +112,15 @@ class Assignment:
     shelf: DataShelf
     limits: Limits
     callback: SweepCallback = field(default_factory=NoSweepCallback)
+    # The runs of the sweep, finished ones too, in fleets; without any, each run is carried out by itself.
+    fleets: Sequence[Fleet] = ()
+
+    def tasks(self, todo: Sequence[PlannedRun] | None = None) -> list[Fleet]:
+        """Return what is to be done in pieces for one process each: fleets without what is finished."""
+        left = {run.folder: run for run in (self.todo if todo is None else todo)}
+        found = (tuple(left.pop(run.folder) for run in fleet if run.folder in left) for fleet in self.fleets)
+        tasks = [fleet for fleet in found if fleet]
+        return tasks + [(run,) for run in left.values()]
 
     @property
     def settings(self) -> Settings:
@@ -120,7 +132,7 @@ class Engine(Protocol):
     """Carries out an assignment.
 
     `carry_out` returns when nothing is left to do, or when it was asked to stop (Ctrl-C, SIGTERM). It raises
-    StorageError if the output folder cannot be written to. What became of the runs is in their folders.
+    StorageError if the output folder cannot be written to. How the runs ended is in their folders.
     """
 
     name: ClassVar[str]
@@ -130,7 +142,7 @@ class Engine(Protocol):
     writes: ClassVar[bool]
 
     def count_slots(self, settings: Settings) -> int | None:
-        """Return how many runs go on at once; None where only a cluster can tell."""
+        """Return the number of parallel runs; None where only the cluster knows."""
 
     def carry_out(self, assignment: Assignment) -> None:
         """Carry out the runs of an assignment."""

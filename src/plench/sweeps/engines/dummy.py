@@ -1,4 +1,4 @@
-"""The dummy engine: shows the command of every run that is to be done, and does nothing."""
+"""The dummy engine: prints the command of every run, and runs nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plench.sweeps.plan import PlannedRun
 
 
 class DummyEngine:
-    """Prints the commands, one a line, or hands them to `show`."""
+    """Prints the commands, one per line, or hands them to `show`."""
 
     name: ClassVar[str] = "dummy"
     waits: ClassVar[bool] = False
@@ -23,7 +23,7 @@ class DummyEngine:
         self.show = show
 
     def count_slots(self, settings: Settings) -> int | None:
-        """Nothing is carried out here."""
+        """Return 0: nothing is run."""
         return None
 
     def carry_out(self, assignment: Assignment) -> None:

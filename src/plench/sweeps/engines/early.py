@@ -1,4 +1,4 @@
-"""What a launch starts before it knows whether there is anything to do. Needs no torch."""
+"""Workers that a launch starts before its plan is known, to save time. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.engines.ray_start import EarlyRay
 
-# Workers that are started before it is known how many runs there are.
+# Workers started before the number of runs is known.
 MOST_EARLY = 16
 
 
 @dataclass(frozen=True)
 class EarlyStart:
-    """What was started before it was known whether there is anything to do; at most one of them."""
+    """What was started before the plan was known: workers or a Ray, at most one of them."""
 
     workers: Sequence[WorkerProcess] = ()
     ray: EarlyRay | None = None

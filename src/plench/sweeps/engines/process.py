@@ -13,16 +13,17 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from plench.sweeps.engines.base import Fleet
     from plench.sweeps.plan import PlannedRun
     from plench.sweeps.worker import Data
 
 _OUTPUT_SHOWN = 2000
-# The leash is put on before anything that takes time is imported.
+# The worker is tied to its parent before anything slow is imported.
 _COMMAND = "from plench.sweeps.leash import put_on; put_on(); from plench.sweeps.worker import main; main()"
 
 
 class WorkerProcess:
-    """A process, the connection to it, and the run it has."""
+    """A process, the connection to it, and the runs it has."""
 
     def __init__(self, threads: int) -> None:
         ours, theirs = socket.socketpair()
@@ -41,23 +42,27 @@ class WorkerProcess:
         self.socket = ours
         self.connection = Connection(os.dup(ours.fileno()))
         self.ready = False
-        self.run: PlannedRun | None = None
+        self.task: Fleet = ()
+        # Of its task: the runs that have not ended, and what became of others.
+        self.runs: dict[str, PlannedRun] = {}
+        self.again: list[PlannedRun] = []
+        self.failed = False
         self.taken_at = 0.0
         self.heard_at = time.monotonic()
         self.datasets: set[str] = set()
 
-    def take(self, run: PlannedRun) -> None:
-        """Remember which run the worker has."""
-        self.run = run
+    def take(self, task: Fleet) -> None:
+        """Remember which runs the worker has."""
+        self.task = task
+        self.runs = {run.folder: run for run in task}
+        self.again, self.failed = [], False
         self.taken_at = self.heard_at = time.monotonic()
         os.ftruncate(self.output.fileno(), 0)
 
-    def give_back(self) -> PlannedRun:
-        """Return the run the worker had; it has none now."""
-        run = self.run
-        assert run is not None
-        self.run = None
-        return run
+    def give_back(self) -> Fleet:
+        """Return the runs that have not ended; the worker has none now."""
+        runs, self.runs = tuple(self.runs.values()), {}
+        return runs
 
     def send_dataset(self, message: Data, descriptor: int) -> None:
         """Hand over a shared dataset."""
@@ -70,7 +75,7 @@ class WorkerProcess:
         self.process.send_signal(signal.SIGTERM)
 
     def reap(self) -> str:
-        """Wait for a process that is ending, and say how it ended, with the last it printed."""
+        """Wait for a process that is ending; return how it ended, with its last output."""
         code = self.process.wait()
         size = os.fstat(self.output.fileno()).st_size
         tail = os.pread(self.output.fileno(), _OUTPUT_SHOWN, max(size - _OUTPUT_SHOWN, 0))

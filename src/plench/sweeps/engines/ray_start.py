@@ -53,7 +53,7 @@ def keep_to_loopback(wanted: bool) -> None:
     """
     if wanted:
         os.environ[CLUSTERS] = "0"
-        if "ray" not in sys.modules:  # later it is not heard; from 2.59 on it is Ray's own default
+        if "ray" not in sys.modules:  # read once by Ray; its own default from 2.59 on
             os.environ.setdefault("RAY_AUTH_MODE", "token")
     else:
         os.environ.pop(CLUSTERS, None)
@@ -100,7 +100,7 @@ class EarlyRay:
         try:
             ray = connect(None, workers, cpus_per_run)
             self.writer = start_writer(ray)
-        except Exception as error:  # whatever it is, the thread that waits raises it
+        except Exception as error:  # raised again in the thread that waits
             self._error = error
             return
         finally:
@@ -113,7 +113,7 @@ class EarlyRay:
         ray.shutdown()
 
     def wait(self) -> None:
-        """Return when it has started; raise what was in its way."""
+        """Wait until it has started; raise the error if it could not."""
         self._ready.wait()
         if self._error is not None:
             raise self._error

@@ -33,7 +33,7 @@ class Opened:
 
 @dataclass
 class OpenRun:
-    """A run that an attempt has in hand."""
+    """A run that an attempt is working on."""
 
     token: int
     store: RunStore
@@ -114,7 +114,7 @@ class RemoteStore(RunStore):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run and fetch what is in its folder."""
+        """Lock the run and fetch what is in its folder."""
         self._opened = self._wait(self._writer.open.remote(self.folder))
         try:
             yield
@@ -205,7 +205,7 @@ class RemoteStore(RunStore):
 
 
 class RemoteReporter:
-    """Tells the driver, through the writer, how the run goes on; nothing waits for it."""
+    """Reports the run's progress to the driver, through the writer, without waiting."""
 
     def __init__(self, writer: Any, name: str) -> None:
         self._writer = writer
@@ -224,4 +224,4 @@ class RemoteReporter:
             self._writer.tell.remote(self._name, updates, "advanced")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Records have a way of their own."""
+        """Do nothing: records are sent by the store."""

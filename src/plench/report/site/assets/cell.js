@@ -289,8 +289,8 @@
     const best = spots.reduce((top, spot) => (spot[2] > top[2] ? spot : top));
     const own = spots.find(([run]) => run === chosen);
     const words = own
-      ? `One point a configuration (${spots.length}), each at the checkpoint that ${title} picks. The chosen one has ${p.fixed(own[2], 1)} % test accuracy; the best there is has ${p.fixed(best[2], 1)} %.`
-      : `One point a configuration (${spots.length}).`;
+      ? `One point per configuration (${spots.length}), each at the checkpoint that ${title} picks. The chosen one has ${p.fixed(own[2], 1)} % test accuracy; the best there is has ${p.fixed(best[2], 1)} %.`
+      : `One point per configuration (${spots.length}).`;
     const rangeX = p.robustRange(spots.map((spot) => spot[1]));
     const rangeY = p.robustRange(spots.map((spot) => spot[2]));
     const outside = spots.filter(([, x, y]) => x < rangeX[0] || x > rangeX[1] || y < rangeY[0] || y > rangeY[1]);
