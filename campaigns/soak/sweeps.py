@@ -42,8 +42,8 @@ SILENCE = 10.0  # seconds after which a worker that says nothing is replaced, he
 def launch_words(algorithms: tuple[str, ...], output: Path) -> list[str]:
     """Return the words of a sweep's command.
 
-    Fleets (`--fleet N`) have their place here. They need a comparison to rounding: one that goes on with other
-    members than it had before does not promise bits.
+    Fleets (`--fleet N`) have their place here. They need a comparison to rounding: one that goes on with
+    other members than it had before does not promise bits.
     """
     return [
         *("launch", "--datasets", str(TABULAR), "--algorithms", *algorithms, "--n_hparams", "2"),
