@@ -215,7 +215,7 @@ def fill_disk(bench: Bench, random: Random, case: Case) -> Round:
     return done
 
 
-# How often each is drawn. Fleets are to be kinds of their own, beside those of sweeps.
+# How often each is drawn.
 FAULTS: dict[Fault, int] = {
     kill: 6,
     stop: 2,

@@ -40,7 +40,11 @@ SILENCE = 10.0  # seconds after which a worker that says nothing is replaced, he
 
 
 def launch_words(algorithms: tuple[str, ...], output: Path) -> list[str]:
-    """Return the words of a sweep's command. Fleets will be one more option here."""
+    """Return the words of a sweep's command.
+
+    Fleets (`--fleet N`) have their place here. They need a comparison to rounding: one that goes on with
+    other members than it had before does not promise bits.
+    """
     return [
         *("launch", "--datasets", str(TABULAR), "--algorithms", *algorithms, "--n_hparams", "2"),
         *("--n_trials", "1", "--steps", "60", "--checkpoint_freq", "20", "--hparams", '{"batch_size": 16}'),

@@ -121,7 +121,10 @@ def find_lost_model(
     evaluations = [json.loads(line) for line in records]
     for name, value in best.items():
         key = criteria[name].record_key
-        step = next(record["step"] for record in evaluations if record["step"] > 0 and record[key] == value)
+        reached = (r["step"] for r in evaluations if r["step"] > 0 and r.get(key) == value)
+        step = next(reached, None)
+        if step is None:  # a record that an older version wrote in another way
+            continue
         try:
             payload = parse(store.read_model(name) or b"")
         except ValueError:
