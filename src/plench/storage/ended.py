@@ -56,8 +56,8 @@ def find_breach(
     except (OSError, ValueError) as error:
         return f"its {DONE} cannot be read ({getattr(error, 'strerror', None) or error})"
     if by_size and RESULTS in files:
-        wrong = (_compare_size(f"{folder}/{name}", known) for name, known in files.items())
-        return next((f"its {name} {text}" for name, text in zip(files, wrong, strict=True) if text), None)
+        found = ((name, _compare_size(f"{folder}/{name}", known)) for name, known in files.items())
+        return next((f"its {name} {text}" for name, text in found if text), None)
     last = info.get("diverged_after_step") if status == "diverged" else None if steps is None else steps - 1
     if (steps is not None or status == "diverged") and read_last_step(f"{folder}/{RESULTS}") != last:
         return f"its {RESULTS} does not end with the last record"
