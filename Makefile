@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-real test-lowest fuzz lint format clean
+.PHONY: bench demo docs test test-fast test-real test-lowest fuzz arguments soak lint format clean
 SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
@@ -35,8 +35,23 @@ test-lowest:
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n 2
 
+# Campaigns: they run for as long as they are given, and go on where the one before ended (docs/trust.md).
 fuzz: $(READY)
 	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
+
+# What plench costs beside floors measured in the same run (docs/bench.md).
+bench: $(READY)
+	$(BIN)/plench bench step image evaluation sweep reading --output build/bench.json
+
+# The documentation as a site, offline: build/docs/html/index.html.
+docs: $(READY)
+	$(BIN)/python scripts/make_docs.py
+
+arguments: $(READY)
+	$(BIN)/python -m campaigns.arguments --seconds $(SECONDS) $(ARGUMENTS)
+
+soak: $(READY)
+	$(BIN)/python -m campaigns.soak --seconds $(SECONDS) $(SOAK)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ With CIFAR-10N's three human labels per image in the format of PLCIFAR10, the se
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import render_table, write_page
@@ -49,6 +50,17 @@ def describe(run: Run) -> str:
     return "\n\n".join([f"## {run.experiment.algorithm}", facts, render_table(["step", *COLUMNS], rows)])
 
 
+def say_how_short(runs: Sequence[Run]) -> str:
+    """Say how much of the protocol's training the runs have."""
+    steps = sorted({int(run.info["config"]["steps"]) for run in runs})
+    whole = max(int(run.info["dataset"]["default_steps"]) for run in runs)
+    made = " and ".join(f"{number:,}" for number in steps)
+    return (
+        f"These are short runs: {made} steps of the protocol's {whole:,}, so that they show how learning "
+        "begins, and not what the methods reach."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -64,6 +76,7 @@ def main() -> None:
             "# Learning curves on CIFAR-10 images",
             "Written by `python benchmarks/image_curves.py` from the records of its runs (its text has the "
             "commands). Percent; CR, AA and OA are on the validation split. One split, one seed.",
+            say_how_short(runs),
             *([] if all(run.info["dataset"]["verified"] for run in runs) else [SUBSTITUTE]),
             *(describe(run) for run in sorted(runs, key=lambda run: run.experiment.algorithm)),
         ],

@@ -6,7 +6,9 @@
 Each size runs in a fresh process with one thread: it loads the file, prepares a split, and trains PRODEN. The
 peak is the whole process's: Python and torch, and the part of the file that the system keeps in memory.
 Stretches of steps alternate with stretches of updates on one batch, the floor; their ratio says what
-gathering costs, whatever else the machine does. Prints a table.
+gathering costs, whatever else the machine does. The last column is the same of features in memory, in a
+process of their own: what grows with N in both is the way from memory to processor, since the rows of a small
+dataset stay in the processor's cache. Prints a table.
 """
 
 import argparse
@@ -18,8 +20,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+
+from plench.algorithms import find_algorithm
+from plench.data import load_dataset
+from plench.storage.store import RunStore
+from plench.training import configure_run
+from plench.training.callbacks import NoCallback
+from plench.training.run import TrainingRun
 
 STRETCHES = 15
 STRETCH = 40
@@ -32,25 +45,32 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=512)
     parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary folder)")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--in_memory", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure)))
+        print(json.dumps(measure(arguments.measure, arguments.in_memory)))
         return
-    print(f"{'N':>10} {'data GB':>8} {'peak GB':>8} {'peak/data':>10} {'step ms':>8} {'step/floor':>11}")
+    print(
+        f"{'N':>10} {'data GB':>8} {'peak GB':>8} {'peak/data':>10} {'step ms':>8} {'step/floor':>11} "
+        f"{'in memory':>10}"
+    )
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             write_data(Path(folder), size, arguments.columns)
             command = [sys.executable, __file__, "--measure", folder]
-            row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            row, held = (
+                json.loads(
+                    subprocess.run([*command, *more], check=True, capture_output=True, text=True).stdout
+                )
+                for more in ([], ["--in_memory"])
+            )
         data, peak = row["data_gb"], row["peak_gb"]
-        times = f"{row['step_ms']:>8.3f} {row['ratio']:>11.2f}"
+        times = f"{row['step_ms']:>8.3f} {row['ratio']:>11.2f} {held['ratio']:>10.2f}"
         print(f"{size:>10,} {data:>8.3f} {peak:>8.3f} {peak / data:>10.2f} {times}", flush=True)
 
 
 def write_data(folder: Path, size: int, columns: int) -> None:
     """Write features in parts, so that this process needs no room for them."""
-    import numpy as np
-
     random = np.random.default_rng(0)
     shape = (size, columns)
     features = np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, shape)
@@ -62,23 +82,15 @@ def write_data(folder: Path, size: int, columns: int) -> None:
     np.save(folder / "candidates.npy", candidates)
 
 
-def measure(folder: str) -> dict[str, Any]:
-    """Train on the mapped features; return the data's size, the peak and the median time of a step."""
-    import torch
-
-    from plench.algorithms import find_algorithm
-    from plench.data import load_dataset
-    from plench.storage.store import RunStore
-    from plench.training import RunOptions, configure_run
-    from plench.training.callbacks import NoCallback
-    from plench.training.run import TrainingRun
-
+def measure(folder: str, in_memory: bool) -> dict[str, Any]:
+    """Train on the features, mapped or read; return their size, the peak and the median time of a step."""
     torch.set_num_threads(1)
     dataset = load_dataset(folder)
+    if in_memory:
+        dataset = replace(dataset, features=np.array(dataset.features))
     entry = find_algorithm("PRODEN")
-    config = configure_run(entry, dataset.card, steps=STRETCHES * STRETCH)
-    store = RunStore(Path(folder) / "run")
-    run = TrainingRun(config, dataset, entry, store, RunOptions(device="cpu"), NoCallback(), None)
+    config = configure_run(entry, dataset.card, steps=STRETCHES * STRETCH, device="cpu")
+    run = TrainingRun(config, dataset, entry, RunStore(Path(folder) / "run"), NoCallback(), None)
     run.build()
     fixed = run.training_set.next_batch()
     steps, ratios = [], []

@@ -16,12 +16,15 @@ from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
+from plench.criteria import criteria
 from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "algorithms"
 NOTES = PAGES / "notes"
+PUBLIC_CODE = ROOT / "docs" / "public-code.md"
+DEFECTS = ROOT / "docs" / "results" / "defects.md"
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
@@ -59,7 +62,53 @@ def render_pages() -> dict[Path, str]:
     entries = own_entries()
     pages = {PAGES / f"{entry.name}.md": render_page(entry) for entry in entries}
     pages[PAGES / "README.md"] = render_index(entries)
+    pages[PUBLIC_CODE] = render_public_code(entries)
     return pages
+
+
+def render_public_code(entries: list[AlgorithmEntry]) -> str:
+    """Return the page on faults of the public code: what cards say, and the measured effects."""
+    found = [entry for entry in entries if entry.card.public_fault]
+    table = DEFECTS.read_text(encoding="utf-8")
+    columns, rows = read_table(table)
+    parts = [
+        WRITTEN_BY.format(source="docs/results/defects.md"),
+        "# What the public code gets wrong",
+        "Faults of the public benchmark's code that the paper's published figures carry, algorithm by "
+        "algorithm, as the algorithms' cards have them. Ours are written by specification and checked "
+        "against number vectors; each page lists all departures. `plench beside-paper` marks the figures of "
+        "the paper that these faults concern.",
+    ]
+    for entry in found:
+        card = entry.card
+        where = f" (on {', '.join(card.public_fault_on)})" if card.public_fault_on else ""
+        text = card.public_fault[:1].upper() + card.public_fault[1:]
+        parts += [f"## {entry.name}", f"{text}{where}. [Its page](algorithms/{entry.name}.md)."]
+        for row in rows:
+            if row[0] == entry.name:
+                facts = [f"{name}: {value}" for name, value in zip(columns[1:], row[1:], strict=True)]
+                parts.append("Measured: " + "; ".join(facts) + ".")
+    parts += [
+        "## Criteria",
+        *(
+            f"- {criterion.title}: {criterion.public_defect}."
+            for criterion in criteria.values()
+            if criterion.public_defect
+        ),
+        "## How it was measured",
+        "Each algorithm beside the same one with the fault put in, all else equal; three splits, percent of "
+        "the test split: [results/defects.md](results/defects.md). A fault that helps on some data is still "
+        "a fault: the figures are then those of another method.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def read_table(page: str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a page's first table."""
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"
+    ]
+    return lines[0], lines[2:]
 
 
 def find_stale(pages: dict[Path, str]) -> list[Path]:
@@ -160,6 +209,7 @@ def describe_card(card: AlgorithmCard) -> str:
         "views of a batch": ", ".join(card.views),
         "second batch": "yes" if card.second_batch else "no",
         "passes per step": card.passes,
+        "in a fleet": "trained as one with other runs" if card.stacked else f"alone: {card.alone}",
     }
     rounds = {"fitted": card.passes, "uses annotators' answers": "yes" if card.answers else "no"}
     rows = {

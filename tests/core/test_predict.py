@@ -92,3 +92,14 @@ def test_what_is_no_array_is_our_error(make, tmp_path, capsys):
     make(tmp_path / "new.npy")
     assert main(["predict", str(outcome.folder), str(tmp_path / "new.npy")]) == 2
     assert "new.npy cannot be read" in capsys.readouterr().err
+
+
+def test_predictions_never_replace_the_data(run, tmp_path, capsys):
+    _, model_folder = run
+    data = tmp_path / "new.csv"
+    data.write_text("weight,colour\n1,red\n", encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(data)
+    for output in (data, tmp_path / "link.csv"):
+        assert main(["predict", str(model_folder), str(data), "-o", str(output)]) == 2
+        assert "is the data themselves: name another file" in capsys.readouterr().err
+    assert data.read_text(encoding="utf-8") == "weight,colour\n1,red\n"

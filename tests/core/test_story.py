@@ -153,5 +153,5 @@ def test_without_true_labels_tables_rank_by_the_criteria_and_the_best_is_refitte
         plench.refit(
             best["folder"], items.with_name("items.csv").as_posix() + "?answers=answers.csv&ignore=width"
         )
-    with pytest.raises(DataError, match="say where the data are"):
+    with pytest.raises(DataError, match="give it again, on the command line with -d"):
         plench.refit(best["folder"])

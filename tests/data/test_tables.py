@@ -5,6 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
+from plench.cli import main
 from plench.data import split_dataset
 from plench.data.encoding import TableEncoder
 from plench.data.raw_table import RawTable, read_frame
@@ -259,3 +260,30 @@ def test_roles_say_what_was_recognised():
     roles = find_roles(table, TableOptions())
     assert (roles.item, roles.candidates, roles.features) == ("ID", "Candidates", ("x",))
     assert roles.describe() == "candidates in 'Candidates', item in 'ID', 1 columns of features"
+
+
+def test_beside_semicolons_numbers_may_have_a_decimal_comma(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("w;n;code;candidates\n1,5;2;1,5;a|b\n-0,25;;x;b\n1e3;4;2,0;a\n", encoding="utf-8")
+    table = load_dataset(path).features
+    kinds = {column.name: column.kind for column in table.columns}
+    assert kinds == {"w": "number", "n": "number", "code": "category"}
+    assert table.columns[0].values.tolist() == [1.5, -0.25, 1000.0]
+    path.write_text("w,candidates\n'1,5',a\n".replace("'", '"') + "2,b\n", encoding="utf-8")
+    assert load_dataset(path).features.columns[0].kind == "category"  # beside commas it is no number
+    path.write_text("w;candidates\n1,2;a\n2,1;b\n", encoding="utf-8")
+    dataset = load_dataset(f"{path}?separator=,")
+    assert dataset.class_names == ("a", "b")  # candidates are no numbers, whatever their separator
+
+
+def test_a_slip_in_a_column_of_numbers_is_told(tmp_path, capsys):
+    path = tmp_path / "own.csv"
+    rows = [f"{number}.5,{'a' if number % 2 else 'b'}" for number in range(20)]
+    rows[6] = "6.O,a"
+    path.write_text("w,candidates\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    told = "column 'w' is taken as 20 categories, though 19 of its 20 values are numbers: row 7 has '6.O'"
+    assert any(told in notice for notice in load_dataset(path).notices)
+    assert main(["data", "info", str(path)]) == 0
+    assert "features      1: categories w (20)" in capsys.readouterr().out
+    path.write_text("w,candidates\n1,a\nx,b\nx,a\n3,b\n", encoding="utf-8")
+    assert not load_dataset(path).notices  # as many texts as numbers: categories are meant

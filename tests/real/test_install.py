@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
+from plench.cli import list_commands
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.real
@@ -59,3 +62,59 @@ def test_the_installed_command_trains_and_collects(environment):
 def test_the_package_carries_its_type_marker(environment):
     code = "import plench, pathlib; print((pathlib.Path(plench.__file__).parent / 'py.typed').exists())"
     assert run(environment / "venv" / "bin" / "python", "-c", code, cwd=environment) == "True\n"
+
+
+def test_every_command_works_from_another_folder(environment, tmp_path):
+    plench = environment / "venv" / "bin" / "plench"
+    listed = [
+        line.split()[0] for line in run(plench, "--help", cwd=tmp_path).splitlines() if line[:4] == "    "
+    ]
+    commands = [name for name in listed if name in list_commands()]
+    assert set(commands) == set(list_commands())
+    for name in commands:
+        assert f"usage: plench {name}" in run(plench, name, "--help", cwd=tmp_path)
+    found = json.loads(run(plench, "doctor", "--json", cwd=tmp_path))
+    assert found["packages"]["torch"]
+    run(plench, "demo", "--steps", 10, "--workers", 1, cwd=tmp_path)
+    assert (tmp_path / "demo-results" / "site" / "index.html").exists()
+    for words in (("stats",), ("beside-paper",), ("sweep", "best"), ("sweep", "status", "--output_dir")):
+        run(plench, *words, "demo-results", cwd=tmp_path)
+
+
+def test_what_needs_an_extra_says_how_to_get_it(environment, tmp_path):
+    plench = environment / "venv" / "bin" / "plench"
+    run(plench, "train", "-a", "CC", "-d", "Digits_FPS", "--steps", 4, cwd=tmp_path)
+    done = subprocess.run(
+        [str(plench), "export", "runs", "-o", "r.parquet"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install pyarrow" in done.stderr
+
+
+def test_the_sdist_builds_the_same_wheel(environment, tmp_path):
+    code = f"import setuptools.build_meta as b; print(b.build_sdist({str(tmp_path)!r}))"
+    copy = tmp_path / "checkout"
+    shutil.copytree(
+        ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "build", "node_modules", "*.egg-info")
+    )
+    name = run(sys.executable, "-c", code, cwd=copy).splitlines()[-1]
+    quiet = ("--quiet", "--disable-pip-version-check")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *quiet,
+        "--no-deps",
+        "--wheel-dir",
+        tmp_path,
+        tmp_path / name,
+        cwd=tmp_path,
+    )
+    (made,), (first,) = tmp_path.glob("plench-*.whl"), environment.glob("plench-*.whl")
+    assert made.name == first.name
+    assert sorted(ZipFile(made).namelist()) == sorted(ZipFile(first).namelist())

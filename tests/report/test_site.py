@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import combinations
@@ -185,6 +186,59 @@ def test_downloads_hold_every_run(site, benchmark_runs):
     lines = (site / "download" / "runs.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + len(read_runs(benchmark_runs))
     assert {path.name for path in (site / "download").iterdir()} == set(chunk(site, "index")["downloads"])
+
+
+def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_runs, capsys):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed (plench[report])")
+    answers = []
+    for place in (benchmark_runs, site / "download" / "results.parquet"):
+        assert main(["collect", str(place), "--format", "csv"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    assert answers[0].count("\n") > 10
+
+
+def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, monkeypatch):
+    runs = write_sweep(tmp_path / "runs", algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
+    folder = tmp_path / "site"
+    assert main(["report", str(runs), "-o", str(folder)]) == 0
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["report", str(runs), "-o", str(folder)]) == 0
+    told = "results.parquet is not among the downloads: Parquet needs pyarrow"
+    assert told in capsys.readouterr().err
+    assert not (folder / "download" / "results.parquet").exists()
+    assert chunk(folder, "index")["downloads"] == ["cells.csv", "choices.csv", "runs.csv"]
+    assert any(told in notice for notice in chunk(folder, "made")["notices"])
+
+
+def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, capsys, monkeypatch):
+    runs, folder = tmp_path / "runs", tmp_path / "site"
+    write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
+    waited = []
+    monkeypatch.setattr("plench.cli.report.time.sleep", lambda seconds: (waited.append(seconds), finish()))
+
+    def finish():
+        """While the command waits, the runs of one more split come in, and after that those of the last."""
+        assert not chunk(folder, "index")["progress"]["complete"]
+        shutil.rmtree(runs)
+        n_trials = 2 + len(waited)
+        write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=n_trials, n_hparams=1)
+
+    command = ["report", str(runs), "-o", str(folder), "--planned_trials", "4", "--every", "7"]
+    assert main(command) == 0
+    assert waited == [7.0, 7.0]
+    assert capsys.readouterr().out.count("index.html") == 3
+    progress = chunk(folder, "index")["progress"]
+    assert (progress["complete"], progress["finished"], progress["planned"]) == (True, 8, 8)
+    assert len(list((folder / "data").iterdir())) == 1
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_every_wants_a_positive_number_of_seconds(seconds, tmp_path, capsys):
+    runs = write_sweep(tmp_path / "runs", algorithms=("CC",), n_trials=1, n_hparams=1)
+    assert main(["report", str(runs), "-o", str(tmp_path / "site"), f"--every={seconds}"]) == 2
+    assert "--every must be a positive number of seconds" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
 
 
 def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_path, capsys):

@@ -204,3 +204,13 @@ def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: p
     assert (estimate.pairs_measured, estimate.pairs) == (2, 4)  # one of each kind, whatever the time
     assert estimate.seconds == pytest.approx(41 + 2 + 1 + 1)
     assert estimate.bytes == pytest.approx(22)
+
+
+def test_a_changed_configuration_is_a_checked_copy() -> None:
+    (run, *_) = expand(settle(SweepSpec((GRID,)), DataShelf(None)))
+    before = run.config.to_json()
+    made = run.config.changed(dataset="Other", seed=7)
+    assert made == replace(run.config, dataset="Other", seed=7)
+    assert run.config.to_json() == before
+    with pytest.raises(UsageError, match="fps_rate must be"):
+        run.config.changed(fps_rate=2.0)

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from plench.sweeps.perform import Performer, fail_run, record_failure
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import read_state, read_states
 from plench.sweeps.sharing import SharedDataset, map_dataset
-from plench.sweeps.spec import Grid, SweepSpec
+from plench.sweeps.spec import Grid, SweepSpec, read_sweeps
 from plench.training.callbacks import NoCallback
 from tests.sweep.driving import odd, read_outcomes
 
@@ -333,3 +335,52 @@ def test_what_keeps_an_early_ray_from_starting_is_raised_where_it_is_waited_for(
     with pytest.raises(OSError, match="no more processes"):
         early.wait()
     early.close()
+
+
+def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--algorithms",
+        "CC",
+        "PRODEN",
+        "--datasets",
+        "Digits_USS",
+        "--n_hparams",
+        "1",
+        "--n_trials",
+        "1",
+    ]
+    output = ["--output_dir", str(tmp_path)]
+    assert main(["sweep", "launch", *words, "--steps", "3", "--workers", "1", "--quiet", *output]) == 0
+    assert main(["sweep", "status", *output, "--json"]) == 0
+    content = capsys.readouterr().out
+    code = (
+        f"import sys; from plench.cli import main; main(['sweep', 'status', '--json', *{output!r}]); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, content)
+    assert json.loads(content)["states"] == {"done": 2}
+    (plan,) = tmp_path.glob(".plan-*.json")
+    plan.unlink()
+    assert main(["sweep", "status", *output, "--json"]) == 0
+    assert capsys.readouterr().out == content  # the long way says the same
+    for forged in ('{"runs": [["../x", "CC", "Digits_USS", 0, 0, 3]]}', "[]", '{"runs": [[1]]}', "{"):
+        plan.write_text(forged)
+        assert main(["sweep", "status", *output, "--json"]) == 0
+        assert capsys.readouterr().out == content
+
+
+def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
+    words = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
+    output = ["--output_dir", str(tmp_path), "--workers", "1", "--quiet"]
+    assert main(["sweep", "launch", *words, "--steps", "3", *output]) == 0
+    (spec,) = read_sweeps(tmp_path)
+    (run,) = expand(spec)
+    records = tmp_path / run.folder / "results.jsonl"
+    content = records.read_bytes()
+    for changed, by_size in ((content.replace(b"1", b"2", 1), "done"), (content[:-5], "damaged")):
+        records.write_bytes(changed)
+        assert read_states([run], tmp_path, by_size=True)[0].state == by_size
+        assert read_states([run], tmp_path)[0].state == "damaged"
+    records.unlink()
+    assert "is missing" in read_states([run], tmp_path, by_size=True)[0].message

@@ -15,6 +15,7 @@ from plench.cli.shared.data_views import add_views_command
 from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
+from plench.data.table import Table
 from plench.errors import DataError, UsageError
 from plench.report.escape import clean
 
@@ -26,6 +27,8 @@ EXAMPLES = """examples:
   plench data views DigitImages -o sheet.png
   plench data stats Lost --data_dir data --output lost.svg
 """
+
+COLUMNS_SHOWN = 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +98,11 @@ def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint
     more: dict[str, Any] = {}
     if dataset.class_names is not None:
         more["class_names"] = list(dataset.class_names)
+    if isinstance(dataset.features, Table):
+        more["columns"] = [
+            {"name": column.name, "kind": column.kind, "categories": len(column.categories)}
+            for column in dataset.features.columns
+        ]
     if dataset.answers is not None:
         more["answers"] = summarise_answers(dataset.answers, dataset.labels)
     return {
@@ -149,6 +157,20 @@ def format_rows(card: dict[str, Any], rows: dict[str, str]) -> str:
     )
 
 
+def format_columns(columns: list[dict[str, Any]]) -> str:
+    """Name the columns of a table by what they were taken for, the first of each kind."""
+    parts = []
+    for kind, title in (("number", "numbers"), ("boolean", "truth values"), ("category", "categories")):
+        found = [column for column in columns if column["kind"] == kind]
+        names = [
+            clean(column["name"]) + (f" ({column['categories']:,})" if kind == "category" else "")
+            for column in found[:COLUMNS_SHOWN]
+        ]
+        if found:
+            parts.append(f"{title} {', '.join(names)}{' …' if len(found) > COLUMNS_SHOWN else ''}")
+    return "; ".join(parts)
+
+
 def format_info(info: dict[str, Any]) -> str:
     """The text form of `describe`."""
     card, spec = info["card"], info["candidates"]
@@ -170,6 +192,8 @@ def format_info(info: dict[str, Any]) -> str:
             " …" if len(info["class_names"]) > 10 else ""
         )
         rows["classes"] += f": {shown}"
+    if info.get("columns"):
+        rows["features"] += f": {format_columns(info['columns'])}"
     lines = [format_rows(card, rows), "  set sizes", *format_histogram(info["set_sizes"])]
     if info.get("answers"):
         lines += format_answers(info["answers"])

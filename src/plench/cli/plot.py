@@ -17,7 +17,7 @@ EXAMPLES = """examples:
   plench plot ranks runs/ --criteria CR --post_hoc wilcoxon --output ranks.svg
   plench plot curves runs/ --datasets Lost --criteria AA --output curves.png
   plench plot slope runs_a/ runs_b/ --datasets Lost --output slope.svg
-  plench plot cost step.json --output cost.pdf          (step.json: benchmarks/step.py --json)
+  plench plot cost step.json --output cost.pdf          (step.json: plench bench step --output)
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def predict(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
+    if "-" not in (arguments.data, arguments.output) and is_same_place(arguments.data, arguments.output):
+        raise UsageError(f"--output {arguments.output} is the data themselves: name another file")
     model = plench.load(arguments.model, arguments.criterion, arguments.device, run_code=arguments.run_code)
     names, features = read_data(model, arguments.data)
     text = format_predictions(model, names, model.predict_proba(features))
@@ -72,6 +75,11 @@ def predict(arguments: argparse.Namespace) -> int:
     else:
         write_text(Path(arguments.output), text)
     return 0
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Say whether two paths lead to one file."""
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]], Any]:

@@ -1,6 +1,7 @@
 """`plench report`: write the results as a web page."""
 
 import argparse
+import math
 import shlex
 import sys
 import time
@@ -40,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="also show statistics of candidate sets of datasets in this folder or built in",
     )
     parser.add_argument(
-        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (benchmarks/step.py --json)"
+        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (plench bench step --output)"
     )
     parser.add_argument(
         "--every",
@@ -53,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def report(args: argparse.Namespace) -> int:
     """Write the site and print the path of its page."""
-    if args.every is not None and args.every <= 0:
+    if args.every is not None and not 0 < args.every < math.inf:
         raise UsageError(f"--every must be a positive number of seconds, not {args.every:g}")
     while True:
         found = read_input(args)
@@ -71,6 +72,6 @@ def report(args: argparse.Namespace) -> int:
         if args.every is None or written.complete:
             break
         time.sleep(args.every)
-    for notice in content.notices:
+    for notice in written.notices:
         print(f"notice: {notice}", file=sys.stderr)
     return 0

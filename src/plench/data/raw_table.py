@@ -25,11 +25,13 @@ class RawTable:
     """Columns by name, all of one length; `name` is what errors call the table.
 
     A column is a numpy array of numbers or truth values, or a list of cells in which None is a gap. Rows are
-    counted from 1, the header of a file not among them.
+    counted from 1, the header of a file not among them. `decimal_comma`: its numbers may have a comma where
+    others have a point, since its cells are not separated by commas but by semicolons.
     """
 
     name: str
     columns: Mapping[str, Sequence[Any] | np.ndarray]
+    decimal_comma: bool = False
 
     def __post_init__(self) -> None:
         lengths = {name: len(values) for name, values in self.columns.items()}
@@ -88,6 +90,7 @@ class RawTable:
                 name: values[index] if isinstance(values, np.ndarray) else [values[row] for row in index]
                 for name, values in self.columns.items()
             },
+            self.decimal_comma,
         )
 
 

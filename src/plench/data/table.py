@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?"
 )
+DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ def freeze(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
-    """Find the kinds of the named columns; return the table and notices of gaps and of empty columns."""
+    """Find the kinds of the named columns; return the table and notices of what a user may not expect."""
     columns, notices = [], []
     for name in names:
         column = make_column(raw, name)
@@ -113,6 +114,8 @@ def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
                 f"{raw.name}: column {shorten(name)} has {gaps:,} of {len(raw):,} values missing; they are "
                 "filled in from the training split, and an input of its own says where"
             )
+        if column.kind == "category":
+            notices.extend(doubt_categories(raw, column))
         columns.append(column)
     if not columns:
         raise DataError(f"{raw.name} has no column of features with a value in it")
@@ -126,7 +129,7 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
         found: ColumnKind = "boolean" if values.dtype.kind == "b" else "number"
         if kind in (None, found, "number"):
             return Column(name, kind or found, to_float32(raw, name, values.astype(np.float64)))
-    cells = raw.cells(name)
+    cells = read_decimal_commas(raw.cells(name)) if raw.decimal_comma else raw.cells(name)
     kind = kind or find_kind(raw, name, cells)
     if kind == "category":
         return make_categories(raw, name)
@@ -135,6 +138,28 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
         if cell is not None:
             numbers[row] = to_number(raw, name, row, cell, kind)
     return Column(name, kind, to_float32(raw, name, numbers))
+
+
+def read_decimal_commas(cells: Sequence[Any]) -> Sequence[Any]:
+    """Return cells with points for commas where all of them are then numbers, without any point before."""
+    present = [cell for cell in cells if cell is not None]
+    if not all(isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in present):
+        return cells
+    return [None if cell is None else cell.replace(",", ".") for cell in cells]
+
+
+def doubt_categories(raw: RawTable, column: Column) -> Iterator[str]:
+    """Say so where most of the values of a column of categories are numbers: it may be one by a slip."""
+    texts = list(enumerate(raw.texts(column.name), 1))
+    others = [(row, text) for row, text in texts if text is not None and read_number(text) is None]
+    n_present = int((~column.missing).sum())
+    if others and 2 * len(others) < n_present:
+        row, text = others[0]
+        yield (
+            f"{raw.name}: column {shorten(column.name)} is taken as {len(column.categories):,} categories, "
+            f"though {n_present - len(others):,} of its {n_present:,} values are numbers: row {row} has "
+            f"{shorten(text)}; if numbers are meant, mend such cells or leave them empty"
+        )
 
 
 def find_kind(raw: RawTable, name: str, cells: Sequence[Any]) -> ColumnKind:

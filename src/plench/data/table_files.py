@@ -1,7 +1,8 @@
 """Reading tables from files: CSV and TSV by Python's own reader, Parquet by pyarrow. Nothing is executed.
 
 CSV files are UTF-8, with a header. The delimiter is the comma, or the semicolon or tab where the header has
-more of those; that of a `.tsv` file is the tab.
+more of those; that of a `.tsv` file is the tab. Beside semicolons numbers may have a decimal comma, as
+spreadsheets write both in many countries.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from plench.data.files import read_file
 from plench.data.raw_table import RawTable, check_header, clean_cell, clean_text, read_frame, shorten
 from plench.errors import DataError, UsageError
-from plench.parquet_limits import find_excess
+from plench.parquet_limits import Claims, allow_bytes, check_claims
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_COLUMNS = 100_000
@@ -58,15 +59,23 @@ def parse_parquet(content: bytes, name: str) -> RawTable:
             "or save the table as CSV"
         ) from None
     try:
+        claims = check_claims(io.BytesIO(content), len(content))
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
-        excess = find_excess(file.metadata, len(content))
-        if excess:
-            raise DataError(excess)
-        frame = file.read()
+        frame = pyarrow.Table.from_batches(read_batches(file, claims, len(content)), file.schema_arrow)
         frame.validate(full=True)
     except Exception as error:  # pyarrow raises many types for a damaged file
         raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
     return read_frame(frame, name)
+
+
+def read_batches(file: Any, claims: Claims, file_bytes: int) -> Iterator[Any]:
+    """Yield the rows of a Parquet file in batches, as long as they take no more room than its size allows."""
+    taken = 0
+    for batch in file.iter_batches(claims.rows_of_batch, use_threads=False):
+        taken += batch.nbytes
+        if taken > allow_bytes(file_bytes):
+            raise DataError(f"it takes more than {allow_bytes(file_bytes):,} bytes, which are allowed")
+        yield batch
 
 
 def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> RawTable:
@@ -83,6 +92,7 @@ def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> 
         raise DataError(
             f"{name}: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL; it is no text"
         )
+    delimiter = delimiter or find_delimiter(text)
     rows = read_rows(text, name, delimiter)
     header = next(rows, None)
     if header is None:
@@ -100,14 +110,17 @@ def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> 
             )
         for column, cell in zip(columns, row[skipped:], strict=True):
             column.append(clean_cell(cell))
-    return RawTable(name, dict(zip(names, columns, strict=True)))
+    return RawTable(name, dict(zip(names, columns, strict=True)), decimal_comma=delimiter == ";")
 
 
-def read_rows(text: str, name: str, delimiter: str | None) -> Iterator[list[str]]:
+def find_delimiter(text: str) -> str:
+    """Return what separates the cells of the header."""
+    first = text.lstrip("\r\n").split("\n", 1)[0]
+    return max(",;\t", key=first.count)  # the comma, where there is none
+
+
+def read_rows(text: str, name: str, delimiter: str) -> Iterator[list[str]]:
     """Yield the rows that are not blank."""
-    if delimiter is None:
-        first = text.lstrip("\r\n").split("\n", 1)[0]
-        delimiter = max(",;\t", key=first.count)  # the comma, where there is none
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The cost of a step, as `benchmarks/step.py --json` measured it."""
+"""The cost of a step, as `plench bench step --output FILE` measured it."""
 
 import json
 from dataclasses import dataclass
@@ -31,8 +31,11 @@ def read_costs(path: Path) -> list[StepCost]:
     rows = content.get("rows") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows:
         raise DataError(
-            f"{str(path)!r} holds no list of measurements (make one with benchmarks/step.py --json)"
+            f"{str(path)!r} holds no list of measurements (make one with plench bench step --output FILE)"
         )
+    rows = [row for row in rows if not isinstance(row, dict) or row.get("part", "step") in ("step", "image")]
+    if not rows:
+        raise DataError(f"{str(path)!r} holds no measurement of a step (plench bench step)")
     costs = []
     for number, row in enumerate(rows):
         known = isinstance(row, dict) and isinstance(row.get("algorithm"), str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
+# Keys of the upper level are indented by one space, no value has a line break in it.
+_HEADLINE = re.compile(rb'^ "(run_id|protocol|status)": ("[a-z0-9]*"|[0-9]+),?$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Key:
 
 
 _TEXT = (str, type(None))
+# What a card says of the public code, and of how runs are carried out.
+NOT_RECORDED = ("public_fault", "public_fault_on", "stacked", "alone")
 
 # The schema of run.json. Another version of plench may have written more.
 KEYS = {
@@ -58,6 +63,7 @@ KEYS = {
     "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
     "updates": Key(int, False, "updates made so far"),
     "notices": Key(list, False, "what the user was told"),
+    "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
 
 
@@ -104,7 +110,7 @@ def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
     recorded = {
         name: value
         for name, value in vars(card).items()
-        if not name.startswith("public_fault") and (name not in later or value != usual[name])
+        if name not in NOT_RECORDED and (name not in later or value != usual[name])
     }
     return {
         **recorded,
@@ -122,6 +128,17 @@ def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
 
 class DescriptionError(ValueError):
     """A run.json that is of no use; the text says why."""
+
+
+def read_headlines(path: str) -> dict[str, Any] | None:
+    """Return `run_id`, `protocol` and `status` of a run.json as we write it, without parsing all of it.
+
+    None where they are not found, each once on a line of its own at the upper level. Raises OSError.
+    """
+    found = _HEADLINE.findall(read_plain(path, MAX_BYTES))
+    if len(found) != 3 or {name for name, _ in found} != {b"run_id", b"protocol", b"status"}:
+        return None
+    return {name.decode("ascii"): json.loads(value) for name, value in found}
 
 
 def read_description(path: str) -> tuple[dict[str, Any], list[str]]:

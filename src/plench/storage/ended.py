@@ -34,25 +34,33 @@ def make_done(folder: Path, names: Iterable[str]) -> bytes:
 
 
 def find_breach(
-    folder: str, info: dict[str, Any] | None, steps: int | None, *, thorough: bool = False
+    folder: str,
+    info: dict[str, Any] | None,
+    steps: int | None,
+    *,
+    thorough: bool = False,
+    by_size: bool = False,
 ) -> str | None:
     """Say what is wrong with a run that is marked as ended; None if it is whole.
 
     `info` is its run.json, `steps` how many updates it was to make. The records are compared by hash, models
-    by size, or with `thorough` by hash as well.
+    by size, or with `thorough` by hash as well; with `by_size` all of them by size.
     """
     if info is None:
         return "its run.json is missing or broken"
     status = info.get("status")
     if status not in FINISHED:
         return f"it is marked as done, but its status is {show_value(status)}"
-    last = info.get("diverged_after_step") if status == "diverged" else None if steps is None else steps - 1
-    if (steps is not None or status == "diverged") and read_last_step(f"{folder}/{RESULTS}") != last:
-        return f"its {RESULTS} does not end with the last record"
     try:
         files = read_done(f"{folder}/{DONE}")
     except (OSError, ValueError) as error:
         return f"its {DONE} cannot be read ({getattr(error, 'strerror', None) or error})"
+    if by_size and RESULTS in files:
+        found = ((name, _compare_size(f"{folder}/{name}", known)) for name, known in files.items())
+        return next((f"its {name} {text}" for name, text in found if text), None)
+    last = info.get("diverged_after_step") if status == "diverged" else None if steps is None else steps - 1
+    if (steps is not None or status == "diverged") and read_last_step(f"{folder}/{RESULTS}") != last:
+        return f"its {RESULTS} does not end with the last record"
     for name, known in files.items():
         wrong = _compare(f"{folder}/{name}", known, by_hash=thorough or name == RESULTS)
         if wrong:
@@ -95,6 +103,17 @@ def read_last_step(path: str) -> Any:
         return json.loads(tail[start:]).get("step") if tail.endswith(b"\n") else None
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
+
+
+def _compare_size(path: str, known: dict[str, Any]) -> str | None:
+    """Say how a file's size differs from what is known of it."""
+    try:
+        size = os.stat(path).st_size
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    return None if size == known.get("bytes") else "has another size than at the end of the run"
 
 
 def _compare(path: str, known: dict[str, Any], *, by_hash: bool) -> str | None:

@@ -5,16 +5,26 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
 from plench.storage.ended import DONE
 from plench.storage.store import RunStore, hold
-from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, NoSweepCallback, SweepCallback
+from plench.sweeps.engines.base import (
+    Assignment,
+    Attempt,
+    Engine,
+    Fleet,
+    Limits,
+    NoSweepCallback,
+    SweepCallback,
+)
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
+from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
+from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.remembered import remember
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
 
@@ -60,28 +70,32 @@ def launch_sweep(
     limits: Limits | None = None,
     callback: SweepCallback | None = None,
     retry: bool = False,
+    fleet: FleetOptions | None = None,
     skip_missing: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
     With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
-    is the local one with as many workers as there are cores.
+    is the local one with as many workers as there are cores. `fleet` says which runs are trained as one.
     """
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
     watch = Watch(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
-    runs = expand_all(specs)
+    expanded = [(each, expand(each)) for each in specs]
+    runs = list({run.folder: run for _, part in expanded for run in part}.values())
     with hold_folder(folder) if engine.writes else nullcontext():
-        for each in specs if engine.writes else ():
+        for each, part in expanded if engine.writes else ():
             if not (folder / each.file_name).exists():
                 each.write(folder / each.file_name)
+            remember(each, part, folder)
         states = read_states(runs, folder)
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
             reopen(todo, folder)
+            tidy(states, folder)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
             finished=sum(entry.finished for entry in states),
@@ -89,6 +103,7 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
+            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT), engine),
         )
         try:
             engine.carry_out(assignment)
@@ -101,6 +116,14 @@ def launch_sweep(
         return SweepOutcome(read_states(runs, folder), watch.busy, engine.waits)
 
 
+def plan_fleets(
+    runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
+) -> list[Fleet]:
+    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished."""
+    slots = engine.count_slots(runs[0].config) if runs else None
+    return form_fleets(runs, shelf, options, slots)
+
+
 def reopen(states: Sequence[RunState], output_dir: Path) -> None:
     """Reset runs that are to be repeated: damaged ones to unfinished, failed ones to interrupted."""
     for entry in states:
@@ -109,6 +132,15 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
             store.discard(DONE)
         elif entry.state == "failed":
             store.write_run({**(store.read_run() or {}), "status": "interrupted"})
+
+
+def tidy(states: Sequence[RunState], output_dir: Path) -> None:
+    """Remove checkpoints of finished runs: a kill at their very end has left them."""
+    for entry in states:
+        store = RunStore(output_dir / entry.run.folder)
+        if entry.finished and store.has_checkpoint:
+            with suppress(StorageError):  # it may be kept where nothing can be written
+                store.tidy()
 
 
 def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:

@@ -200,8 +200,7 @@ def _expand_grid(grid: Grid, spec: SweepSpec, draw: Callable[..., RunConfig]) ->
         for trial_seed in grid.trial_seeds:
             for hparams_seed in grid.hparams_seeds:
                 for entry in entries:
-                    config = replace(
-                        draw(grid, entry, card, hparams_seed, trial_seed),
+                    config = draw(grid, entry, card, hparams_seed, trial_seed).changed(
                         dataset=card.name,
                         **candidates,
                         seed=seed_hash(card.name, entry.name, hparams_seed, trial_seed),

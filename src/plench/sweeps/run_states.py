@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock, Timeout
 
 from plench.plain_files import is_plain
 from plench.shown import clean_text, show_value
-from plench.storage.description import FINISHED
+from plench.storage.description import FINISHED, DescriptionError, read_description, read_headlines
 from plench.storage.ended import DONE, find_breach
-from plench.storage.store import LOCK, RunStore
-from plench.sweeps.plan import PlannedRun
+from plench.storage.store import LOCK, RUN
 from plench.version import PROTOCOL_VERSION
+
+if TYPE_CHECKING:  # imports torch
+    from plench.sweeps.plan import PlannedRun
 
 State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged", "foreign", "missing"]
 
@@ -39,8 +41,13 @@ class RunState:
         return self.state in FINISHED
 
 
-def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunState]:
-    """Read the state of every run. A run whose process was killed counts as interrupted."""
+def read_states(
+    runs: Iterable[PlannedRun], output_dir: str | Path, *, by_size: bool = False
+) -> list[RunState]:
+    """Read the state of every run. A run whose process was killed counts as interrupted.
+
+    With `by_size`, which is enough for a look, the files of finished runs are compared by size, not by hash.
+    """
     root = os.fspath(output_dir)
     try:
         with os.scandir(root) as entries:
@@ -48,19 +55,21 @@ def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunS
     except OSError:
         there = set()
     return [
-        read_state(run, f"{root}/{run.folder}") if run.folder in there else RunState(run, "missing")
+        read_state(run, f"{root}/{run.folder}", by_size=by_size)
+        if run.folder in there
+        else RunState(run, "missing")
         for run in runs
     ]
 
 
-def read_state(run: PlannedRun, folder: str) -> RunState:
+def read_state(run: PlannedRun, folder: str, *, by_size: bool = False) -> RunState:
     """Read the state of one run from its folder."""
-    info = RunStore(Path(folder)).read_run()
+    info = _read_info(f"{folder}/{RUN}", by_size)
     done = os.path.exists(f"{folder}/{DONE}")
     if info is not None and (info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run)):
         return RunState(run, "foreign", _explain_foreign(info))
     if done:
-        wrong = find_breach(folder, info, run.config.steps)
+        wrong = find_breach(folder, info, run.config.steps, by_size=by_size)
         if wrong is not None:
             return RunState(run, "damaged", wrong)
         assert info is not None
@@ -71,6 +80,18 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
         reason = f"{told.get('type', 'error')}: {told.get('message', '')}".strip()
         return RunState(run, "failed", clean_text(reason))
     return _unfinished(run, folder)
+
+
+def _read_info(path: str, in_short: bool) -> dict[str, Any] | None:
+    """Return run.json, None where it is missing or broken; in short only what tells that a run has ended."""
+    try:
+        if in_short:
+            info = read_headlines(path)
+            if info is not None and info["status"] in FINISHED:
+                return info
+        return read_description(path)[0]
+    except (OSError, DescriptionError):
+        return None
 
 
 def count_states(states: Iterable[RunState]) -> Counter[State]:

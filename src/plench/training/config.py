@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -44,6 +45,15 @@ class RunConfig(Settings):
     steps: int
     pl_type: PartialLabelType = "real"
     drop_true_rate: float = 0.0
+
+    def changed(self, **changes: Any) -> RunConfig:
+        """Return a copy with other values, of which only these are checked: plans make tens of thousands."""
+        made = copy(self)
+        known = declared()
+        for name, value in changes.items():
+            checked = known[name].check(value) if name in known else value
+            object.__setattr__(made, name, checked)  # it is frozen for everybody else
+        return made
 
     @property
     def candidates(self) -> CandidateSpec:

@@ -141,13 +141,13 @@ def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
     return (_as_source(DATASETS.find_own(name)) if own_only else find_source(name)).card
 
 
-def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
+def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Dataset:
     """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
 
     Its notices, say that a file is not the public one, are logged as well as kept. Generated candidates are
     not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """
-    dataset = find_source(name).load(None if data_dir is None else Path(data_dir))
+    dataset = find_source(os.fspath(name)).load(None if data_dir is None else Path(data_dir))
     for notice in dataset.notices:
         logger.warning("%s", notice)
     return dataset

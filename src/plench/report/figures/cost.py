@@ -110,7 +110,7 @@ def _draw_memory(axes: Axes, memory: Sequence[float | None], least: float) -> No
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file of costs."""
-    parser.add_argument("costs", type=Path, metavar="JSON", help="from benchmarks/step.py --json")
+    parser.add_argument("costs", type=Path, metavar="JSON", help="from plench bench step --output")
     parser.add_argument("--dataset", metavar="NAME", help="which dataset, if the file has several")
 
 

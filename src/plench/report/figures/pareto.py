@@ -195,7 +195,7 @@ def _count_splits(board: Leaderboard, criterion: Criterion) -> list[int]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file of costs."""
     parser.add_argument(
-        "--costs", type=Path, required=True, metavar="JSON", help="from benchmarks/step.py --json"
+        "--costs", type=Path, required=True, metavar="JSON", help="from plench bench step --output"
     )
 
 

@@ -3,12 +3,12 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from plench.errors import UsageError
+from plench.errors import DataError, PlenchError, UsageError
 from plench.plain_files import read_plain
 from plench.report.candidate_stats import CandidateStats
 from plench.report.costs import StepCost
@@ -32,6 +32,7 @@ from plench.report.site.made import describe_making, describe_progress
 from plench.report.site.runs import run_rows
 from plench.report.site.scripts import as_script
 from plench.storage.files import write_text
+from plench.storage.parquet import StoredResults, import_pyarrow, write_results_file
 from plench.storage.records import Experiment
 from plench.version import __version__
 
@@ -59,12 +60,13 @@ class SiteInput:
 
 @dataclass(frozen=True)
 class SiteOutput:
-    """Where the page is, how large the site is, and whether all planned runs are in it."""
+    """Where the page is, how large the site is, whether all planned runs are in it, and all notices."""
 
     page: Path
     n_files: int
     n_bytes: int
     complete: bool
+    notices: Sequence[str]
 
 
 def write_site(content: SiteInput, folder: Path) -> SiteOutput:
@@ -76,7 +78,10 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     check_folder(folder)
     results = content.results
     progress = describe_progress(results.runs, results.plans, results.n_absent)
-    texts = {name: as_script(name, value) for name, value in make_chunks(content, progress)}
+    left_out = write_records(content, folder / "download" / RECORDS)
+    content = replace(content, notices=(*content.notices, *left_out))
+    offered = [*TABLES, *([] if left_out else [RECORDS])]
+    texts = {name: as_script(name, value) for name, value in make_chunks(content, progress, offered)}
     downloads = make_downloads(results)
     stamp = _digest({**texts, **downloads, "version": __version__})
     data = folder / "data" / stamp
@@ -89,10 +94,12 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     _remove_older(folder / "data", stamp)
     written = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in written)
-    return SiteOutput(page, len(written), size, progress["complete"])
+    return SiteOutput(page, len(written), size, progress["complete"], content.notices)
 
 
-def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def make_chunks(
+    content: SiteInput, progress: Mapping[str, Any], downloads: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and value of every chunk: `index` is loaded first, the others when they are needed."""
     all_runs, board = content.results.runs, content.results.board
     judged = judge_criteria(all_runs, board.criteria)
@@ -108,7 +115,7 @@ def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tup
             "cells": describe_cells(board, judged),
             "runs": len(all_runs),
             "progress": progress,
-            "downloads": sorted(DOWNLOADS),
+            "downloads": list(downloads),
         },
     )
     for s, setting in enumerate(board.settings):
@@ -130,13 +137,35 @@ def make_chunks(content: SiteInput, progress: Mapping[str, Any]) -> Iterator[tup
     yield "made", describe_making(all_runs, notices, content.sweeps, content.command)
 
 
-DOWNLOADS = ("cells.csv", "choices.csv", "runs.csv")
+TABLES = ("cells.csv", "choices.csv", "runs.csv")
+RECORDS = "results.parquet"
 
 
 def make_downloads(results: Results) -> dict[str, str]:
-    """Return the files that the page offers: cells, choices and runs, a row each."""
+    """Return the tables that the page offers: cells, choices and runs, a row each."""
     rows = (results.cells(), results.chosen(), run_rows(results.runs, results.board))
-    return dict(zip(DOWNLOADS, map(render_csv, rows), strict=True))
+    return dict(zip(TABLES, map(render_csv, rows), strict=True))
+
+
+def write_records(content: SiteInput, path: Path) -> list[str]:
+    """Write all records as a results file, for others to read like our folders; return why it is not there.
+
+    It needs pyarrow, which the page does not: without it the page offers tables alone.
+    """
+    stored = StoredResults(content.results.runs, list(content.notices), dict(content.sweeps))
+    reason: PlenchError
+    try:
+        import_pyarrow()
+    except UsageError as error:
+        reason = error
+    else:
+        try:
+            write_results_file(stored, path)
+            return []
+        except DataError as error:  # a value that no column can hold
+            reason = error
+    path.unlink(missing_ok=True)  # that of an earlier writing
+    return [f"{RECORDS} is not among the downloads: {reason}"]
 
 
 def check_folder(folder: Path) -> None:

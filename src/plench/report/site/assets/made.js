@@ -5,7 +5,7 @@
   const { h } = p;
 
   /** How far an unfinished sweep is. */
-  function progressNote() {
+  function progressNote({ here = false } = {}) {
     const { planned, finished, statuses } = p.index.progress;
     const others = statuses
       .filter(([status]) => !["done", "diverged"].includes(status))
@@ -18,7 +18,7 @@
         {},
         h("strong", {}, "Not finished. "),
         `${p.count(finished)} of ${p.count(planned)} planned runs have ended${others.length ? `; ${others.join(", ")}` : ""}. `,
-        h("a", { href: "#/made" }, "More"),
+        here ? null : h("a", { href: "#/made" }, "More"),
       ),
       h("progress", { max: planned, value: finished, "aria-label": "Planned runs that have ended" }),
     );
@@ -30,7 +30,7 @@
       p.heading("How it was made"),
       index.progress.complete
         ? h("p", { class: "lead" }, `All ${p.plural(index.progress.planned, "planned run")} have ended.`)
-        : progressNote(),
+        : progressNote({ here: true }),
       p.later("made", details),
     ];
   }
@@ -63,13 +63,23 @@
       h(
         "p",
         {},
-        "Everything that is shown, as tables with a row per cell, per choice and per run. Accuracies are fractions.",
+        "Everything that is shown, as tables with a row per cell, per choice and per run, and all records. Accuracies are fractions.",
       ),
       h(
         "ul",
         { class: "downloads" },
         index.downloads.map((name) => h("li", {}, h("a", { href: `download/${name}`, download: name }, name))),
       ),
+      index.downloads.includes("results.parquet")
+        ? h(
+            "p",
+            { class: "quiet" },
+            h("code", {}, "results.parquet"),
+            " has a row per record. plench reads it like the folders of the runs: ",
+            h("code", {}, "plench collect results.parquet"),
+            ".",
+          )
+        : null,
       failures(data.failures),
       unfinished(data.unfinished),
       diverged(data.diverged),

@@ -1,0 +1,399 @@
+"""Build the documentation's site, offline: the Markdown of the repository, and references made from the code.
+
+    python scripts/make_docs.py [--output build/docs]
+
+The pages of docs/, README.md (the first page), CONTRIBUTING.md, CHANGELOG.md and examples/README.md are taken
+as they are; links between them are turned into links of the site, and one that leads nowhere is an error.
+Made from the code are the reference of the commands (from their parsers), of the functions (from docstrings)
+and a page for each dataset, criterion and network. Sphinx does the rest, with warnings as errors; what it
+wrote is then checked for dead links and for requests to other hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import plench
+from plench.algorithms.cards import FAMILIES, declared_algorithms
+from plench.cli import build_parser
+from plench.criteria import criteria
+from plench.data.sources import dataset_names, describe_datasets, find_source
+from plench.networks import describe_networks
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+OWN = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+# The order of the first page's list; what is not named here follows by name.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Start": ("tutorial", "start", "which-algorithm", "glossary", "faq"),
+    "Guides": (
+        *(
+            "how-to",
+            "estimator",
+            "data",
+            "images",
+            "runs",
+            "sweeps",
+            "results",
+            "statistics",
+            "report",
+            "submit",
+        ),
+        *("add-an-algorithm", "classical", "examples/README"),
+    ),
+    "Background": (
+        "theory",
+        "public-code",
+        "trust",
+        "architecture",
+        "bench",
+        "develop",
+        "CONTRIBUTING",
+        "CHANGELOG",
+    ),
+    "Reference": ("cli", "api", "algorithms/README", "datasets", "criteria", "networks", "results/README"),
+}
+
+
+NEXT = "\n## "  # begins a section
+
+
+class DeadLinkError(Exception):
+    """A link that leads nowhere."""
+
+
+def site_path(path: Path) -> str | None:
+    """Return where a file of the repository is in the site; None if it is not part of it."""
+    name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+    if path.is_dir():
+        return site_path(path / "README.md") if (path / "README.md").exists() else None
+    if name == "README.md":
+        return "index.md"
+    if name in OWN:
+        return name
+    if name.startswith("docs/") and name.endswith((".md", ".png", ".svg")) and "/notes/" not in name:
+        return name.removeprefix("docs/")
+    return None
+
+
+def turn_links(text: str, source: Path, target: str) -> str:
+    """Return a page with the links of the repository turned into links of the site."""
+
+    def turn(found: re.Match[str]) -> str:
+        words, link = found[1], found[2]
+        if link.startswith(("#", "http://", "https://", "mailto:")):
+            return found[0]
+        place, hash_sign, anchor = link.partition("#")
+        meant = Path(os.path.normpath(source.parent / unquote(place)))
+        if not meant.exists():
+            raise DeadLinkError(f"{source.relative_to(ROOT)} links to {link}, which is not there")
+        there = site_path(meant)
+        if there is None:  # a file that only the repository has
+            return f"{words} (`{meant.relative_to(ROOT).as_posix()}`)"
+        return f"[{words}]({os.path.relpath(there, Path(target).parent)}{hash_sign}{anchor})"
+
+    return LINK.sub(turn, text)
+
+
+def copy_pages(folder: Path) -> None:
+    """Put the repository's Markdown and pictures into the folder that the site is made from."""
+    pages = [*(ROOT / name for name in OWN), *(ROOT / "docs").rglob("*.md")]
+    pictures = [path for kind in ("*.png", "*.svg") for path in (ROOT / "docs").rglob(kind)]
+    for path in (*pages, *pictures):
+        target = site_path(path)
+        if target is None:
+            continue
+        place = folder / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path in pictures:
+            shutil.copyfile(path, place)
+            continue
+        text = turn_links(path.read_text(encoding="utf-8"), path, target)
+        if target == "index.md":
+            text = text.replace("](docs/", "](")  # pictures
+        place.write_text(text, encoding="utf-8")
+
+
+def write_page(folder: Path, name: str, lines: list[str]) -> None:
+    """Write a page that is made from the code."""
+    path = folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def toctree(pages: list[str], caption: str = "", *, hidden: bool = False) -> list[str]:
+    """Return a list of pages as Sphinx wants it."""
+    options = [f":caption: {caption}"] if caption else []
+    options += [":hidden:"] if hidden else []
+    return ["", "```{toctree}", ":maxdepth: 1", *options, "", *pages, "```"]
+
+
+def list_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parsers of all commands, each before those below it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in dict.fromkeys(action.choices.values()):
+                yield below
+                yield from list_parsers(below)
+
+
+def write_commands(folder: Path) -> None:
+    """Write the reference of the commands, from their parsers."""
+    os.environ["COLUMNS"] = "100"
+    lines = [
+        "# Commands",
+        "",
+        "Made from the commands themselves: `plench COMMAND --help` prints the same.",
+        "",
+    ]
+    for parser in list_parsers(build_parser()):
+        depth = len(parser.prog.split())
+        lines += [f"{'#' * depth} {parser.prog}", "", "```text", parser.format_help().rstrip(), "```", ""]
+    write_page(folder, "cli", lines)
+
+
+def write_functions(folder: Path) -> None:
+    """Write the reference of `import plench`, from docstrings."""
+    lines = ["# Python", "", "What `import plench` offers, and what authors of algorithms use.", ""]
+    for name in sorted(plench.__all__):
+        value = getattr(plench, name)
+        if inspect.ismodule(value) or not (inspect.isfunction(value) or inspect.isclass(value)):
+            continue
+        kind = "autoclass" if inspect.isclass(value) else "autofunction"
+        lines += [f"## plench.{name}", "", "```{eval-rst}", f".. {kind}:: plench.{name}", "```", ""]
+    lines += ["## plench.algorithms", ""]
+    for name in ("Algorithm", "LossAlgorithm", "FittedAlgorithm", "register", "Hyperparameter"):
+        kind = "autofunction" if name == "register" else "autoclass"
+        lines += [f"### {name}", "", "```{eval-rst}", f".. {kind}:: plench.algorithms.{name}", "```", ""]
+    write_page(folder, "api", lines)
+
+
+def write_datasets(folder: Path) -> None:
+    """Write a page for each dataset, from its card."""
+    rows = {row["name"]: row for row in describe_datasets()}
+    names = dataset_names(own_only=True)
+    lines = ["# Datasets", "", "| name | kind | examples | classes | task |", "|---|---|---|---|---|"]
+    for name in names:
+        source, row = find_source(name), rows[name]
+        card = source.card
+        shown = [str(row.get(key) or "") for key in ("examples", "classes")]
+        lines.append(
+            f"| [{name}](datasets/{name}.md) | {card.kind} | {shown[0]} | {shown[1]} | {card.task} |"
+        )
+        facts = {
+            key.replace("_", " "): value for key, value in row.items() if key != "name" and value is not None
+        }
+        facts |= {"source": card.source, "terms": card.terms, "reference": card.citation}
+        facts["default steps"] = f"{card.default_steps:,}"
+        facts["how to get it"] = source.obtain or "built in: nothing to download"
+        table = [f"| {key} | {str(value).replace('|', '/')} |" for key, value in facts.items()]
+        train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data_dir data")
+        get = [] if source.how != "download" else [f"    plench data download {name} --data_dir data"]
+        text = [f"# {name}", "", card.task, "", "| | |", "|---|---|", *table, "", *get, f"    {train}"]
+        write_page(folder, f"datasets/{name}", text)
+    write_page(folder, "datasets", [*lines, *toctree([f"datasets/{name}" for name in names], hidden=True)])
+
+
+def write_criteria(folder: Path) -> None:
+    """Write a page for each criterion."""
+    lines = [
+        "# Criteria",
+        "",
+        "What chooses a checkpoint and a configuration. [Theory](theory.md) says what each guarantees.",
+        "",
+    ]
+    lines += ["| name | needs true labels | early stopping | meaning |", "|---|---|---|---|"]
+    for name, criterion in criteria.items():
+        yes = {True: "yes", False: "no"}
+        labels, early = yes[criterion.needs_labels], yes[criterion.early_stopping]
+        lines.append(
+            f"| [{criterion.title}](criteria/{name}.md) | {labels} | {early} | {criterion.meaning} |"
+        )
+        text = [f"# {criterion.title}", "", criterion.meaning, "", "| | |", "|---|---|"]
+        text += [f"| name | {name} |", f"| key in records | `{criterion.record_key}` |"]
+        text += [f"| needs true labels | {labels} |", f"| early stopping | {early} |", ""]
+        text += [f"    plench collect runs --criteria {name}", ""]
+        defect = criterion.public_defect
+        text += [f"In the public benchmark's code: {defect}.", ""] if defect else []
+        write_page(folder, f"criteria/{name}", text)
+    write_page(folder, "criteria", [*lines, *toctree([f"criteria/{name}" for name in criteria], hidden=True)])
+
+
+def write_networks(folder: Path) -> None:
+    """Write a page for each network."""
+    rows = describe_networks()
+    names = [str(row["name"]) for row in rows]
+    lines = ["# Networks", "", "Chosen by the hyperparameter `model`.", ""]
+    for row in rows:
+        name = str(row["name"])
+        meaning = str(row.get("meaning", ""))
+        lines.append(f"- [{name}](networks/{name}.md): {meaning}")
+        facts = [f"| {key.replace('_', ' ')} | {value} |" for key, value in row.items() if key != "name"]
+        command = f"""    plench train -a PRODEN -d Digits_FPS --hparams '{{"model": "{name}"}}'"""
+        write_page(folder, f"networks/{name}", [f"# {name}", "", "| | |", "|---|---|", *facts, "", command])
+    write_page(folder, "networks", [*lines, *toctree([f"networks/{name}" for name in names], hidden=True)])
+
+
+def add_lists(folder: Path) -> None:
+    """Add the list of all pages to the first one, and the lists of algorithms and results to theirs."""
+    listed = {name for names in SECTIONS.values() for name in names}
+    lines: list[str] = []
+    for caption, names in SECTIONS.items():
+        lines += toctree([name for name in names if (folder / f"{name}.md").exists()], caption, hidden=True)
+    other = sorted(p.stem for p in folder.glob("*.md") if p.stem not in listed and p.stem != "index")
+    lines += toctree(other, "More", hidden=True) if other else []
+    append(folder / "index.md", lines)
+    by_family = sorted(
+        declared_algorithms().values(), key=lambda d: (FAMILIES.index(d.family), d.name.lower())
+    )
+    append(folder / "algorithms/README.md", toctree([card.name for card in by_family], hidden=True))
+    results = sorted(p.stem for p in (folder / "results").glob("*.md") if p.stem != "README")
+    append(folder / "results/README.md", toctree(results, hidden=True))
+
+
+# When a method is worth a try, by what was measured (docs/which-algorithm.md).
+WHEN_FAMILY = {
+    "vanilla PLL": "Candidate sets that hold the true label. Cheap: about the cost of a plain classifier.",
+    "vanilla CLL": "Complementary labels; on candidate sets as good as its assumption on their origin.",
+    "holistic PLL": "Images, where its views differ, and time for its further passes.",
+    "noisy PLL": "Candidate sets that often lack the true label, with an estimate of how often.",
+    "classical": "Few examples, or a quick and strong baseline without a network.",
+    "third party": "",
+}
+WHEN = {
+    "PRODEN": "The first method to try: never far from the best of those measured, and among the cheapest.",
+    "LR_EM": "The first classical method to try: ahead of all networks on Lost.",
+    "GA": "Complementary labels drawn uniformly, and nowhere else: on real candidate sets it fails.",
+    "NN": "Complementary labels drawn uniformly: on real candidate sets it lags far behind.",
+    "LWS": "As other vanilla methods; look at several seeds, since it has two modes on Birdsong.",
+    "RECORDS": "Long-tailed training data and a balanced test: it takes the class prior out.",
+    "GFWS": "Long-tailed training data: far ahead on the rare classes in our one split.",
+}
+
+
+def read_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield (header, row) of every row of every table of a page."""
+    header: list[str] = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            header = []
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not header:
+            header = cells
+        elif not set(cells[0]) <= set("-: "):
+            yield header, cells
+
+
+def describe_measured(folder: Path, name: str) -> list[str]:
+    """Return what the pages of results say of an algorithm: accuracy, and the cost of a step."""
+    lines = []
+    for page in ("accuracy", "classical_defaults", "newer"):
+        for header, row in read_rows(folder / "results" / f"{page}.md"):
+            if name in row[:3] and "R" not in header:
+                cells = zip(header, row, strict=False)
+                shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
+                source = f"[{page}](../results/{page}.md)"
+                lines.append(f"- Test accuracy in percent, default hyperparameters ({source}): {shown}.")
+    for header, row in read_rows(folder / "results" / "step.md"):
+        if row[0] == name:
+            of = dict(zip(header, row, strict=False))
+            datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
+            shown = ", ".join(
+                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times its floor"
+                for data in datasets
+            )
+            lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
+    return lines
+
+
+def complete_algorithms(folder: Path) -> None:
+    """Add to each algorithm's page when to use it and what was measured; the objective is there once."""
+    for card in declared_algorithms().values():
+        path = folder / "algorithms" / f"{card.name}.md"
+        text = path.read_text(encoding="utf-8")
+        equation = re.search(r"\n## The equation\n(.*?)(?=\n## )", text, re.DOTALL)
+        if equation is not None:  # the same in words stands above it, for those who read the Markdown
+            text = text.replace(equation[0], "")
+            before, _, after = text.partition("\n## Objective\n")
+            text = f"{before}\n## Objective\n{equation[1]}\n## {after.partition(NEXT)[2]}"
+        when = WHEN.get(card.name, WHEN_FAMILY[card.family])
+        measured = describe_measured(folder, card.name)
+        more = ["## When to use it", "", f"{when} [Which algorithm should I use?](../which-algorithm.md)", ""]
+        more += ["## Measured", "", *measured, ""] if measured else []
+        text = text.replace("\n## Objective\n", "\n" + "\n".join(more) + "\n## Objective\n", 1)
+        path.write_text(text, encoding="utf-8")
+
+
+def append(path: Path, lines: list[str]) -> None:
+    """Add lines to a page."""
+    path.write_text(path.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def check_site(folder: Path) -> list[str]:
+    """Return what is wrong with the site that was written: dead links, and requests to other hosts."""
+    wrong = []
+    pages = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        shown = path.relative_to(folder)
+        for loaded in re.findall(
+            r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="(https?:)?//[^"]*"', text
+        ):
+            wrong.append(f"{shown} loads something from another host ({loaded})")
+        for link in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
+            if re.match(r"[a-z]+:|//", link) or link == "#":
+                continue
+            place, _, anchor = link.partition("#")
+            place = unquote(place.partition("?")[0])
+            meant = Path(os.path.normpath(path.parent / place)) if place else path
+            if not meant.exists():
+                wrong.append(f"{shown} links to {link}, which is not there")
+            elif anchor and meant in anchors and unquote(anchor) not in anchors[meant]:
+                wrong.append(f"{shown} links to {link}, whose anchor is not there")
+    return wrong
+
+
+def build(output: Path) -> int:
+    """Build the site; return the exit code."""
+    source, html = output / "source", output / "html"
+    for old in (source, html):
+        shutil.rmtree(old, ignore_errors=True)
+    source.mkdir(parents=True)
+    try:
+        copy_pages(source)
+    except DeadLinkError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for write in (write_commands, write_functions, write_datasets, write_criteria, write_networks):
+        write(source)
+    complete_algorithms(source)
+    add_lists(source)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs")]
+    code = subprocess.run([*command, str(source), str(html)], check=False).returncode
+    wrong = check_site(html) if code == 0 else []
+    print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
+    if code == 0 and not wrong:
+        print(f"{html / 'index.html'}: {sum(1 for _ in html.rglob('*.html'))} pages, no dead link")
+    return code or int(bool(wrong))
+
+
+def main() -> int:
+    """Build the site that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "docs")
+    return build(parser.parse_args().output.absolute())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""`plench bench`: measure steps, evaluations, sweeps and reading beside their floors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plench import algorithms, bench
+from plench.errors import RunFailedError, UsageError
+from plench.storage.files import write_text
+
+DESCRIPTION = """Measure what plench costs: each part beside a floor that is measured in the same process, in
+turns. docs/bench.md says what each number means and how to compare two commits. On a machine that does
+other things too, look at the ratios."""
+
+EXAMPLES = """examples:
+  plench bench                                         a step and an evaluation of a few algorithms
+  plench bench step -a CC PRODEN -d Lost --data_dir data --output step.json
+  plench bench step -a POP -d Synthetic_1000 Synthetic_1000000     does a step grow with N?
+  plench bench step evaluation sweep reading image --output all.json
+  plench plot cost step.json --output cost.svg
+"""
+PARTS = ("step", "image", "evaluation", "sweep", "reading")
+USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    known = f"{', '.join(PARTS)} (default: step evaluation)"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=known)
+    parser.add_argument(
+        "-a", "--algorithms", nargs="+", metavar="NAME", help=f"names, or `all` (default: {' '.join(USUAL)})"
+    )
+    parser.add_argument(
+        "-d", "--datasets", nargs="+", metavar="NAME", default=["Digits_FPS"], help="of steps and evaluations"
+    )
+    parser.add_argument("--data_dir", type=Path, metavar="DIR", help="folder with the data files")
+    parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="of steps (default 128)")
+    parser.add_argument("--repeats", type=int, default=9, metavar="N", help="turns (default 9)")
+    parser.add_argument("--runs", type=int, default=2000, metavar="N", help="runs to read (default 2000)")
+    parser.add_argument("--steps", type=int, default=500, metavar="N", help="updates of a sweep's runs (500)")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="of the sweep (default 2)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write JSON, with hardware and versions")
+    parser.add_argument("--json", action="store_true", help="print the same JSON")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(handler=measure)
+
+
+def measure(arguments: argparse.Namespace) -> int:
+    """Measure the parts that were asked for."""
+    parts = arguments.parts or ["step", "evaluation"]
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise UsageError(f"unknown part {unknown[0]!r}: known are {', '.join(PARTS)}")
+    for name in ("repeats", "runs", "steps", "workers", "batch_size"):
+        if getattr(arguments, name) < 1:
+            raise UsageError(f"--{name} must be at least 1, not {getattr(arguments, name)}")
+    if arguments.here:
+        print(json.dumps(measure_here(parts[0], arguments)))
+        return 0
+    rows: list[dict[str, Any]] = []
+    for part in parts:
+        for row in measure_part(part, arguments):
+            rows.append(row)
+            if not arguments.json:
+                print(format_row(row), flush=True)
+    content = json.dumps({"benchmark": "plench", **bench.describe_machine(), "rows": rows}, indent=1)
+    if arguments.output is not None:
+        write_text(arguments.output, content + "\n")
+    if arguments.json:
+        print(content)
+    return 0
+
+
+def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part; steps and evaluations are measured in fresh processes."""
+    names = list_algorithms(arguments.algorithms)
+    if part == "sweep":
+        yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
+    elif part == "reading":
+        yield {"part": part, **bench.measure_reading(arguments.runs, min(arguments.repeats, 5))}
+    else:
+        for dataset in ["DigitImages"] if part == "image" else arguments.datasets:
+            for name in names:
+                yield {"part": part, **measure_apart(part, name, dataset, arguments)}
+
+
+def list_algorithms(asked: list[str] | None) -> list[str]:
+    """Return the names of the algorithms to measure."""
+    if asked != ["all"]:
+        return [algorithms.find_algorithm(name).name for name in asked] if asked else list(USUAL)
+    found = algorithms.algorithms().items()
+    return [name for name, entry in found if entry.card.shared and entry.source is None]
+
+
+def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure in a process of its own, so that nothing of the last one is in its memory."""
+    words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(arguments.repeats)]
+    words += ["--batch_size", str(arguments.batch_size)]
+    words += [] if arguments.data_dir is None else ["--data_dir", str(arguments.data_dir)]
+    command = [sys.executable, "-m", "plench", "bench", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailedError(f"{algorithm} on {dataset} could not be measured: {done.stderr.strip()[-2000:]}")
+    row: dict[str, Any] = json.loads(done.stdout)
+    return row
+
+
+def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure one algorithm on one dataset in this process."""
+    (name,), (dataset,) = arguments.algorithms, arguments.datasets
+    if part == "evaluation":
+        return bench.measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
+    if part == "image":
+        return bench.measure_step(name, dataset, arguments.data_dir, None, arguments.repeats, warm_up=2)
+    return bench.measure_step(name, dataset, arguments.data_dir, arguments.batch_size, arguments.repeats)
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """Return a row as a line."""
+    of = " ".join(str(row[key]) for key in ("algorithm", "dataset") if key in row) or f"{row['runs']:,} runs"
+    figures = f"{row['ms']:10.3f} ms  floor {row['floor_ms']:10.3f} ms  ratio {row['ratio']:.2f}"
+    return f"{row['part']:<11}{of:<28}{figures}"

@@ -1,0 +1,54 @@
+"""`plench bench`: figures beside floors, as JSON that figures read."""
+
+import json
+
+import pytest
+
+from plench import bench
+from plench.cli import main
+from plench.errors import DataError
+from plench.report.costs import read_costs
+
+
+def test_a_step_is_measured_beside_its_floor():
+    row = bench.measure_step("POP", "Synthetic_500", None, 32, 2, warm_up=2)
+    assert (row["algorithm"], row["examples"], row["batch_size"]) == ("POP", 405, 32)
+    assert min(row[key] for key in ("ms", "floor_ms", "ratio", "draw_ms", "pass_ms")) > 0
+
+
+def test_evaluation_and_reading_are_measured():
+    row = bench.measure_evaluation("CC", "Synthetic_500", None, 1, count=1)
+    assert row["examples"] == 95
+    assert row["ratio"] > 0
+    row = bench.measure_reading(3, 1)
+    assert (row["runs"], row["records"]) == (3, 33)
+
+
+def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    words = ["bench", "step", "reading", "-a", "CC", "-d", "Synthetic_500", "--repeats", "1", "--runs", "3"]
+    assert main([*words, "--output", str(path)]) == 0
+    assert "ratio" in capsys.readouterr().out
+    content = json.loads(path.read_text())
+    assert content["hardware"]["cores"] >= 1
+    assert {"python", "torch", "plench"} <= set(content["versions"])
+    assert [row["part"] for row in content["rows"]] == ["step", "reading"]
+    (cost,) = read_costs(path)  # only the step
+    assert cost.algorithm == "CC"
+    path.write_text(json.dumps({"rows": content["rows"][1:]}))
+    with pytest.raises(DataError, match="no measurement of a step"):
+        read_costs(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["speed"], "unknown part 'speed': known are step"),
+        (["--repeats", "0"], "--repeats must be at least 1"),
+        (["step", "-a", "CCC"], "unknown algorithm"),
+        (["step", "-a", "CC", "-d", "Synthetic_x", "--here"], "a made-up dataset is Synthetic_N"),
+    ],
+)
+def test_bad_usage(words, text, capsys):
+    assert main(["bench", *words]) == 2
+    assert text in capsys.readouterr().err

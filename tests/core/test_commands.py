@@ -1,0 +1,159 @@
+"""Every command of README and docs: parsed by the real parsers, and carried out, shortened.
+
+The rule of shortening is `shorten`: 12 updates, one configuration, one split, one worker, the algorithm CC
+where a suite or all algorithms are meant, and no measuring beforehand. FOLDER stands for the first run there
+on the table of animals. What is not carried out is in NOT_RUN, with the reason.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plench import collect_results
+from plench import train as train_module
+from plench.cli import ALIASES, build_parser, main, with_underscores
+from tests.conftest import ROOT
+from tests.core.test_readme import python_blocks
+from tests.data.test_sources import write_mat
+
+NOT_RUN = {
+    r"^(make|pip|git) ": "works on the checkout or on the environment that the tests themselves run in",
+    r"^python -m campaigns": "tests/fuzz runs it",
+    r"^plench data download": "fetches from the network; tests/data/test_download.py has a server of its own",
+    r"PLCIFAR10": "needs 170 MB of images; tests/images has small ones",
+    r"path/to/": "stands for a folder of the reader's",
+    r"--command_launcher (slurm|ray)": "needs a cluster; tests/sweep has both",
+    r"--every": "does not end by itself; tests/report covers it",
+    r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
+    r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
+    r"^plench submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
+    r"--annotators": "the table has none; tests/estimator has some",
+    r"more_runs/": "a second folder like the first",
+    r"^plench refit +(first|runs)( |$)": "the folder has several settings by then",
+    r"^plench verify results\.parquet": "repeats runs in full; tests/results/test_verify.py has short ones",
+    r"--suite (extended|tabular)": "tens of thousands of runs",
+    r"bench step -a all": "minutes for each algorithm; one is run",
+}
+SHORT = {"--steps": "12", "--checkpoint_freq": "6"}
+ONE = {"--n_hparams": "1", "--n_trials": "1", "--workers": "1"}
+
+
+def list_commands() -> list[tuple[str, str]]:
+    """Return (page, command) of every indented line that is one, comments cut off."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = []
+    for page in pages:
+        if "notes" in page.parts:
+            continue
+        for line in page.read_text(encoding="utf-8").splitlines():
+            match = re.match(r" {4,}((?:plench|python -m|make|pip|git) .*)$", line)
+            if match:
+                name = page.relative_to(ROOT).as_posix()
+                found.append((name, re.sub(r"\s+#.*$", "", match[1])))
+    return found
+
+
+COMMANDS = list_commands()
+
+
+def find_reason(command: str) -> str | None:
+    return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command)), None)
+
+
+def shorten(words: list[str]) -> list[str]:
+    """Return a command's words so that it takes seconds; see the top of this file."""
+    command, options = words[0], {}
+    if command == "train":
+        options |= SHORT
+    if command == "demo":
+        options |= {"--steps": "12", "--workers": "1"}
+    if command == "fit":
+        options |= {"--steps": "12", "--n_runs": "2"}
+        words = [word for word in words if word not in ("--time", "60")]
+    if command == "pilot" or words[:2] in (["sweep", "launch"], ["sweep", "plan"]):
+        options |= SHORT | ONE
+    if words[:2] == ["sweep", "plan"]:
+        options["--probe_seconds"] = "0"
+    if words[:2] == ["sweep", "retry"]:
+        options["--workers"] = "1"
+    if "--suite" in words:
+        options["--algorithms"] = "CC"
+    if command == "bench":
+        options |= {"--repeats": "1", "--runs": "5", "--steps": "5", "--workers": "1", "-a": "CC"}
+        words = ["Synthetic_2000" if word == "Synthetic_1000000" else word for word in words]
+        words = [word for word in words if word not in ("sweep", "image")]
+    for name, value in options.items():
+        if name in words:
+            start = words.index(name) + 1
+            end = next((i for i in range(start, len(words)) if words[i].startswith("-")), len(words))
+            words = [*words[:start], value, *words[end:]]
+        else:
+            words = [*words, name, value]
+    return words
+
+
+def carry_out(command: str) -> int:
+    words = shlex.split(command)
+    if words[:2] == ["python", "-m"]:
+        called = {"plench.train": train_module.main, "plench.collect_results": collect_results.main}[words[2]]
+        return called([*words[3:], *(("--steps", "12") if words[2] == "plench.train" else ())])
+    words = shorten(words[1:])
+    for place, word in enumerate(words):
+        if word.endswith("/FOLDER"):
+            folders = sorted(path.parent for path in Path(word).parent.glob("animals*/done"))
+            words[place] = str(folders[0])
+    if words[0] == "refit" and "-d" not in words:
+        words += ["-d", "animals.csv"]  # what came by path must be named; that of the pages did not
+    return main(words)
+
+
+def prepare(folder: Path) -> None:
+    """Make what the pages speak of: a table, new rows, an algorithm, data files, a few runs."""
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{'cat|dog' if a > 0 else 'dog|cow'}" for a, b in rng.normal(size=(60, 2))]
+    (folder / "animals.csv").write_text("weight,height,candidates\n" + "\n".join(rows) + "\n")
+    (folder / "new.csv").write_text("weight,height\n0.5,0.1\n-1,0.2\n")
+    (folder / "my_method.py").write_text(python_blocks()[1])
+    (folder / "data").mkdir()
+    for name in ("lost.mat", "MSRCv2.mat"):
+        write_mat(folder / "data" / name)
+
+
+def runs_for(page: str, folder: Path) -> None:
+    """Make the folder `runs`, and a file of measurements, where a page takes them as given."""
+    sweep = "--algorithms CC PRODEN --datasets animals.csv --n_hparams 1 --n_trials 1 --steps 12"
+    words = f"sweep launch {sweep} --checkpoint_freq 6 --workers 1 --quiet --output_dir runs"
+    assert main(shlex.split(words)) == 0
+    (folder / "step.json").write_text('{"rows": [{"algorithm": "CC", "dataset": "Lost", "ms": 1.0}]}')
+
+
+def test_commands_are_found_and_reasons_are_needed():
+    assert len(COMMANDS) > 90
+    for pattern in NOT_RUN:
+        assert any(re.search(pattern, command) for _, command in COMMANDS), pattern
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(COMMANDS)))
+def test_commands_are_understood(page, command):
+    words = shlex.split(command)
+    if words[0] != "plench":
+        assert find_reason(command) or words[:2] == ["python", "-m"]
+        return
+    name = ALIASES.get(words[1], words[1])
+    build_parser(name).parse_args(with_underscores(words[1:]))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("page", sorted({page for page, _ in COMMANDS}))
+def test_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    wanted = [command for name, command in COMMANDS if name == page and find_reason(command) is None]
+    if not wanted:
+        pytest.skip("all commands of this page are in NOT_RUN")
+    runs_for(page, tmp_path)
+    for command in wanted:
+        assert carry_out(command) == 0, f"{command}\n{capsys.readouterr()}"
