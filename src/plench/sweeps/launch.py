@@ -70,7 +70,7 @@ def launch_sweep(
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
-    watch = Watch(callback or NoSweepCallback())
+    watch = BusyRuns(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
     runs = expand_all(specs)
     with hold_folder(folder) if engine.writes else nullcontext():
@@ -144,7 +144,7 @@ def hold_folder(output_dir: Path) -> Iterator[None]:
         yield
 
 
-class Watch:
+class BusyRuns:
     """Passes everything on to a callback and remembers which runs another process had."""
 
     def __init__(self, callback: SweepCallback) -> None:

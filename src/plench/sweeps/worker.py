@@ -47,7 +47,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """So many updates have been made; `begun` where training starts or continues."""
 
     updates: int
@@ -77,11 +77,11 @@ class Reporter:
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
-        self.tell(Progress(updates, begun=True))
+        self.tell(RunProgress(updates, begun=True))
 
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
-        self.tell(Progress(updates))
+        self.tell(RunProgress(updates))
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Records are read from the folder, not from here."""
