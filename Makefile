@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-real test-lowest fuzz lint format clean
+.PHONY: demo test test-fast test-real test-lowest fuzz arguments soak lint format clean
 SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
@@ -35,8 +35,15 @@ test-lowest:
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n 2
 
+# Campaigns: they run for as long as they are given, and go on where the one before ended (docs/trust.md).
 fuzz: $(READY)
 	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
+
+arguments: $(READY)
+	$(BIN)/python -m campaigns.arguments --seconds $(SECONDS) $(ARGUMENTS)
+
+soak: $(READY)
+	$(BIN)/python -m campaigns.soak --seconds $(SECONDS) $(SOAK)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -8,21 +8,20 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import platform
-import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from campaigns.figures import read_figures, write_figures, write_pages
 from campaigns.fuzz.child import GOOD, OUTCOMES, Keeper, Limits, Outcome, make_input, warm_up
 from campaigns.fuzz.readers import READERS, Reader
 
 CORPUS = Path(__file__).parents[2] / "tests" / "corpus"
 KEPT_OF_A_KIND = 2
 PER_TURN = 50  # files of one reader in a row
-TURN_SECONDS = 1.5  # that they may take: slow readers get fewer files
+SLOW_PER_TURN = 10
 
 
 def main() -> int:
@@ -96,9 +95,8 @@ def attack(readers: tuple[Reader, ...], options: argparse.Namespace, keeper: Kee
 
     while not over():
         for reader in readers:
-            began = time.monotonic()
-            for _ in range(PER_TURN):
-                if over() or time.monotonic() - began > TURN_SECONDS:
+            for _ in range(SLOW_PER_TURN if reader.slow else PER_TURN):
+                if over():
                     break
                 number = sum(counts[reader.name].values())
                 content = make_input(reader, options.seed, number)
@@ -110,51 +108,20 @@ def attack(readers: tuple[Reader, ...], options: argparse.Namespace, keeper: Kee
         figures["readers"] = {name: dict(counts[name]) for name in counts}
         figures["findings"] = dict(findings.most_common())
         figures["seconds"] = before + round(time.monotonic() - start)
-        write_figures(figures, options.output)
-    page = make_page(figures)
-    for path in (options.output / "fuzz.md", *([options.page] if options.page else [])):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    print(page)
+        write_figures(figures, options.output / "fuzz.json")
+    write_pages(make_page(figures), options.output / "fuzz.md", options.page)
     return 1 if findings else 0
 
 
 def begin(readers: tuple[Reader, ...], options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of an earlier campaign of the same seed, or those of a new one."""
-    figures: dict[str, Any] = {"seed": options.seed, "seconds": 0, "commits": [], "readers": {}}
-    figures.update({"slowest_seconds": {}, "findings": {}})
-    known = options.output / "fuzz.json"
-    if known.exists():
-        earlier = json.loads(known.read_text(encoding="utf-8"))
-        if earlier["seed"] != options.seed:
-            raise SystemExit(
-                f"{known} is of a campaign with seed {earlier['seed']}: name another --output, or that seed"
-            )
-        figures = earlier
-    figures["python"] = platform.python_version()
+    empty = {"readers": {}, "slowest_seconds": {}, "findings": {}}
+    figures = read_figures(options.output / "fuzz.json", options.seed, empty)
     figures["limit_seconds"], figures["limit_mb"] = options.limit_seconds, options.limit_mb
-    commit = find_commit()
-    if commit not in figures["commits"]:
-        figures["commits"].append(commit)
     for reader in readers:
         figures["readers"].setdefault(reader.name, {})
         figures["slowest_seconds"].setdefault(reader.name, 0.0)
     return figures
-
-
-def find_commit() -> str:
-    """Return the commit that is attacked."""
-    command = ["git", "-C", str(CORPUS.parent), "describe", "--always", "--dirty", "--abbrev=10"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def write_figures(figures: dict[str, Any], output: Path) -> None:
-    """Write the figures, whole or not at all."""
-    output.mkdir(parents=True, exist_ok=True)
-    part = output / "fuzz.json.part"
-    part.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    part.replace(output / "fuzz.json")
 
 
 def keep(reader: Reader, content: bytes, outcome: Outcome, findings: Counter[str], corpus: Path) -> None:

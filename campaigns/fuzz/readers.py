@@ -20,6 +20,7 @@ class Reader:
 
     `samples` gives good files. A damaged one is written to `place` in an empty folder, and `read` is called
     with that folder. `own` are mutations that know the format; those that fit any file are used besides.
+    A slow reader gets fewer files.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Reader:
     samples: Callable[[], list[bytes]]
     read: Callable[[Path], object]
     own: tuple[Mutation, ...] = ()
+    slow: bool = False
 
 
 def load(name: str, data_dir: Path | None = None) -> object:
@@ -157,6 +159,13 @@ def continue_run(folder: Path) -> object:
     return run_training(config, dataset, entry, output)
 
 
+def refit_run(folder: Path) -> object:
+    """A run whose configuration is trained once more."""
+    run = write_run(folder)
+    (run / "done").write_bytes(s.make_run()["done"])
+    return command("refit", str(run), "--output_dir", str(folder / "output"))
+
+
 def read_sweep(folder: Path) -> object:
     """A sweep's file: the state of the runs it asks for, and the table of those there are."""
     shutil.copytree(write_run(folder), folder / s.run_name())
@@ -216,20 +225,31 @@ READERS: tuple[Reader, ...] = (
     Reader("csv", "mine.csv", s.make_tables, read_table, (v.forge_text, v.forge_table)),
     Reader("tsv", "mine.tsv", lambda: s.make_tables()[2:], read_table, (v.forge_text, v.forge_table)),
     Reader("parquet", "mine.parquet", s.make_parquet, read_table, PARQUET),
-    Reader("results file", "results.parquet", s.make_export, read_results, PARQUET),
-    Reader("features to predict", "new.npy", s.make_features, predict_on, (m.forge_npy,)),
+    Reader("results file", "results.parquet", s.make_export, read_results, PARQUET, slow=True),
+    Reader("features to predict", "new.npy", s.make_features, predict_on, (m.forge_npy,), slow=True),
     Reader("npy", "features.npy", s.make_npy, read_npy, (m.forge_npy,)),
-    Reader("sweep", "sweep-0.toml", s.make_sweep, read_sweep, (v.forge_toml, v.forge_text)),
-    Reader("records", "run/results.jsonl", s.make_records, collect, (v.forge_json, v.forge_text)),
-    Reader("description", "run/run.json", s.make_description, collect, (v.forge_json, v.forge_text)),
-    Reader("description to load", "run/run.json", s.make_description, read_model, (v.forge_json,)),
-    Reader("description to continue", "run/run.json", s.make_description, continue_run, (v.forge_json,)),
+    Reader("sweep", "sweep-0.toml", s.make_sweep, read_sweep, (v.forge_toml, v.forge_text), slow=True),
+    Reader("records", "run/results.jsonl", s.make_records, collect, (v.forge_json, v.forge_text), slow=True),
+    Reader(
+        "description", "run/run.json", s.make_description, collect, (v.forge_json, v.forge_text), slow=True
+    ),
+    Reader("description to load", "run/run.json", s.make_description, read_model, (v.forge_json,), slow=True),
+    Reader(
+        "description to continue",
+        "run/run.json",
+        s.make_description,
+        continue_run,
+        (v.forge_json,),
+        slow=True,
+    ),
+    Reader("description to refit", "run/run.json", s.make_description, refit_run, (v.forge_json,), slow=True),
     Reader(
         "checkpoint",
         "run/checkpoint.pt",
         lambda: [s.make_run()["checkpoint.pt"]],
         continue_run,
         STATE,
+        slow=True,
     ),
     Reader(
         "model",
@@ -237,6 +257,7 @@ READERS: tuple[Reader, ...] = (
         lambda: [s.make_run()["model_last.pt"]],
         read_model,
         STATE,
+        slow=True,
     ),
     Reader(
         "model file",

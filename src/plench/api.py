@@ -105,6 +105,7 @@ def refit(
     from plench.errors import DataError
     from plench.progress import watch_run
     from plench.storage.store import RunStore
+    from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
     from plench.training.model import find_entry
     from plench.training.run import run_training
@@ -114,7 +115,9 @@ def refit(
     described = store.read_run()
     if described is None or "dataset" not in described:
         raise DataError(f"{store.folder} has no run.json that says what was computed")
-    name, wanted = described["config"]["dataset"], described["dataset"].get("fingerprint")
+    broken = f"the run.json of {store.folder} does not say what is to be trained"
+    with fitting(broken, DataError):
+        name, wanted = str(described["config"]["dataset"]), str(described["dataset"]["fingerprint"])
     if dataset is None and "@" in name:
         raise DataError(f"{name} was given by path or as arrays: give it again (dataset)")
     data = as_dataset(name if dataset is None else dataset, data_dir)
@@ -124,10 +127,12 @@ def refit(
             f"{wanted[:16]}… "
             f"({name}): these are other data"
         )
-    config, everything = configure_refit(described, choice.record.step, data)
+    with fitting(broken, DataError):
+        config, everything = configure_refit(described, choice.record.step, data)
+        entry = find_entry(store, described)
     shown = nullcontext(callback) if callback is not None or not progress else watch_run()
     with shown as told:
-        return run_training(config, everything, find_entry(store, described), output_dir, told)
+        return run_training(config, everything, entry, output_dir, told)
 
 
 @takes_settings(per_run=False)
@@ -143,6 +148,7 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
+    fleet: str | int = "off",
     retry: bool = False,
     progress: bool = True,
     callback: SweepCallback | None = None,
@@ -153,12 +159,20 @@ def sweep(
     Configurations `n_hparams_from` … `n_hparams` − 1 (0 is the default one) and splits `n_trials_from` …
     `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
     stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
-    `datasets` are names or paths.
+    `datasets` are names or paths. `fleet` says how many runs are trained as one: off, auto or a number.
 
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
     """
-    from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, make_grids, watch_sweep
+    from plench.sweeps import (
+        Grid,
+        LocalEngine,
+        SweepSpec,
+        launch_sweep,
+        make_grids,
+        read_fleet,
+        watch_sweep,
+    )
 
     shared = read_settings(settings, known=_keywords(sweep))
     changes: dict[str, Any] = {
@@ -179,6 +193,7 @@ def sweep(
             engine=LocalEngine(workers=workers),
             callback=told,
             retry=retry,
+            fleet=read_fleet(fleet),
         )
 
 
@@ -231,14 +246,20 @@ def list_datasets() -> list[dict[str, Any]]:
 def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
+    from plench.errors import DataError
     from plench.report.best import choose_in_run, choose_run
     from plench.storage.ended import RESULTS
+    from plench.storage.records import read_runs_with_notices
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):
         return choose_run(read_results(path).runs, folder, chooser)
-    runs = read_results(path.parent).runs
-    return choose_in_run(next(run for run in runs if run.path.name == path.name), chooser)
+    runs, notices = read_runs_with_notices(path.parent)
+    found = [run for run in runs if run.path.name == path.name]
+    if not found:
+        reasons = "; ".join(notice for notice in notices if notice.startswith(f"{path.name}/"))
+        raise DataError(f"{folder} holds no run that can be read" + (f": {reasons}" if reasons else ""))
+    return choose_in_run(found[0], chooser)
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ HINTS = {
     "leaves_arguments_alone": "train_givenY was changed",
     "prints_nothing": "'training",
     "uses_declared_views": "strong",
+    "runs_trained_as_one": "must act on the last axes",
     "sees_no_true_label": "notes['found'][0] holds the true labels of the whole dataset",
     "seeds_nothing_global": "torch.manual_seed",
     "trains_without_a_candidate": "rarity",

@@ -13,6 +13,7 @@ from plench.cli import main
 from plench.storage import read_runs
 from plench.storage.lines import Record
 from plench.storage.verification import choose_sample, compare_conditions, compare_runs
+from plench.training.config import RunConfig
 
 METHOD = """
 from pathlib import Path
@@ -297,3 +298,20 @@ def test_a_source_is_needed(submission, capsys):
     assert "--source FILE" in capsys.readouterr().err
     assert main(["submit", "check", str(submission / "runs"), "--source", "nothing.py"]) == 2
     assert "cannot read the algorithm's file 'nothing.py'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["algorithm", "dataset", "model", "more_criteria"])
+def test_a_forged_description_runs_no_code_without_leave(runs, tmp_path, capsys, place):
+    """It says that all is plench's own, and names a file in its configuration."""
+    folder, evil = tmp_path / "runs", tmp_path / "evil.py"
+    shutil.copytree(runs, folder)
+    evil.write_text(METHOD)
+    for path in folder.glob("*/run.json"):
+        info = json.loads(path.read_text())
+        changed = info["config"]["hparams"] if place == "model" else info["config"]
+        changed[place] = f"{evil}:Method"
+        info["run_id"] = RunConfig.from_json(info["config"]).run_id(info["experiment"]["dataset_fingerprint"])
+        path.write_text(json.dumps(info))
+    assert main(["verify", str(folder)]) == 2
+    assert "no finished run that could be repeated" in capsys.readouterr().err
+    assert not (tmp_path / "executed").exists()

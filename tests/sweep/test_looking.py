@@ -43,11 +43,11 @@ def evil(tmp_path: Path) -> Path:
     return folder
 
 
-def write_sweep(folder: Path, algorithm: str, dataset: str) -> None:
+def write_sweep(folder: Path, algorithm: str, dataset: str, more: str = "") -> None:
     (folder / "sweep-0.toml").write_text(
         f"schema = 1\n[[grid]]\nalgorithms = [{json.dumps(algorithm)}, 'CC']\n"
         f"datasets = [{json.dumps(dataset)}]\n"
-        f"n_hparams = 2\nn_trials = 1\nsteps = 20\ncheckpoint_freq = 10\n"
+        f"n_hparams = 2\nn_trials = 1\nsteps = 20\ncheckpoint_freq = 10\n{more}"
         f"[fingerprints]\n{json.dumps(dataset)} = {json.dumps(SHELF.get('Digits_USS').fingerprint)}\n"
     )
 
@@ -58,12 +58,17 @@ COMMANDS = [
     ["sweep", "status", "--output_dir", "{}", "--file", "{}/sweep-0.toml"],
     ["sweep", "delete-incomplete", "--output_dir", "{}", "--skip_confirmation"],
     ["sweep", "plan", "--output_dir", "{}", "--probe_seconds", "0"],
+    ["sweep", "best", "{}"],
     ["collect", "{}"],
+    ["stats", "{}"],
+    ["plot", "curves", "{}", "--output", "curves.svg"],
+    ["report", "{}", "--output", "site"],
+    ["export", "{}", "--output", "out.parquet"],
 ]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
-@pytest.mark.parametrize("kind", ["algorithm", "dataset", "module"])
+@pytest.mark.parametrize("kind", ["algorithm", "dataset", "module", "network", "criterion"])
 def test_looking_imports_nothing(
     command: list[str], kind: str, evil: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +77,12 @@ def test_looking_imports_nothing(
         write_sweep(evil, "PRODEN", f"{evil / 'evil.py'}:E")
     elif kind == "module":
         write_sweep(evil, "evil:E", "Digits_USS")
+    elif kind == "network":
+        write_sweep(
+            evil, "PRODEN", "Digits_USS", f"[grid.hparams]\nmodel = {json.dumps(f'{evil}/evil.py:E')}\n"
+        )
+    elif kind == "criterion":
+        write_sweep(evil, "PRODEN", "Digits_USS", f"more_criteria = {json.dumps(f'{evil}/evil.py:E')}\n")
     perform(plan_one(), evil)
     assert main([word.format(evil) for word in command]) == 0
     assert not (tmp_path / "mark").exists()

@@ -199,6 +199,32 @@ def test_a_finished_run_that_is_not_whole_is_repaired_from_its_checkpoint(
     assert RunStore(folder).find_breach(60) is None
 
 
+@pytest.mark.parametrize("how", ["missing", "altered", "another run's", "a later one"])
+def test_a_model_of_before_the_checkpoint_that_is_lost_is_made_again(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is better after the checkpoint, so that continuing alone would not write it again."""
+    calm = run(tmp_path / "a", hparams={"lr": 1e-12}).folder
+    folder = crash(tmp_path / "b", hparams={"lr": 1e-12})
+    model = folder / "model_CR.pt"
+    assert parse(model.read_bytes())["updates"] == 11
+    if how == "missing":
+        model.unlink()
+    elif how == "altered":
+        model.write_bytes(model.read_bytes()[:1000] + b"?" + model.read_bytes()[1001:])
+    elif how == "another run's":
+        other = run(tmp_path / "c", hparams={"lr": 1e-12}, seed=1).folder
+        model.write_bytes((other / "model_CR.pt").read_bytes())
+    else:
+        model.write_bytes((calm / "model_last.pt").read_bytes())
+    outcome = run(tmp_path / "b", hparams={"lr": 1e-12})
+    assert (outcome.status, outcome.updates_made) == ("done", 60)
+    assert "model_CR.pt" in caplog.text
+    assert "the run starts over" in caplog.text
+    assert_same_run(calm, folder)
+    assert RunStore(folder).find_breach(60) is None
+
+
 def test_a_premature_done_deletes_nothing(undisturbed: Path, tmp_path: Path) -> None:
     folder = crash(tmp_path / "b")
     (folder / "done").write_bytes(b"done\n")

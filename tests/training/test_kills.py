@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.training.harness import (
     COUNTED,
@@ -132,6 +133,20 @@ def test_other_threads_need_a_word(tmp_path: Path) -> None:
     anyway = ("--steps", "300", "--threads", "2", "--resume-anyway")
     code, _, err = finish(start(tmp_path / "a", "PRODEN", None, *anyway))
     assert code == 0, err
+
+
+def test_another_kind_of_processor_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("this processor has no instructions that torch could do without")
+    process = start(tmp_path / "a", "PRODEN", None, "--steps", "300")
+    wait_for_checkpoint(tmp_path / "a", process)
+    process.kill()
+    finish(process)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    code, _, err = finish(start(tmp_path / "a", "PRODEN", None, "--steps", "300"))
+    assert code == 2
+    assert "→ DEFAULT" in err
+    assert not (only_folder(tmp_path / "a") / "done").exists()
 
 
 def test_a_failing_run_exits_with_1_and_no_traceback(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def average_over_candidates(class_losses: Tensor, candidates: Tensor) -> Tensor:
     return (class_losses * mask).sum(-1) / mask.sum(-1)
 
 
-@register("ABS_MAE", family="vanilla PLL", venue="TPAMI 2024", cite="lv2024on")
+@register("ABS_MAE", stacked=True, family="vanilla PLL", venue="TPAMI 2024", cite="lv2024on")
 class ABS_MAE(LossAlgorithm):
     """Average the mean absolute error over the candidates.
 
@@ -31,6 +31,7 @@ class ABS_MAE(LossAlgorithm):
 
 @register(
     "ABS_GCE",
+    stacked=True,
     family="vanilla PLL",
     venue="TPAMI 2024",
     hyperparameters=(

@@ -7,9 +7,9 @@ step: a method then says how it is set up, what its losses are, and what it revi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ class AlgorithmCard:
 
     `shared` says that it has the hyperparameters of networks (lr, weight_decay, batch_size, model); a method
     without them is fitted in rounds. `answers` says that it learns from annotators' answers.
+
+    `stacked` says that runs of it can be trained as one (docs/architecture.md, Fleets), `alone` why they
+    cannot. A card that says neither leaves it to a look at the class.
     """
 
     name: str
@@ -49,6 +52,8 @@ class AlgorithmCard:
     public_fault_on: tuple[str, ...] = ()
     shared: bool = True
     answers: bool = False
+    stacked: bool = False
+    alone: str = ""
 
 
 AnyAlgorithm = TypeVar("AnyAlgorithm", bound="type[Algorithm]")
@@ -71,6 +76,8 @@ def register(
     public_fault: str = "",
     public_fault_on: Sequence[str] = (),
     answers: bool = False,
+    stacked: bool = False,
+    alone: str = "",
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
     """Attach a card to an algorithm class; the registry finds classes with a card automatically.
 
@@ -78,6 +85,8 @@ def register(
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
     `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
+    `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
+    trained as one; `alone` says why not.
     Ours are also read without importing the file (`plench.algorithms.cards`), so all but
     `hyperparameters` and `logs` is written as plain literals.
     """
@@ -106,6 +115,8 @@ def register(
             public_fault_on=tuple(public_fault_on),
             shared=cls.shared,
             answers=answers,
+            stacked=stacked,
+            alone=alone,
         )
         return cls
 
@@ -214,9 +225,14 @@ class LossAlgorithm(Algorithm):
     Losses and revisions act on the last axes (…, B, K). Hyperparameters are read from `self.hparams`, rows of
     per-example state by `rows` and `write_rows`, time by `steps_done`, and nowhere else: a stack of R runs
     puts tensors (R,) and its own rows in their place.
+
+    `alike` names hyperparameters that the runs of a stack must share, `of_each_run` attributes that change
+    in code which `runs_due` reaches each run by.
     """
 
     network: Any
+    alike: ClassVar[tuple[str, ...]] = ()
+    of_each_run: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -259,6 +275,14 @@ class LossAlgorithm(Algorithm):
 
     def revise(self, outputs: Any, batch: Batch) -> None:
         """Revise the state after the step; `outputs` are those from before it, detached."""
+
+    def runs_due(self, due: Callable[[Self], bool]) -> Iterator[Self]:
+        """Yield itself if something rare is due; a stack yields those of its runs for which it is."""
+        if due(self):
+            yield self
+
+    def join(self, runs: Sequence[Any]) -> None:
+        """Settle, in a stack that has just been made of runs, what is neither a tensor nor a number."""
 
     def more_to_log(self) -> Mapping[str, Tensor | float]:
         """Return further numbers to log, as they are after the step."""

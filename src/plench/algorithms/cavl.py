@@ -20,6 +20,7 @@ def select_label(logits: Tensor, candidates: Tensor) -> Tensor:
 
 @register(
     "CAVL",
+    stacked=True,
     family="vanilla PLL",
     venue="ICLR 2022",
     passes="2 (second without gradient)",

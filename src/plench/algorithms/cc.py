@@ -14,6 +14,7 @@ def weighted_nll(logits: Tensor, weights: Tensor) -> Tensor:
 
 @register(
     "CC",
+    stacked=True,
     family="vanilla PLL",
     venue="NeurIPS 2020",
     aliases=("LOG",),

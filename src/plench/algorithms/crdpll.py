@@ -24,6 +24,7 @@ def consistency_weight(step: int, max_steps: int) -> float:
 
 @register(
     "CRDPLL",
+    stacked=True,
     family="holistic PLL",
     venue="ICML 2022",
     cite="wu2022revisiting",

@@ -29,6 +29,7 @@ def forward_losses(logits: Tensor) -> Tensor:
 
 @register(
     "Forward",
+    stacked=True,
     family="vanilla CLL",
     venue="ECCV 2018",
     cite="yu2018learning",

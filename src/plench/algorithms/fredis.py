@@ -31,6 +31,7 @@ HParams = Mapping[str, Any]
 
 @register(
     "FREDIS",
+    stacked=True,
     family="noisy PLL",
     venue="ICML 2023",
     cite="qiao2023fredis",
@@ -70,6 +71,9 @@ class FREDIS(LossAlgorithm):
     Objective: λ Σ_v KL(c_i ‖ p_vi) − α Σ_v Σ_{k∉C_i} log(1 − p_vik), averaged over the batch, with C the
     corrected candidates; c_i ← softmax over C_i of the views' mean logits, from before the step.
     """
+
+    alike = ("views",)
+    of_each_run = ("theta", "delta", "changed", "interval")
 
     candidates: Tensor
     targets: Tensor
@@ -112,8 +116,8 @@ class FREDIS(LossAlgorithm):
         self.write_rows("targets", batch.index, targets)
         self.write_rows("posterior", batch.index, logits[0].softmax(-1))
         self.write_rows("visited", batch.index, torch.ones_like(batch.index, dtype=torch.bool))
-        if self.steps_done > 0 and self.steps_done % self.interval == 0:
-            self.correct()
+        for run in self.runs_due(lambda run: run.steps_done > 0 and run.steps_done % run.interval == 0):
+            run.correct()
 
     def correct(self) -> Correction:
         """Correct the candidate sets of all examples visited so far, and restrict their targets to them."""

@@ -24,6 +24,7 @@ def spread_over_classes(logits: Tensor) -> Tensor:
 
 @register(
     "GFWS",
+    stacked=True,
     family="holistic PLL",
     venue="ICML 2024",
     views=("weak", "strong"),

@@ -55,6 +55,7 @@ def generator_terms(
 
 @register(
     "IDGP",
+    stacked=True,
     family="vanilla PLL",
     venue="ICLR 2023",
     passes="1 of each of two networks",
@@ -109,7 +110,7 @@ class IDGP(LossAlgorithm):
         """Return both networks' losses; their sum is minimised."""
         confidence, addition = self.rows("confidence", batch.index), self.rows("addition", batch.index)
         of_classifier, of_generator = both_terms(*outputs, confidence, addition, batch.candidates)
-        after_warm_up = float(self.steps_done >= self.warm_up)
+        after_warm_up = self.steps_done >= self.warm_up
         weight = kl_weight(self.steps_done, self.warm_up, self.ramp)
         loss = of_classifier.total(after_warm_up, weight)
         generator_loss = of_generator.total(after_warm_up, weight)
@@ -176,6 +177,7 @@ def ramp_updates(max_steps: int) -> int:
     return max(1, max_steps // 5)
 
 
-def kl_weight(update: int, warm_up: int, ramp: int) -> float:
-    """Return λ at an update counted from 0; the ramp starts where the warm-up ends."""
-    return min(max(update - warm_up, 0) / ramp, 1.0)
+def kl_weight(update: int, warm_up: Tensor | int, ramp: int) -> Tensor | float:
+    """Return λ at an update counted from 0; the ramp starts where the warm-up ends, for runs (R,) theirs."""
+    risen = (update - warm_up) / ramp
+    return risen.clamp(0, 1) if isinstance(risen, Tensor) else min(max(risen, 0.0), 1.0)

@@ -16,6 +16,7 @@ def weighted_losses(logits: Tensor) -> Tensor:
 
 @register(
     "L_W",
+    stacked=True,
     family="vanilla CLL",
     venue="ICML 2021",
     cite="gao2021discriminative",

@@ -28,6 +28,7 @@ def group_weights(logits: Tensor, candidates: Tensor) -> Tensor:
 
 @register(
     "LWS",
+    stacked=True,
     family="vanilla PLL",
     venue="ICML 2021",
     passes="2 (second without gradient)",

@@ -44,6 +44,7 @@ def unbiased_risk(class_losses: Tensor, candidates: Tensor) -> Tensor:
 
 @register(
     "EXP",
+    stacked=True,
     family="vanilla PLL",
     venue="ICML 2020",
     cite="feng2020learning",
@@ -64,7 +65,14 @@ class EXP(LossAlgorithm):
         return exponential_loss(logits, batch.candidates).mean(-1)
 
 
-@register("MCL_GCE", family="vanilla PLL", venue="ICML 2020", cite="feng2020learning", public_fault=REVERSED)
+@register(
+    "MCL_GCE",
+    stacked=True,
+    family="vanilla PLL",
+    venue="ICML 2020",
+    cite="feng2020learning",
+    public_fault=REVERSED,
+)
 class MCL_GCE(LossAlgorithm):
     """Estimate the ordinary risk without bias from complementary labels, by generalised cross entropy.
 
@@ -79,7 +87,14 @@ class MCL_GCE(LossAlgorithm):
         return unbiased_risk(gce_of_classes(logits, GCE_EXPONENT), batch.candidates).mean(-1)
 
 
-@register("MCL_MSE", family="vanilla PLL", venue="ICML 2020", cite="feng2020learning", public_fault=REVERSED)
+@register(
+    "MCL_MSE",
+    stacked=True,
+    family="vanilla PLL",
+    venue="ICML 2020",
+    cite="feng2020learning",
+    public_fault=REVERSED,
+)
 class MCL_MSE(LossAlgorithm):
     """Estimate the ordinary risk without bias from complementary labels, by squared error.
 

@@ -62,6 +62,7 @@ def correct_by_ascent(risks: Tensor, counts: Tensor) -> Ascent:
 
 @register(
     "NN",
+    stacked=True,
     family="vanilla CLL",
     venue="ICML 2019",
     state="prior K",
@@ -95,6 +96,7 @@ class NN(LossAlgorithm):
 
 @register(
     "GA",
+    stacked=True,
     family="vanilla CLL",
     venue="ICML 2019",
     state="prior K",

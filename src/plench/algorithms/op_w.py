@@ -25,6 +25,7 @@ def order_preserving_losses(logits: Tensor) -> Tensor:
 
 @register(
     "OP_W",
+    stacked=True,
     family="vanilla CLL",
     venue="AISTATS 2023",
     cite="liu2023consistent",

@@ -1,5 +1,8 @@
 """PC: pairwise comparison on complementary labels."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
@@ -28,6 +31,7 @@ def pairwise_comparison(logits: Tensor, candidates: Tensor, most_candidates: int
 
 @register(
     "PC",
+    stacked=True,
     family="vanilla CLL",
     venue="NeurIPS 2017",
     cite="ishida2017learning",
@@ -45,6 +49,10 @@ class PC(LossAlgorithm):
     def setup(self, candidates: Tensor) -> None:
         """Find the largest candidate set, once."""
         self.most_candidates = int(candidates.sum(-1).max())
+
+    def join(self, runs: Sequence[Any]) -> None:
+        """Let the runs of a stack share one bound."""
+        self.most_candidates = max(run.most_candidates for run in runs)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the pairwise-comparison loss."""

@@ -18,6 +18,7 @@ EPOCHS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
 
 @register(
     "POP",
+    stacked=True,
     family="vanilla PLL",
     venue="ICML 2023",
     cite="xu2023progressive",

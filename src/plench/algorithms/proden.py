@@ -9,6 +9,7 @@ from plench.batch import Batch
 
 @register(
     "PRODEN",
+    stacked=True,
     family="vanilla PLL",
     venue="ICML 2020",
     passes="1",

@@ -38,6 +38,7 @@ def log_prior(logits: Tensor) -> Tensor:
 
 @register(
     "RECORDS",
+    stacked=True,
     family="holistic PLL",
     venue="ICLR 2023",
     views=("weak", "strong"),
@@ -74,6 +75,8 @@ class RECORDS(LossAlgorithm):
     (1/b) Σ_i −Σ_k c_ik log p_ik; from epoch `upd_start` on c_i ← softmax over S_i of the views' mean logits
     − log softmax(W f̄ + w), f̄ the moving mean of the features, all from before the step.
     """
+
+    alike = ("base",)
 
     feature_mean: Tensor
 

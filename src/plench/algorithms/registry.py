@@ -97,7 +97,8 @@ def describe(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
             hyperparameters=cls.base_hyperparameters,
             shared=cls.shared,
         )
-        card = replace(getattr(cls, "card", unknown), family="third party", aliases=(), idea=doc)
+        inherited: AlgorithmCard = getattr(cls, "card", unknown)
+        card = replace(inherited, family="third party", aliases=(), idea=doc, stacked=False, alone="")
     if entry.source is not None:
         card = replace(card, name=entry.name)
     return AlgorithmEntry(entry.name, cls, card, entry.spec, entry.source)

@@ -36,6 +36,7 @@ def risks_against_rest(logits: Tensor, candidates: Tensor, prior: Tensor) -> Ris
 
 @register(
     "SCARCE",
+    stacked=True,
     family="vanilla CLL",
     venue="ICML 2024",
     state="prior K",

@@ -20,7 +20,7 @@ def negative_learning_losses(logits: Tensor) -> Tensor:
     return -(1 - logits.softmax(-1) + NL_CONSTANT).log()
 
 
-@register("SCL_EXP", family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
+@register("SCL_EXP", stacked=True, family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
 class SCL_EXP(LossAlgorithm):
     """Lower the probability of complementary labels, by its exponential.
 
@@ -35,7 +35,7 @@ class SCL_EXP(LossAlgorithm):
         return mean_over_pairs(exponential_losses(logits), batch.candidates)
 
 
-@register("SCL_NL", family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
+@register("SCL_NL", stacked=True, family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
 class SCL_NL(LossAlgorithm):
     """Lower the probability of complementary labels, by negative learning.
 

@@ -88,9 +88,9 @@ def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
         lines.append(f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}")
         if outcome.status == "skipped" and not trains:
             lines.pop()
-        elif outcome.status == "skipped":
+        elif outcome.status in ("skipped", "passed") and outcome.detail:
             lines[-1] += f" ({outcome.detail})"
-        elif outcome.status != "passed":
+        elif outcome.status in ("failed", "advice"):
             lines.append(indent(outcome.check.demand))
             lines.append(indent(f"Found: {outcome.detail}"))
     if not trains:

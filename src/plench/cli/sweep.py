@@ -17,6 +17,7 @@ from plench.cli.shared.sweep_options import (
     add_launch_options,
     describe_folder,
     read_engine,
+    read_fleet,
     read_limits,
     read_specs,
     start_early,
@@ -103,7 +104,7 @@ def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
-    limits = read_limits(arguments)
+    limits, fleet = read_limits(arguments), read_fleet(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
     shown = nullcontext() if arguments.quiet or arguments.no_progress else sweeps.watch_sweep()
@@ -116,6 +117,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             limits=limits,
             callback=callback,
             retry=retry_failed,
+            fleet=fleet,
             skip_missing=arguments.skip_missing,
         )
     if engine.writes and arguments.json:
@@ -170,7 +172,8 @@ def plan(arguments: argparse.Namespace) -> int:
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
     specs = read_specs(arguments)
-    slots = read_engine(arguments).count_slots(specs[0].grids[0])
+    engine, fleet = read_engine(arguments), read_fleet(arguments)
+    slots = engine.count_slots(specs[0].grids[0])
     named = arguments.suite or arguments.algorithms
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
@@ -182,6 +185,9 @@ def plan(arguments: argparse.Namespace) -> int:
     if measured and arguments.probe_seconds > 0:
         estimate = sweeps.estimate_cost(measured, shelf, arguments.probe_seconds)
     content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
+    if named:  # what a file names is not imported to look at
+        fleets = sweeps.plan_fleets(runs, shelf, fleet, engine)
+        content["fleets"] = [len(runs) for runs in fleets if len(runs) > 1]
     if estimate is not None:
         seconds = estimate.seconds / (slots or 1)
         content["hours"] = seconds / 3600
@@ -193,6 +199,9 @@ def plan(arguments: argparse.Namespace) -> int:
     print(f"{counted(len(runs), 'run')}: {describe_axes(runs)}")
     print_states(states)
     print(f"to do: {len(todo)}")
+    if content.get("fleets"):
+        sizes = content["fleets"]
+        print(f"trained as one: {sum(sizes)} runs in {len(sizes)} fleets of up to {max(sizes)}")
     if estimate is not None:
         at_once = (
             f"{counted(slots, 'run')} at a time"

@@ -38,28 +38,28 @@ class Check:
     name: str
     demand: str
     level: Level
-    function: Callable[[Subject], None]
+    function: Callable[[Subject], str | None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a check ended; `detail` says what was seen if it did not pass."""
+    """How a check ended; `detail` says what was seen if it did not pass, or more of what did."""
 
     check: Check
     status: Status
     detail: str = ""
 
 
-def required(function: Callable[[Subject], None]) -> Check:
+def required(function: Callable[[Subject], str | None]) -> Check:
     """Make a function a required check; its docstring is the demand."""
     return make_check(function, "required")
 
 
-def advised(function: Callable[[Subject], None]) -> Check:
+def advised(function: Callable[[Subject], str | None]) -> Check:
     """Make a function an advised check; its docstring is the demand."""
     return make_check(function, "advised")
 
 
-def make_check(function: Callable[[Subject], None], level: Level) -> Check:
+def make_check(function: Callable[[Subject], str | None], level: Level) -> Check:
     """Turn a function into a check of its name."""
     return Check(function.__name__, " ".join((function.__doc__ or "").split()), level, function)

@@ -65,7 +65,7 @@ def run_check(check: Check, subject: Subject) -> Outcome:
     said = io.StringIO()
     try:
         with compute_threads(1), redirect_stdout(said), redirect_stderr(said):
-            check.function(subject)
+            told = check.function(subject)
     except NotCheckedError as reason:
         return Outcome(check, "skipped", str(reason))
     except BreachError as breach:
@@ -73,7 +73,7 @@ def run_check(check: Check, subject: Subject) -> Outcome:
     except (Exception, SystemExit) as error:  # somebody else's code: anything may be raised
         detail = describe_error(error, subject)
     else:
-        return Outcome(check, "passed")
+        return Outcome(check, "passed", told or "")
     return Outcome(check, "failed" if check.level == "required" else "advice", detail)
 
 

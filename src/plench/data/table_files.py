@@ -16,7 +16,7 @@ from typing import Any
 from plench.data.files import read_file
 from plench.data.raw_table import RawTable, check_header, clean_cell, clean_text, read_frame, shorten
 from plench.errors import DataError, UsageError
-from plench.parquet_limits import find_excess
+from plench.parquet_limits import Claims, allow_bytes, check_claims
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_COLUMNS = 100_000
@@ -58,15 +58,23 @@ def parse_parquet(content: bytes, name: str) -> RawTable:
             "or save the table as CSV"
         ) from None
     try:
+        claims = check_claims(io.BytesIO(content), len(content))
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
-        excess = find_excess(file.metadata, len(content))
-        if excess:
-            raise DataError(excess)
-        frame = file.read()
+        frame = pyarrow.Table.from_batches(read_batches(file, claims, len(content)), file.schema_arrow)
         frame.validate(full=True)
     except Exception as error:  # pyarrow raises many types for a damaged file
         raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
     return read_frame(frame, name)
+
+
+def read_batches(file: Any, claims: Claims, file_bytes: int) -> Iterator[Any]:
+    """Yield the rows of a Parquet file in batches, as long as they take no more room than its size allows."""
+    taken = 0
+    for batch in file.iter_batches(claims.rows_of_batch, use_threads=False):
+        taken += batch.nbytes
+        if taken > allow_bytes(file_bytes):
+            raise DataError(f"it takes more than {allow_bytes(file_bytes):,} bytes, which are allowed")
+        yield batch
 
 
 def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> RawTable:

@@ -34,6 +34,8 @@ class Key:
 
 
 _TEXT = (str, type(None))
+# What a card says of the public code, and of how runs are carried out.
+NOT_RECORDED = ("public_fault", "public_fault_on", "stacked", "alone")
 
 # The schema of run.json. Another version of plench may have written more.
 KEYS = {
@@ -58,6 +60,7 @@ KEYS = {
     "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
     "updates": Key(int, False, "updates made so far"),
     "notices": Key(list, False, "what the user was told"),
+    "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
 
 
@@ -104,7 +107,7 @@ def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
     recorded = {
         name: value
         for name, value in vars(card).items()
-        if not name.startswith("public_fault") and (name not in later or value != usual[name])
+        if name not in NOT_RECORDED and (name not in later or value != usual[name])
     }
     return {
         **recorded,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.errors import DataError, UsageError
-from plench.parquet_limits import find_excess
+from plench.parquet_limits import allow_bytes, check_claims
 from plench.plain_files import open_plain
 from plench.storage.description import STATUSES
 from plench.storage.lines import Record
@@ -62,20 +62,17 @@ def _open(path: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
     """Open a Parquet file; whatever goes wrong with it inside the block is a DataError that names it."""
     _, pq = import_pyarrow()
     try:
-        with (
-            open_plain(path) as source,
-            pq.ParquetFile(
+        with open_plain(path) as source:
+            check_claims(source, os.fstat(source.fileno()).st_size)
+            source.seek(0)
+            with pq.ParquetFile(
                 source,
                 read_dictionary=list(dictionaries),
                 page_checksum_verification=True,
                 thrift_string_size_limit=MOST_METADATA_BYTES,
                 thrift_container_size_limit=1_000_000,
-            ) as file,
-        ):
-            excess = find_excess(file.metadata, os.fstat(source.fileno()).st_size)
-            if excess:
-                raise DataError(f"{str(path)!r}: {excess}")
-            yield file
+            ) as file:
+                yield file
     except DataError:
         raise
     except FileNotFoundError as error:
@@ -125,6 +122,7 @@ def _build_runs(pa: Any, table: Any, path: Path) -> list[Run]:
         table, codes = table.take(pa.array(order)), codes[order]
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     lengths = np.diff(starts, append=len(codes))
+    _check_texts(table, starts, path)
     about = {}
     for name in (*TEXTS, *PARTS, *SEEDS, "diverged_after_step", *SECONDS):
         marks = _codes(table[name])
@@ -143,6 +141,21 @@ def _build_runs(pa: Any, table: Any, path: Path) -> list[Run]:
         except ValueError as error:
             raise DataError(f"{str(path)!r}: run {row['folder']!r} {error}") from error
     return runs
+
+
+def _check_texts(table: Any, starts: NDArray[np.int64], path: Path) -> None:
+    """Raise DataError if texts that many runs share would take too much room, once for every run."""
+    n_bytes = 0
+    for name in (*TEXTS, *PARTS):
+        (chunk,) = table[name].chunks
+        lengths = np.array([len(text) for text in chunk.dictionary.to_pylist()] or [0], dtype=np.int64)
+        codes = _codes(table[name])[starts]
+        n_bytes += int(lengths[codes[codes >= 0]].sum())
+    allowed = allow_bytes(path.stat().st_size)
+    if n_bytes > allowed:
+        raise DataError(
+            f"{str(path)!r} is too large: texts of its runs take {n_bytes:,} bytes; allowed are {allowed:,}"
+        )
 
 
 def _codes(column: Any) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from plench.plain_files import is_plain, read_plain
 from plench.settings import describe_cell
 from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
 from plench.storage.ended import DONE, RESULTS
-from plench.storage.lines import Record, parse_lines
+from plench.storage.lines import Record, is_finite, parse_lines
 from plench.storage.store import RUN
 
 logger = logging.getLogger("plench")
@@ -122,6 +122,12 @@ class Run:
     def diverged(self) -> bool:
         """Whether training ended in NaN."""
         return self.status == "diverged"
+
+    @property
+    def fleet_size(self) -> int:
+        """How many runs were trained as one with it; times of such a run are no figures of its method."""
+        told = [self.info.get("fleet_size"), *(record.get("fleet_size") for record in self.records)]
+        return max([1, *(int(size) for size in told if is_finite(size))])
 
     @cached_property
     def usable_records(self) -> tuple[Record, ...]:

@@ -165,6 +165,13 @@ class RunStore:
         """Return where a model is kept."""
         return self.folder / MODEL.format(name)
 
+    def read_model(self, name: str) -> bytes | None:
+        """Return the content of a model's file, None if it cannot be read."""
+        try:
+            return read_plain(self.model_path(name), MAX_CHECKPOINT_BYTES)
+        except OSError:
+            return None
+
     def list_models(self) -> list[str]:
         """Return the names of the models that are kept."""
         before, after = MODEL.split("{}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from plench.registry import is_third_party
 from plench.storage.lines import FIGURES, SHARES, Record
 from plench.storage.records import Run
 
@@ -14,7 +15,7 @@ from plench.storage.records import Run
 # hardware or versions drifts like another seed.
 TOLERANCE = 0.05
 # What a clock or the machine decides.
-NOT_COMPARED = ("step", "step_time", "mem_gb", "logged")
+NOT_COMPARED = ("step", "step_time", "mem_gb", "fleet_size", "logged")
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,21 @@ def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> 
 
 
 def is_foreign(run: Run) -> bool:
-    """Whether the run's algorithm or network is a third party's, so that repeating it runs their code."""
-    algorithm = run.experiment.algorithm
-    own = run.info.get("algorithm_spec") == algorithm and "@" not in algorithm
-    return not own or run.info.get("network") is not None
+    """Whether anything that the run is made of is not plench's own, so that repeating it runs others' code.
+
+    What a description says in one place it may contradict in another: all that is looked up is looked at.
+    """
+    algorithm, config = run.experiment.algorithm, run.info.get("config")
+    own = run.info.get("algorithm_spec") == algorithm and run.info.get("network") is None
+    if not own or not isinstance(config, dict) or config.get("algorithm", algorithm) != algorithm:
+        return True
+    hparams = config.get("hparams")
+    network = hparams.get("model") if isinstance(hparams, dict) else None
+    criteria = str(config.get("more_criteria") or "").split(",")
+    named = [algorithm, *([network] if network is not None else []), *(name.strip() for name in criteria)]
+    return is_third_party(str(config.get("dataset"))) or any(
+        is_third_party(str(name)) or "@" in str(name) for name in named
+    )
 
 
 def compare_conditions(before: Mapping[str, Any], now: Mapping[str, Any], keys: Sequence[str]) -> list[str]:

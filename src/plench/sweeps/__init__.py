@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from plench.sweeps.engines.early import start_early as start_early
     from plench.sweeps.engines.local import LocalEngine as LocalEngine
     from plench.sweeps.engines.slurm import read_slurm_queue as read_slurm_queue
+    from plench.sweeps.fleets import FleetOptions as FleetOptions
+    from plench.sweeps.fleets import read_fleet as read_fleet
     from plench.sweeps.launch import SweepOutcome as SweepOutcome
     from plench.sweeps.launch import delete_runs as delete_runs
     from plench.sweeps.launch import hold_folder as hold_folder
     from plench.sweeps.launch import launch_sweep as launch_sweep
+    from plench.sweeps.launch import plan_fleets as plan_fleets
     from plench.sweeps.look import is_ours as is_ours
     from plench.sweeps.look import look_at_runs as look_at_runs
     from plench.sweeps.plan import DataShelf as DataShelf

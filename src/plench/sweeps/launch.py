@@ -12,8 +12,17 @@ from pathlib import Path
 from plench.errors import BusyError, StorageError
 from plench.storage.ended import DONE
 from plench.storage.store import RunStore, hold
-from plench.sweeps.engines.base import Assignment, Attempt, Engine, Limits, NoSweepCallback, SweepCallback
+from plench.sweeps.engines.base import (
+    Assignment,
+    Attempt,
+    Engine,
+    Fleet,
+    Limits,
+    NoSweepCallback,
+    SweepCallback,
+)
 from plench.sweeps.engines.local import LocalEngine
+from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand_all, settle
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
 from plench.sweeps.spec import SweepSpec
@@ -60,12 +69,13 @@ def launch_sweep(
     limits: Limits | None = None,
     callback: SweepCallback | None = None,
     retry: bool = False,
+    fleet: FleetOptions | None = None,
     skip_missing: bool = False,
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
     With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
-    is the local one with as many workers as there are cores.
+    is the local one with as many workers as there are cores. `fleet` says which runs are trained as one.
     """
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
@@ -89,6 +99,7 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
+            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT), engine),
         )
         try:
             engine.carry_out(assignment)
@@ -99,6 +110,14 @@ def launch_sweep(
                 "room or make the folder writable, then repeat the command"
             ) from error
         return SweepOutcome(read_states(runs, folder), watch.busy, engine.waits)
+
+
+def plan_fleets(
+    runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
+) -> list[Fleet]:
+    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished."""
+    slots = engine.count_slots(runs[0].config) if runs else None
+    return form_fleets(runs, shelf, options, slots)
 
 
 def reopen(states: Sequence[RunState], output_dir: Path) -> None:

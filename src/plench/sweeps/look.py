@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.algorithms.registry import ALGORITHMS
+from plench.criteria import CRITERIA
 from plench.data.sources import find_own_source
 from plench.errors import PlenchError
+from plench.networks.building import NETWORKS
 from plench.plain_files import open_plain
 from plench.settings import declared
 from plench.storage.store import RunStore
@@ -53,12 +55,25 @@ def look_at_runs(specs: Iterable[SweepSpec], shelf: DataShelf, output_dir: str |
 
 def is_ours(run: PlannedRun) -> bool:
     """Say whether a run needs no third party's code."""
-    return ALGORITHMS.is_own(run.algorithm) and find_own_source(run.dataset) is not None
+    named = ALGORITHMS.is_own(run.algorithm) and find_own_source(run.dataset) is not None
+    return named and are_ours(run.network, run.criteria)
+
+
+def are_ours(network: object, more_criteria: str) -> bool:
+    """Say whether a network and criteria, if any are named, are our own."""
+    named = not network or (isinstance(network, str) and NETWORKS.is_own(network))
+    return named and all(CRITERIA.is_own(spec) for spec in list_criteria(more_criteria))
+
+
+def list_criteria(more_criteria: str) -> list[str]:
+    """Return the criteria that a setting names."""
+    return [spec.strip() for spec in more_criteria.split(",") if spec.strip()]
 
 
 def split_grid(grid: Grid) -> tuple[list[Grid], list[tuple[str, str]]]:
     """Take a grid apart: the grid of what is ours, if any, and the pairs that have something of others."""
-    algorithms = tuple(name for name in grid.algorithms if ALGORITHMS.is_own(name))
+    ours_alone = are_ours(grid.hparams.get("model"), grid.more_criteria)
+    algorithms = tuple(name for name in grid.algorithms if ours_alone and ALGORITHMS.is_own(name))
     datasets = tuple(name for name in grid.datasets if find_own_source(name) is not None)
     ours = [replace(grid, algorithms=algorithms, datasets=datasets)] if algorithms and datasets else []
     theirs = [
@@ -132,6 +147,11 @@ def names_algorithm(asked: str, name: str) -> bool:
     """
     if ALGORITHMS.is_own(asked):
         return name == ALGORITHMS.find(asked).name
+    return names_third_party(asked, name)
+
+
+def names_third_party(asked: str, name: str) -> bool:
+    """Say whether a name in records is that of a third party's member as it was asked for."""
     base, _, digest = name.rpartition("@")
     location, _, class_name = asked.rpartition(":")
     current = hash_file(location)
@@ -161,5 +181,13 @@ def has_settings(config: RunConfig, grid: Grid) -> bool:
     return all(
         getattr(grid, name) == getattr(config, name)
         for name in grid_settings()
-        if getattr(grid, name) is not None and known[name].decides
+        if getattr(grid, name) is not None and known[name].decides and name != "more_criteria"
+    ) and has_criteria(config, grid)
+
+
+def has_criteria(config: RunConfig, grid: Grid) -> bool:
+    """Say whether a run measures the criteria that a grid names."""
+    asked, named = list_criteria(grid.more_criteria), list_criteria(config.more_criteria)
+    return len(asked) == len(named) and all(
+        one == other or names_third_party(one, other) for one, other in zip(asked, named, strict=True)
     )

@@ -1,10 +1,13 @@
-"""Carries out one run of a sweep inside a worker process that stays warm between runs."""
+"""Carries out a run or a fleet of a sweep inside a worker process that stays warm between runs."""
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.criteria import find_criteria
@@ -13,10 +16,11 @@ from plench.errors import BusyError, StorageError
 from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus
+from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus, Fleet
 from plench.sweeps.plan import PlannedRun
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
+from plench.training.fleet.run import FleetTask, run_fleet
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, preparation_key, prepare_data
 from plench.training.run import run_training
@@ -25,6 +29,8 @@ from plench.training.run import run_training
 PREPARED_KEPT = 2
 
 BUSY_PATIENCE_SECONDS = 10.0
+
+logger = logging.getLogger("plench")
 
 
 class Performer:
@@ -46,22 +52,53 @@ class Performer:
                 return attempt
             time.sleep(0.1)
 
+    def perform_fleet(
+        self,
+        runs: Fleet,
+        dataset: Dataset,
+        stores: Sequence[RunStore],
+        callbacks: Sequence[Callback],
+        ended: Callable[[PlannedRun, Attempt], None],
+    ) -> None:
+        """Carry out runs as one, or continue them; `ended` is told of each, as soon as it ends."""
+        if len(runs) == 1:
+            ended(runs[0], self.perform(runs[0], dataset, stores[0], callbacks[0]))
+            return
+        begun = time.perf_counter()
+        parts = zip(runs, stores, callbacks, strict=True)
+        left = {run.folder: (run, store, callback) for run, store, callback in parts}
+
+        def end(run: PlannedRun, outcome: RunOutcome | BaseException) -> None:
+            _, store, _ = left.pop(run.folder)
+            seconds = (time.perf_counter() - begun) / len(runs)
+            ended(run, make_attempt(run, dataset, store, outcome, seconds))
+
+        try:
+            tasks = [
+                FleetTask(
+                    run.config,
+                    load_parts(run),
+                    store,
+                    callback,
+                    partial(self._prepare, run, dataset),
+                    partial(end, run),
+                )
+                for run, store, callback in left.values()
+            ]
+            run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
+        except (Exception, SystemExit):  # each by itself will tell what is wrong
+            logger.warning("%s: a fleet stopped, its runs go on one by one", runs[0].label, exc_info=True)
+        for run, store, callback in list(left.values()):
+            ended(run, self.perform(run, dataset, store, callback))
+
     def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
         begun = time.perf_counter()
-        status: AttemptStatus
-        message, updates_made = "", 0
+        outcome: RunOutcome | BaseException
         try:
-            try:
-                outcome = self._train(run, dataset, store, callback)
-                status, message, updates_made = outcome.status, outcome.message, outcome.updates_made
-            except (BusyError, StorageError):
-                raise
-            except (Exception, SystemExit) as error:  # the run is to blame, and the sweep goes on
-                status, message = "failed", f"{type(error).__name__}: {error}"
-                record_failure(store, run, dataset, type(error).__name__, str(error), traceback.format_exc())
-        except (BusyError, StorageError) as error:
-            status, message = "busy" if isinstance(error, BusyError) else "unwritable", str(error)
-        return Attempt(status, message, updates_made, time.perf_counter() - begun)
+            outcome = self._train(run, dataset, store, callback)
+        except (Exception, SystemExit) as error:
+            outcome = error
+        return make_attempt(run, dataset, store, outcome, time.perf_counter() - begun)
 
     def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunOutcome:
         entry = load_parts(run)
@@ -77,6 +114,28 @@ class Performer:
             self._prepared[key] = prepare_data(dataset, run.config, choose_device(run.config.device))
         self._prepared.move_to_end(key)
         return self._prepared[key]
+
+
+def make_attempt(
+    run: PlannedRun,
+    dataset: Dataset,
+    store: RunStore,
+    outcome: RunOutcome | BaseException,
+    seconds: float,
+) -> Attempt:
+    """Turn how a run ended, or the error that ended it, into an attempt; a failure is recorded."""
+    if isinstance(outcome, RunOutcome):
+        return Attempt(outcome.status, outcome.message, outcome.updates_made, seconds)
+    error = outcome
+    if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep goes on
+        kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
+        try:
+            record_failure(store, run, dataset, kind, str(error), trace)
+            return Attempt("failed", f"{kind}: {error}", 0, seconds)
+        except (BusyError, StorageError) as worse:
+            error = worse
+    status: AttemptStatus = "busy" if isinstance(error, BusyError) else "unwritable"
+    return Attempt(status, str(error), 0, seconds)
 
 
 def load_parts(run: PlannedRun) -> AlgorithmEntry:

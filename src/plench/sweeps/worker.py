@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import Attempt, Fleet
 from plench.sweeps.perform import Performer, limit_memory
-from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
 
@@ -39,23 +38,32 @@ class Data:
 
 @dataclass(frozen=True)
 class Order:
-    """Carry out this run."""
+    """Carry out this run, or these as one."""
 
-    run: PlannedRun
+    runs: Fleet
     output_dir: Path
     memory_limit_gb: float | None = None
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """So many updates have been made; `begun` where training starts or continues."""
+    """So many updates have been made of a run; `begun` where training starts or continues."""
 
+    folder: str
     updates: int
     begun: bool = False
 
 
+@dataclass(frozen=True)
+class Ended:
+    """An attempt at a run has ended."""
+
+    folder: str
+    attempt: Attempt
+
+
 class Reporter:
-    """Reports the run's progress to the driver."""
+    """Reports the progress of runs to the driver."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -75,13 +83,21 @@ class Reporter:
             self.tell(ALIVE)
             time.sleep(SECONDS_BETWEEN_BEATS)
 
+
+class RunReporter:
+    """Tells the driver how one run goes on."""
+
+    def __init__(self, reporter: Reporter, folder: str) -> None:
+        self.reporter = reporter
+        self.folder = folder
+
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
-        self.tell(RunProgress(updates, begun=True))
+        self.reporter.tell(RunProgress(self.folder, updates, begun=True))
 
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
-        self.tell(RunProgress(updates))
+        self.reporter.tell(RunProgress(self.folder, updates))
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Records are read from the folder, not from here."""
@@ -121,17 +137,22 @@ class Worker:
         while True:
             message = self.messages.get()
             if isinstance(message, Order):
-                self.reporter.tell(self.carry_out(message))
+                self.carry_out(message)
             else:
                 data, descriptor = message
                 self.datasets[data.name] = map_dataset(data.layout, descriptor)
 
-    def carry_out(self, order: Order) -> Attempt:
-        """Carry out one run."""
+    def carry_out(self, order: Order) -> None:
+        """Carry out an order, and tell how each of its runs ended."""
         limit_memory(order.memory_limit_gb)
-        store = RunStore(order.output_dir / order.run.folder)
-        dataset = self.datasets[order.run.dataset]
-        return self.performer.perform(order.run, dataset, store, self.reporter)
+        runs = order.runs
+        self.performer.perform_fleet(
+            runs,
+            self.datasets[runs[0].dataset],
+            [RunStore(order.output_dir / run.folder) for run in runs],
+            [RunReporter(self.reporter, run.folder) for run in runs],
+            lambda run, attempt: self.reporter.tell(Ended(run.folder, attempt)),
+        )
 
 
 def main() -> None:

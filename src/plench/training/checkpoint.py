@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from plench.criteria import criteria
 from plench.data.unpickle import scan_pickle
 from plench.errors import DataError, PlenchError
-from plench.storage.store import RunStore
+from plench.storage.store import MODEL, RunStore
 from plench.zip_archive import STORED, list_entries, read_entry
 
 FORMAT = 1
@@ -94,12 +96,38 @@ def check_checkpoint(payload: dict[str, Any]) -> dict[str, Any]:
 
 def read_newest(store: RunStore) -> dict[str, Any] | None:
     """Return the newest checkpoint that is whole, or None if the run has to start at the beginning."""
+    return next(read_whole(store), None)
+
+
+def read_whole(store: RunStore) -> Iterator[dict[str, Any]]:
+    """Yield the checkpoints that are whole, the newest first; others are removed."""
     for name, content in store.read_checkpoints():
         try:
-            return check_checkpoint(parse(content))
+            payload = check_checkpoint(parse(content))
         except ValueError as error:
             logger.warning("%s in %s cannot be used (%s)", name, store.folder, error)
             store.discard(name)
+        else:
+            yield payload
+
+
+def find_lost_model(
+    store: RunStore, records: Sequence[str], best: Mapping[str, float], run_id: str
+) -> str | None:
+    """Name the model of a best checkpoint that a continued run no longer has; None if all are there.
+
+    What was written before the checkpoint may have been lost or changed since, and is not written again.
+    """
+    evaluations = [json.loads(line) for line in records]
+    for name, value in best.items():
+        key = criteria[name].record_key
+        step = next(record["step"] for record in evaluations if record["step"] > 0 and record[key] == value)
+        try:
+            payload = parse(store.read_model(name) or b"")
+        except ValueError:
+            return MODEL.format(name)
+        if payload.get("run_id", run_id) != run_id or payload.get("updates") != step + 1:
+            return MODEL.format(name)
     return None
 
 

@@ -69,6 +69,13 @@ def evaluate(
     """Return the record's figures, or None if a logit is not finite."""
     validation = predict_logits(algorithm, data.inputs, data.validation.stored, after_batch)
     test = predict_logits(algorithm, data.inputs, data.test.stored, after_batch)
+    return measure(validation, test, data, more_criteria)
+
+
+def measure(
+    validation: np.ndarray, test: np.ndarray, data: PreparedData, more_criteria: Sequence[Criterion] = ()
+) -> dict[str, float | None] | None:
+    """Return the record's figures from the logits (n, K) of both sets; None if one is not finite."""
     if not (np.isfinite(validation).all() and np.isfinite(test).all()):
         return None
     held_out = data.validation

@@ -25,7 +25,7 @@ from plench.storage.description import describe_run
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback, NoCallback
-from plench.training.checkpoint import dump, fitting, read_newest
+from plench.training.checkpoint import dump, find_lost_model, fitting, read_newest
 from plench.training.config import RunConfig
 from plench.training.environment import (
     check_environment,
@@ -37,6 +37,7 @@ from plench.training.environment import (
     source_commit,
 )
 from plench.training.evaluation import Totals, count_batches, evaluate
+from plench.training.fleet.single import HandwrittenStep, find_step
 from plench.training.interrupt import EvaluationStopped, StopRequest, Watch
 from plench.training.outcome import RunOutcome, Status, check_owner, find_fault, leave_finished, reopen
 from plench.training.prepare import PreparedData, prepare_data
@@ -71,13 +72,21 @@ def run_training(
     with compute_threads(config.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         with store.locked():
-            check_owner(store, run_id)
-            if store.finished:  # by another process before we had the lock; or it is damaged
-                fault = find_fault(store, config, run_id)
-                if fault is None:
-                    return leave_finished(store)
-                reopen(store, fault)
-            return run.carry_out()
+            return take_up(store, config, run_id) or run.carry_out()
+
+
+def take_up(store: RunStore, config: RunConfig, run_id: str) -> RunOutcome | None:
+    """Look at a folder that has just been locked: return how its run ended, None if it is to be carried out.
+
+    Another process may have ended it between a first look and the lock, or it is not whole.
+    """
+    check_owner(store, run_id)
+    if store.finished:
+        fault = find_fault(store, config, run_id)
+        if fault is None:
+            return leave_finished(store)
+        reopen(store, fault)
+    return None
 
 
 class TrainingRun:
@@ -107,6 +116,10 @@ class TrainingRun:
         self.more_criteria = find_criteria(config.more_criteria)
         self.streams = Streams(config.seed, self.device)
         self.state: list[dict[str, Any]] = []
+        self.step: HandwrittenStep | None = None
+        # How many runs are trained as one, this one among them, and a hash that tells which.
+        self.fleet_size = 1
+        self.fleet = ""
         self.totals = Totals()
         self.records: list[str] = []
         self.best: dict[str, float] = {}
@@ -117,10 +130,11 @@ class TrainingRun:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.has_begun = False
+        self.has_older_models = False  # those that were written before the checkpoint it goes on from
 
-    def carry_out(self) -> RunOutcome:
-        """Build or restore, train to the end, and say how it ended."""
-        checkpoint = read_newest(self.store)
+    def carry_out(self, *, afresh: bool = False) -> RunOutcome:
+        """Build or restore, train to the end, and say how it ended; `afresh` passes over checkpoints."""
+        checkpoint = None if afresh else read_newest(self.store)
         if checkpoint is not None:
             self.check_conditions(checkpoint)
         acknowledge = getattr(self.callback, "stopping", None)
@@ -138,6 +152,10 @@ class TrainingRun:
             raise
         except (Exception, SystemExit) as error:  # is recorded, and ends this run only
             return self.fail(error)
+        return self.conclude(status)
+
+    def conclude(self, status: Status) -> RunOutcome:
+        """Write what belongs to the end of an attempt, and say how it ended."""
         if status == "interrupted":
             self.write_checkpoint()
             self.describe("interrupted")
@@ -148,12 +166,22 @@ class TrainingRun:
             self.store.discard_models()
         elif status == "done":
             self.write_model("last")
+        if self.has_older_models and not self.config.skip_model_save:
+            lost = find_lost_model(self.store, self.records, self.best, self.run_id)
+            if lost:
+                return self.start_over(lost)
         message = ""
         if status == "diverged":
             message = f"the loss or an output became NaN or infinite before update {self.updates}"
         self.describe(status)
         self.store.finish()
         return RunOutcome(status, self.store.folder, self.updates_made, message)
+
+    def start_over(self, lost: str) -> RunOutcome:
+        """Carry out the whole run once more: a model of before the checkpoint can be made in no other way."""
+        logger.warning("%s in %s is missing or was changed, so the run starts over", lost, self.store.folder)
+        again = TrainingRun(self.config, self.dataset, self.entry, self.store, self.callback, self.data)
+        return again.carry_out(afresh=True)
 
     def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
         """Refuse to continue another run, on other data, or, unless asked to, under other conditions."""
@@ -273,6 +301,7 @@ class TrainingRun:
     def train(self, stop: StopRequest) -> Status:
         """Make the remaining updates."""
         config = self.config
+        self.step = find_step(self.algorithm)
         saved_at = told_at = window_begun = time.perf_counter()
         if self.totals.count and self.is_recorded(self.updates - 1):  # it was stopped within an evaluation
             if (ended := self.evaluate(self.updates - 1, window_begun, stop)) is not None:
@@ -305,7 +334,8 @@ class TrainingRun:
         """Make the next update: a step on a batch, or a round, which needs none."""
         if isinstance(self.algorithm, FittedAlgorithm):
             return self.algorithm.update()
-        return self.algorithm.update(self.training_set.next_batch())
+        batch = self.training_set.next_batch()
+        return self.algorithm.update(batch) if self.step is None else self.step.update(batch)
 
     def is_recorded(self, step: int) -> bool:
         """Say whether a record is made after the update of a step."""
@@ -325,6 +355,20 @@ class TrainingRun:
         except EvaluationStopped:  # the totals stay, and the run continues with this evaluation
             self.window_seconds = window
             return "interrupted"
+        return self.record(step, logged, figures, window, now)
+
+    def record(
+        self,
+        step: int,
+        logged: dict[str, float],
+        figures: Mapping[str, float | None] | None,
+        window: float,
+        begun: float,
+    ) -> Status | None:
+        """Write a record; say so if the run has diverged.
+
+        `window` are the seconds of the updates since the last one, `begun` is when the evaluation began.
+        """
         if figures is None or not math.isfinite(logged["loss"]):
             return "diverged"
         record = {
@@ -337,6 +381,7 @@ class TrainingRun:
             "logged": {name: value if math.isfinite(value) else None for name, value in logged.items()},
             "hparams": dict(self.config.hparams),
             "args": self.config.args(),
+            **({"fleet_size": self.fleet_size} if self.fleet_size > 1 else {}),
         }
         line = json.dumps(record, allow_nan=False)
         self.records.append(line)
@@ -345,7 +390,7 @@ class TrainingRun:
         self.totals = Totals()
         self.window_seconds = 0.0
         self.seconds["training"] += window
-        self.seconds["evaluation"] += time.perf_counter() - now
+        self.seconds["evaluation"] += time.perf_counter() - begun
         self.callback.evaluated(record)
         return None
 
@@ -391,6 +436,7 @@ class TrainingRun:
             "seconds": self.seconds,
             "notices": self.notices,
             "begun": self.begun,
+            **({"fleet": self.fleet} if self.fleet else {}),
         }
         self.store.write_checkpoint(dump(payload))
 
@@ -405,6 +451,7 @@ class TrainingRun:
         self.totals.load_state(checkpoint["totals"], self.device)
         for name in ("updates", "best", "window_seconds", "seconds", "begun"):
             setattr(self, name, checkpoint[name])
+        self.has_older_models = checkpoint["keep_models"]
         self.records = list(checkpoint["records"])
         self.notices = list(checkpoint["notices"])
         if not self.config.skip_model_save and not checkpoint["keep_models"]:
@@ -425,6 +472,7 @@ class TrainingRun:
 
     def describe(self, status: str, error: Mapping[str, str] | None = None) -> None:
         """Write run.json."""
+        size = self.largest_fleet()
         self.store.write_run(
             {
                 **describe_run(self.config, self.dataset, self.entry, self.data),
@@ -444,8 +492,14 @@ class TrainingRun:
                 },
                 "updates": self.updates,
                 "notices": self.notices,
+                **({"fleet_size": size} if size > 1 else {}),
             }
         )
+
+    def largest_fleet(self) -> int:
+        """Return how many runs were trained as one when this one was in the largest fleet."""
+        told = [int(json.loads(line).get("fleet_size", 1)) for line in self.records]
+        return max([self.fleet_size, *told])
 
     def last_step(self) -> int | None:
         """Return the step of the last record, if there is one."""

@@ -20,6 +20,7 @@ from plench.sweeps.spec import RANGES, SweepSpec, grid_settings, read_sweep, rea
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps.engines.base import Engine, Limits
     from plench.sweeps.engines.early import EarlyStart
+    from plench.sweeps.fleets import FleetOptions
     from plench.sweeps.spec import Grid
 
 # Options of single engines: the launchers that know them, and the name of the engine's argument.
@@ -100,6 +101,18 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="S",
         help="seconds after which a silent local worker is replaced (default: 120)",
+    )
+    parser.add_argument(
+        "--fleet",
+        default="off",
+        metavar="SIZE",
+        help="train runs that differ in split and configuration as one: off (default), auto, or how many",
+    )
+    parser.add_argument(
+        "--fleet_memory_gb",
+        type=float,
+        metavar="G",
+        help="memory that runs trained as one may take (default: 1)",
     )
     parser.add_argument("--skip_confirmation", action="store_true", help="do not ask before starting")
     parser.add_argument("--no_progress", action="store_true", help="do not show how far the runs are")
@@ -196,6 +209,11 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
         if value is not None:
             given[name] = value
     return sweeps.Limits(**given)
+
+
+def read_fleet(arguments: argparse.Namespace) -> FleetOptions:
+    """Return how runs are put together."""
+    return sweeps.read_fleet(arguments.fleet, arguments.fleet_memory_gb)
 
 
 def start_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:

@@ -64,10 +64,14 @@ def _hyperparameters(card: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _cost(runs: Sequence[Run]) -> list[Any]:
-    """Return how many runs finished, median seconds per step and of training, and peak memory in GB."""
+    """Return how many runs finished, median seconds per step and of training, and peak memory in GB.
+
+    Times of runs that were trained as one with others do not count.
+    """
     finished = [run for run in runs if run.finished]
-    steps = [_median([record.get("step_time") for record in run.usable_records]) for run in finished]
-    seconds = [_training_seconds(run) for run in finished]
+    timed = [run for run in finished if run.fleet_size == 1]
+    steps = [_median([record.get("step_time") for record in run.usable_records]) for run in timed]
+    seconds = [_training_seconds(run) for run in timed]
     memory = [record.get("mem_gb") for run in finished for record in run.records]
     most = max((value for value in memory if value is not None), default=None)
     return [len(finished), _median(steps), _median(seconds), most]

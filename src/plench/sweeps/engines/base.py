@@ -15,6 +15,9 @@ from plench.sweeps.plan import DataShelf, PlannedRun
 # `unwritable` (the output folder is full or read-only).
 AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "busy", "unwritable"]
 
+# Runs that are trained as one, or a single run.
+Fleet = tuple[PlannedRun, ...]
+
 # A run whose process died this often without getting any further is recorded as failed.
 DEATHS_ALLOWED = 3
 
@@ -109,6 +112,15 @@ class Assignment:
     shelf: DataShelf
     limits: Limits
     callback: SweepCallback = field(default_factory=NoSweepCallback)
+    # The runs of the sweep, finished ones too, in fleets; without any, each run is carried out by itself.
+    fleets: Sequence[Fleet] = ()
+
+    def tasks(self, todo: Sequence[PlannedRun] | None = None) -> list[Fleet]:
+        """Return what is to be done in pieces for one process each: fleets without what is finished."""
+        left = {run.folder: run for run in (self.todo if todo is None else todo)}
+        found = (tuple(left.pop(run.folder) for run in fleet if run.folder in left) for fleet in self.fleets)
+        tasks = [fleet for fleet in found if fleet]
+        return tasks + [(run,) for run in left.values()]
 
     @property
     def settings(self) -> Settings:

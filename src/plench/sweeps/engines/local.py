@@ -1,4 +1,4 @@
-"""The local engine: a pool of worker processes on this machine, each with one run at a time."""
+"""The local engine: a pool of worker processes on this machine, each with one run or fleet at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, Fleet, count_cores
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
@@ -81,7 +81,7 @@ class LocalEngine:
                 "command for every run, which works everywhere"
             )
         devices = choose_devices(assignment.settings.device)
-        slots = min(self.count_slots(assignment.settings), len(assignment.todo))
+        slots = min(self.count_slots(assignment.settings), len(assignment.tasks()))
         assignment.callback.planned(assignment.todo, assignment.finished, slots)
         pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
         try:
@@ -102,7 +102,7 @@ class Pool:
     ) -> None:
         self.assignment = assignment
         self.callback = assignment.callback
-        self.waiting = deque(assignment.todo)
+        self.waiting = deque(assignment.tasks())
         self.devices = devices
         missing = [None] * max(len(devices) - len(started), 0)
         self.workers: list[WorkerProcess | None] = [*started[: len(devices)], *missing]
@@ -124,7 +124,7 @@ class Pool:
 
     def busy(self) -> list[WorkerProcess]:
         """Return the workers that have a run."""
-        return [worker for worker in self.workers if worker is not None and worker.run is not None]
+        return [worker for worker in self.workers if worker is not None and worker.runs]
 
     def fill(self) -> None:
         """Give every idle worker a run; start workers where there are none."""
@@ -133,16 +133,16 @@ class Pool:
                 return
             if worker is None:
                 self.workers[slot] = worker = WorkerProcess(self.assignment.settings.threads)
-            if worker.ready and worker.run is None:
+            if worker.ready and not worker.runs:
                 self.give(worker, self.waiting.popleft(), self.devices[slot])
 
-    def give(self, worker: WorkerProcess, run: PlannedRun, device: str) -> None:
-        """Hand a run to a worker, and its dataset first if the worker does not have it."""
-        name = run.dataset
-        placed = replace(run, config=replace(run.config, device=device))
+    def give(self, worker: WorkerProcess, task: Fleet, device: str) -> None:
+        """Hand runs to a worker, and their dataset first if the worker does not have it."""
+        name = task[0].dataset
+        placed = tuple(replace(run, config=replace(run.config, device=device)) for run in task)
         order = Order(placed, self.assignment.output_dir, self.assignment.limits.memory_limit_gb)
-        worker.take(run)
-        self.tolls[run.folder].updates_at_begin = 0
+        worker.take(task)
+        self.tolls[task[0].folder].updates_at_begin = 0
         if name not in self.shared:
             self.shared[name] = SharedDataset(self.assignment.shelf.get(name))
         try:
@@ -171,54 +171,69 @@ class Pool:
             elif isinstance(message, RunProgress):
                 self.note_progress(worker, message)
             else:
-                self.end(worker, message)
+                self.end(worker, worker.runs.pop(message.folder), message.attempt)
 
     def note_progress(self, worker: WorkerProcess, progress: RunProgress) -> None:
         """Pass on the progress of a run."""
-        assert worker.run is not None
+        run = worker.runs[progress.folder]
         if progress.begun:
-            self.tolls[worker.run.folder].updates_at_begin = progress.updates
-            self.callback.begun(worker.run, progress.updates)
+            self.tolls[run.folder].updates_at_begin = progress.updates
+            self.callback.begun(run, progress.updates)
         else:
-            self.callback.advanced(worker.run, progress.updates)
+            self.callback.advanced(run, progress.updates)
 
-    def end(self, worker: WorkerProcess, attempt: Attempt) -> None:
+    def end(self, worker: WorkerProcess, run: PlannedRun, attempt: Attempt) -> None:
         """Handle the end of an attempt."""
-        run = worker.give_back()
         self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
-            self.waiting.appendleft(run)  # somebody stopped this process alone; the sweep goes on
+            worker.again.append(run)  # somebody stopped this process alone; the sweep goes on
         elif attempt.status == "failed":
-            self.replace(worker)  # nothing of the failure can leak into the next run
+            worker.failed = True
         elif attempt.status == "unwritable":
             raise StorageError(attempt.message)
+        if worker.runs:
+            return
+        if worker.again:
+            self.waiting.appendleft(tuple(worker.again))
+        if worker.failed:
+            self.replace(worker)  # nothing of the failure can leak into the next run
 
     def bury(self, worker: WorkerProcess, why: str | None = None) -> None:
         """Handle a dead worker process; a run that keeps killing it is recorded as failed."""
         reason = worker.reap()
         reason = why or reason
         self.replace(worker)
-        if worker.run is None:
+        if not worker.runs:
             if not worker.ready:
                 self.failed_starts += 1
                 if self.failed_starts >= STARTS_ALLOWED:
                     raise WorkerStartError(f"worker processes cannot start: {reason}")
             return
-        run = worker.give_back()
-        if self.stopping:  # it was between two runs, or has been killed; its run stays to be done
-            self.callback.ended(run, Attempt("interrupted", reason))
+        runs = worker.give_back()
+        if self.stopping:  # it was between two runs, or has been killed; its runs stay to be done
+            for run in runs:
+                self.callback.ended(run, Attempt("interrupted", reason))
             return
-        deaths = self.tolls[run.folder].count()
-        if deaths < DEATHS_ALLOWED:
-            self.callback.noticed(f"{run.label}: its {reason}; it is started again")
-            self.waiting.appendleft(run)
+        first = worker.task[0]
+        deaths = self.tolls[first.folder].count()
+        if len(runs) > 1:
+            self.start_again(runs, f"its {reason}", together=deaths == 1)
+        elif deaths < DEATHS_ALLOWED:
+            self.callback.noticed(f"{runs[0].label}: its {reason}; it is started again")
+            self.waiting.appendleft(runs)
         else:
             fail_run(
                 self.assignment,
-                run,
+                runs[0],
                 "WorkerDied",
                 f"its {reason}, {deaths} times without getting any further",
             )
+
+    def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
+        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame."""
+        how = "they are started again" if together else "they are carried out one by one"
+        self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
+        self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])
 
     def check_timeouts(self) -> None:
         """Stop runs that take longer than they may."""
@@ -226,10 +241,14 @@ class Pool:
         if limit is None:
             return
         for worker in self.busy():
-            if time.monotonic() - worker.taken_at > limit:
-                run = worker.give_back()
+            if time.monotonic() - worker.taken_at > limit * len(worker.task):
+                runs = worker.give_back()
                 self.replace(worker)
-                fail_run(self.assignment, run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+                reason = f"did not end within {limit:g} s (--run_timeout)"
+                if len(runs) > 1:
+                    self.start_again(runs, f"{reason} each", together=False)
+                else:
+                    fail_run(self.assignment, runs[0], "Timeout", reason)
 
     def check_silence(self) -> None:
         """Replace workers that have been silent for too long."""

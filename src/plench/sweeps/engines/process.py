@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from plench.sweeps.engines.base import Fleet
     from plench.sweeps.plan import PlannedRun
     from plench.sweeps.worker import Data
 
@@ -22,7 +23,7 @@ _COMMAND = "from plench.sweeps.leash import put_on; put_on(); from plench.sweeps
 
 
 class WorkerProcess:
-    """A process, the connection to it, and the run it has."""
+    """A process, the connection to it, and the runs it has."""
 
     def __init__(self, threads: int) -> None:
         ours, theirs = socket.socketpair()
@@ -41,23 +42,27 @@ class WorkerProcess:
         self.socket = ours
         self.connection = Connection(os.dup(ours.fileno()))
         self.ready = False
-        self.run: PlannedRun | None = None
+        self.task: Fleet = ()
+        # Of its task: the runs that have not ended, and what became of others.
+        self.runs: dict[str, PlannedRun] = {}
+        self.again: list[PlannedRun] = []
+        self.failed = False
         self.taken_at = 0.0
         self.heard_at = time.monotonic()
         self.datasets: set[str] = set()
 
-    def take(self, run: PlannedRun) -> None:
-        """Remember which run the worker has."""
-        self.run = run
+    def take(self, task: Fleet) -> None:
+        """Remember which runs the worker has."""
+        self.task = task
+        self.runs = {run.folder: run for run in task}
+        self.again, self.failed = [], False
         self.taken_at = self.heard_at = time.monotonic()
         os.ftruncate(self.output.fileno(), 0)
 
-    def give_back(self) -> PlannedRun:
-        """Return the run the worker had; it has none now."""
-        run = self.run
-        assert run is not None
-        self.run = None
-        return run
+    def give_back(self) -> Fleet:
+        """Return the runs that have not ended; the worker has none now."""
+        runs, self.runs = tuple(self.runs.values()), {}
+        return runs
 
     def send_dataset(self, message: Data, descriptor: int) -> None:
         """Hand over a shared dataset."""

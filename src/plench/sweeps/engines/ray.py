@@ -11,17 +11,17 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from plench.errors import StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, count_cores
-from plench.sweeps.engines.ray_run import carry_out_run, read_sources
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, Fleet, count_cores
+from plench.sweeps.engines.ray_run import carry_out_runs, read_sources
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
-from plench.sweeps.plan import PlannedRun
 from plench.training.interrupt import StopRequest
 
 GRACE_SECONDS = 30.0
@@ -89,9 +89,9 @@ class RayDriver:
         self.engine = engine
         self.assignment = assignment
         self.callback = assignment.callback
-        self.waiting = deque(assignment.todo)
+        self.waiting = deque(assignment.tasks())
         self.runs = {run.folder: run for run in assignment.todo}
-        self.flying: dict[Any, PlannedRun] = {}
+        self.flying: dict[Any, Fleet] = {}
         self.opened_at: dict[str, float] = {}
         self.data: dict[str, Any] = {}
         self.tolls: dict[str, DeathToll] = {}
@@ -100,7 +100,7 @@ class RayDriver:
         self.writer = start_writer(ray) if engine.started is None else engine.started.writer
         self.task = ray.remote(
             num_cpus=engine.cpus_per_run, num_gpus=engine.gpus_per_run, max_retries=0, max_calls=0
-        )(carry_out_run)
+        )(carry_out_runs)
 
     def work(self, stop: StopRequest) -> None:
         """Carry out runs until none is left or a stop is asked for."""
@@ -133,19 +133,20 @@ class RayDriver:
         self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
         return self.slots
 
-    def submit(self, run: PlannedRun) -> None:
-        """Hand a run to Ray; its dataset goes into the object store once."""
-        if run.dataset not in self.data:
-            self.data[run.dataset] = self.ray.put(self.assignment.shelf.get(run.dataset))
+    def submit(self, runs: Fleet) -> None:
+        """Hand runs to Ray; their dataset goes into the object store once."""
+        name = runs[0].dataset
+        if name not in self.data:
+            self.data[name] = self.ray.put(self.assignment.shelf.get(name))
         reference = self.task.remote(
-            run,
-            self.data[run.dataset],
-            read_sources(run),
+            runs,
+            self.data[name],
+            read_sources(runs[0]),
             self.writer,
             self.assignment.output_dir,
             self.assignment.limits.memory_limit_gb,
         )
-        self.flying[reference] = run
+        self.flying[reference] = runs
 
     def take_in(self, timeout: float) -> None:
         """Handle tasks that have ended, and messages of the others."""
@@ -153,14 +154,15 @@ class RayDriver:
         if not ready or time.monotonic() - self.heard_at > SECONDS_BETWEEN_EVENTS:
             self.pass_on_events()
         for reference in ready:
-            run = self.flying.pop(reference)
-            self.opened_at.pop(run.folder, None)
+            runs = self.flying.pop(reference)
+            for run in runs:
+                self.opened_at.pop(run.folder, None)
             try:
-                attempt = self.ray.get(reference)
+                attempts = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
-                self.bury(run, error)
+                self.bury(runs, error)
             else:
-                self.end(run, attempt)
+                self.end(runs, attempts)
 
     def pass_on_events(self) -> None:
         """Tell the callback what runs say through the writer."""
@@ -179,42 +181,63 @@ class RayDriver:
             else:
                 self.callback.advanced(self.runs[folder], updates)
 
-    def end(self, run: PlannedRun, attempt: Attempt) -> None:
-        """Handle the end of an attempt."""
-        self.callback.ended(run, attempt)
-        if attempt.status == "interrupted":
-            self.waiting.appendleft(run)
-        elif attempt.status == "unwritable":
-            raise StorageError(attempt.message)
+    def end(self, runs: Fleet, attempts: Mapping[str, Attempt]) -> None:
+        """Handle the end of attempts."""
+        for run in runs:
+            self.callback.ended(run, attempts[run.folder])
+        again = tuple(run for run in runs if attempts[run.folder].status == "interrupted")
+        if again:
+            self.waiting.appendleft(again)
+        for attempt in attempts.values():
+            if attempt.status == "unwritable":
+                raise StorageError(attempt.message)
 
-    def bury(self, run: PlannedRun, error: Exception) -> None:
+    def bury(self, runs: Fleet, error: Exception) -> None:
         """Handle a dead process or node; a run that keeps killing it is recorded as failed."""
         self.pass_on_events()
-        self.release(run)
+        self.release(runs)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        deaths = self.tolls.setdefault(run.folder, DeathToll()).count()
-        if deaths < DEATHS_ALLOWED:
-            self.callback.noticed(f"{run.label}: its process died ({reason}); it is started again")
-            self.waiting.appendleft(run)
+        deaths = self.tolls.setdefault(runs[0].folder, DeathToll()).count()
+        if len(runs) > 1:
+            self.start_again(runs, f"their process died ({reason})", together=deaths == 1)
+        elif deaths < DEATHS_ALLOWED:
+            self.callback.noticed(f"{runs[0].label}: its process died ({reason}); it is started again")
+            self.waiting.appendleft(runs)
         else:
             message = f"its process died {deaths} times without getting any further: {reason}"
-            fail_run(self.assignment, run, "WorkerDied", message)
+            fail_run(self.assignment, runs[0], "WorkerDied", message)
+
+    def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
+        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame.
+
+        Those that had ended before are looked at and left as they are.
+        """
+        how = "they are started again" if together else "they are carried out one by one"
+        self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
+        self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])
 
     def check_timeouts(self) -> None:
         """Stop runs that take longer than they may."""
         limit = self.assignment.limits.run_timeout
         if limit is None:
             return
-        for reference, run in list(self.flying.items()):
-            if time.monotonic() - self.opened_at.get(run.folder, time.monotonic()) > limit:
-                del self.flying[reference], self.opened_at[run.folder]
+        for reference, runs in list(self.flying.items()):
+            opened = min((self.opened_at.get(run.folder, math.inf) for run in runs), default=math.inf)
+            if time.monotonic() - opened > limit * len(runs):
+                del self.flying[reference]
+                for run in runs:
+                    self.opened_at.pop(run.folder, None)
                 self.ray.cancel(reference, force=True)
-                self.release(run)
-                fail_run(self.assignment, run, "Timeout", f"did not end within {limit:g} s (--run_timeout)")
+                self.release(runs)
+                reason = f"did not end within {limit:g} s (--run_timeout)"
+                if len(runs) > 1:
+                    self.start_again(runs, f"{reason} each", together=False)
+                else:
+                    fail_run(self.assignment, runs[0], "Timeout", reason)
 
-    def release(self, run: PlannedRun) -> None:
-        """Let the writer forget an attempt; what it may still send is refused."""
-        self.ray.get(self.writer.release.remote(run.folder))
+    def release(self, runs: Fleet) -> None:
+        """Let the writer forget attempts; what they may still send is refused."""
+        self.ray.get([self.writer.release.remote(run.folder) for run in runs])
 
     def interrupt(self) -> None:
         """Let every run write a checkpoint and stop."""

@@ -1,4 +1,4 @@
-"""What a Ray task does: one run, in a worker process that Ray keeps warm between tasks."""
+"""What a Ray task does: a run or a fleet, in a worker process that Ray keeps warm between tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from plench.data import Dataset
 from plench.registry import is_path
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import Attempt, Fleet
 from plench.sweeps.engines.ray_writer import RemoteReporter, RemoteStore
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
@@ -23,16 +23,30 @@ def read_sources(run: PlannedRun) -> dict[str, bytes]:
     return {path: Path(path).read_bytes() for path in paths if is_path(path)}
 
 
-def carry_out_run(
-    run: PlannedRun,
+def carry_out_runs(
+    runs: Fleet,
     dataset: Dataset,
     sources: dict[str, bytes],
     writer: Any,
     output_dir: Path,
     memory_limit_gb: float | None,
-) -> Attempt:
-    """Carry out one run; all it writes goes through the writer."""
+) -> dict[str, Attempt]:
+    """Carry out a run, or several as one; all that is written goes through the writer."""
     limit_memory(memory_limit_gb)
+    placed = tuple(place_sources(run, sources) for run in runs)
+    attempts: dict[str, Attempt] = {}
+    warm_performer().perform_fleet(
+        placed,
+        dataset,
+        [RemoteStore(writer, output_dir / run.folder) for run in runs],
+        [RemoteReporter(writer, run.folder) for run in runs],
+        lambda run, attempt: attempts.update({run.folder: attempt}),
+    )
+    return attempts
+
+
+def place_sources(run: PlannedRun, sources: dict[str, bytes]) -> PlannedRun:
+    """Return a run whose files are those that came with it."""
     for path, content in sources.items():
         here = unpack_source(content, Path(path).name)
         run = replace(
@@ -41,8 +55,7 @@ def carry_out_run(
             network=run.network.replace(path, here),
             criteria=run.criteria.replace(path, here),
         )
-    store = RemoteStore(writer, output_dir / run.folder)
-    return warm_performer().perform(run, dataset, store, RemoteReporter(writer, run.folder))
+    return run
 
 
 @cache

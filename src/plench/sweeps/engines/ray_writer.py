@@ -70,6 +70,10 @@ class Writer:
         for method, arguments in calls:
             getattr(opened.store, method)(*arguments)
 
+    def read_model(self, name: str, model: str) -> bytes | None:
+        """Return the content of a model's file."""
+        return self._open[name].store.read_model(model)
+
     def close(self, name: str, token: int) -> None:
         """Let go of a run at the end of an attempt."""
         if name in self._open and self._open[name].token == token:
@@ -141,6 +145,12 @@ class RemoteStore(RunStore):
         """Yield the checkpoints that were there when the run was taken in hand, the newest first."""
         if self._opened is not None:
             yield from self._opened.checkpoints
+
+    def read_model(self, name: str) -> bytes | None:
+        """Return the content of a model's file, after all that was written."""
+        self._flush()
+        content: bytes | None = self._wait(self._writer.read_model.remote(self.folder.name, name))
+        return content
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file."""

@@ -27,7 +27,7 @@ from plench.errors import PlenchError, UsageError, missing_package
 from plench.plain_files import read_plain
 from plench.settings import Settings
 from plench.storage.files import write_text
-from plench.sweeps.engines.base import Assignment, Attempt, Limits, NoSweepCallback
+from plench.sweeps.engines.base import Assignment, Attempt, Fleet, Limits, NoSweepCallback
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.sweeps.run_states import PENDING, read_states
@@ -109,17 +109,19 @@ class SlurmEngine:
         if not todo:
             return
         assignment.callback.planned(todo, assignment.finished, self.max_jobs or 0)
-        shares = [todo[i : i + self.runs_per_job] for i in range(0, len(todo), self.runs_per_job)]
+        tasks = assignment.tasks(todo)
+        shares = [tasks[i : i + self.runs_per_job] for i in range(0, len(tasks), self.runs_per_job)]
         largest = read_array_size()
         for first in range(0, len(shares), largest):
             self._submit(shares[first : first + largest], assignment)
 
-    def _submit(self, shares: Sequence[list[PlannedRun]], assignment: Assignment) -> None:
+    def _submit(self, shares: Sequence[list[Fleet]], assignment: Assignment) -> None:
         """Submit one array. What it holds is written down first, so that no job is without a name."""
         submitit = import_submitit()
         folder = assignment.output_dir / FOLDER
         name = f"plench-{uuid.uuid4().hex[:12]}"
-        write_text(folder / f"{name}.json", json.dumps([[run.folder for run in share] for share in shares]))
+        listed = [[run.folder for fleet in share for run in fleet] for share in shares]
+        write_text(folder / f"{name}.json", json.dumps(listed))
         data_dir = assignment.shelf.data_dir
         jobs = [
             SlurmJob(
@@ -165,9 +167,9 @@ class SlurmEngine:
 
 @dataclass
 class SlurmJob:
-    """What one job does: its share of the runs, one after the other."""
+    """What one job does: its share of the runs, one fleet after the other."""
 
-    share: list[PlannedRun]
+    share: list[Fleet]
     output_dir: Path
     data_dir: Path | None
     limits: Limits
@@ -183,20 +185,25 @@ class SlurmJob:
             todo = self._unfinished()
             assignment = Assignment(
                 todo=todo,
-                finished=len(self.share) - len(todo),
+                finished=len(self._runs()) - len(todo),
                 output_dir=self.output_dir,
                 shelf=DataShelf(self.data_dir),
                 limits=self.limits,
                 callback=JobLog(),
+                fleets=self.share,
             )
             LocalEngine(workers=1, request=request).carry_out(assignment)
         # A job that its owner cancelled is asked to stop as well, but is not running any more.
         if request.asked and self._unfinished() and ask_queue("%T") == "RUNNING":
             requeue()
 
+    def _runs(self) -> list[PlannedRun]:
+        """Return the runs of the share."""
+        return [run for fleet in self.share for run in fleet]
+
     def _unfinished(self) -> list[PlannedRun]:
         """Return the runs of the share that are to be done; those that failed stay failed."""
-        states = read_states(self.share, self.output_dir)
+        states = read_states(self._runs(), self.output_dir)
         return [entry.run for entry in states if entry.state in PENDING]
 
     def checkpoint(self) -> Any:

@@ -1,0 +1,78 @@
+"""One command line in a forked process, with limits: how it ended, and what is wrong with that."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from campaigns.arguments.world import copy_world
+from campaigns.forked import GOOD_CODES, TRACEBACK, Forked
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a command may take: after `seconds` it is interrupted as by Ctrl-C, later killed."""
+
+    seconds: float = 6.0
+    patience: float = 60.0
+    memory_bytes: int = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended: its exit code (`none` if it did not), and what is wrong with that."""
+
+    code: str
+    fault: str = ""
+    interrupted: bool = False
+    printed: str = ""
+
+
+def call(words: list[str], world: Path, folder: Path, limits: Limits) -> Ending:
+    """Run one command line in a copy of the world."""
+    shutil.rmtree(folder, ignore_errors=True)
+    place = folder / "here" / "world"
+    copy_world(world, place)
+    command = Forked(
+        words, place, folder / "printed", memory_bytes=limits.memory_bytes, prepare=cut_off_network
+    )
+    code = command.wait(limits.seconds)
+    interrupted = code is None
+    if interrupted:
+        command.send(signal.SIGINT)
+        code = command.wait(limits.patience)
+    if code is None:
+        command.end()
+        fault = f"did not end within {limits.patience:.0f} s of Ctrl-C"
+        return Ending("none", fault, interrupted, command.read())
+    lives = command.leaves_processes(5.0)
+    command.end()
+    text = command.read()
+    return Ending(str(code), find_fault(code, text, lives=lives), interrupted, text)
+
+
+def find_fault(code: int, text: str, *, lives: bool) -> str:
+    """Say what is wrong with an ending; nothing if it is a good one."""
+    if TRACEBACK in text:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return f"a traceback: {lines[-1][:200]}"
+    if code not in GOOD_CODES:
+        return f"exit code {code}"
+    if code == 2 and "error" not in text:
+        return "exit code 2 without a word"
+    if "\x1b" in text:
+        return "an escape was printed"
+    return "processes were left behind" if lives else ""
+
+
+def cut_off_network() -> None:
+    """Let every connection fail, at once."""
+
+    def refuse(self: Any, address: object) -> None:
+        raise OSError(101, "there is no network in this campaign")
+
+    socket.socket.connect = refuse  # type: ignore[method-assign]

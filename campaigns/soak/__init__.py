@@ -1,0 +1,1 @@
+"""Runs and sweeps that are killed, damaged and crowded, and must end like undisturbed ones."""

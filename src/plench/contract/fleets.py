@@ -1,0 +1,77 @@
+"""Whether runs of an algorithm can be trained as one, and whether they are then what they are alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from plench.algorithms.base import LossAlgorithm
+from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches
+from plench.contract.subject import Session, Subject
+from plench.training.fleet.batches import StackedBatches
+from plench.training.fleet.stack import StackedRuns, StackError, choose_form, stack_runs
+
+RUNS = 2
+HOW = {
+    "stacked": "trained as one: its losses and revisions act on stacks of runs",
+    "mapped": "trained as one: its loss is mapped over runs",
+}
+# Of single-precision numbers after a few updates.
+RTOL, ATOL = 1e-3, 1e-4
+
+
+@advised
+def runs_trained_as_one(subject: Subject) -> str:
+    """Sweeps train runs that differ in seed and configuration as one where an algorithm allows it: then each
+    must become what it is alone. Without `stacked=True` in @register a loss written for one run is mapped
+    over runs, or runs are trained one by one.
+    """
+    needs_batches(subject)
+    try:
+        form = choose_form(subject.entry.cls)
+        together, members = stack(subject)
+    except StackError as reason:
+        raise NotCheckedError(f"its runs are trained alone: {reason}") from None
+    alone = [subject.start(seed=seed) for seed in range(RUNS)]
+    updates = subject.count_updates(alone[0])
+    batches = StackedBatches([member.training_set for member in members])
+    try:
+        for _ in range(updates):
+            together.update(batches.next())
+    except Exception as error:
+        if form == "stacked":
+            raise
+        raise NotCheckedError(f"its runs are trained alone: {describe(error)}") from None
+    together.hand_out()
+    for one, other in zip(alone, members, strict=True):
+        one.update(updates)
+        compare(one, other, updates)
+    return HOW[form]
+
+
+def stack(subject: Subject) -> tuple[StackedRuns, Sequence[Session]]:
+    """Start runs and make one of them."""
+    members = [subject.start(seed=seed) for seed in range(RUNS)]
+    algorithms = [member.algorithm for member in members]
+    own = [algorithm for algorithm in algorithms if isinstance(algorithm, LossAlgorithm)]
+    return stack_runs(own, [member.run.streams for member in members]), members
+
+
+def compare(alone: Session, member: Session, updates: int) -> None:
+    """Raise BreachError if a run of a stack is not what it is alone."""
+    found = member.algorithm.state_dict()
+    for name, value in alone.algorithm.state_dict().items():
+        if not torch.allclose(value.float(), found[name].float(), rtol=RTOL, atol=ATOL, equal_nan=True):
+            apart = float((value.float() - found[name].float()).abs().max())
+            raise BreachError(
+                f"after {updates} updates {name} of a run trained as one with others is {apart:.2g} away "
+                "from that of the run alone. Losses and revisions must act on the last axes (…, B, K); "
+                "without stacked=True runs are trained one by one"
+            )
+
+
+def describe(error: Exception) -> str:
+    """Say in one line what was raised."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".strip()

@@ -1,0 +1,132 @@
+"""Which runs of a sweep are trained as one: a function of plan and options alone, so that it repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from plench.algorithms import find_algorithm
+from plench.algorithms.base import LossAlgorithm
+from plench.data import Dataset
+from plench.errors import UsageError
+from plench.settings import declared
+from plench.sweeps.plan import DataShelf, PlannedRun
+from plench.training.fleet.stack import StackError, choose_form
+
+# What `--fleet` is if nothing is said.
+DEFAULT = "off"
+# More gain nothing further on a CPU (docs/results/fleet.md).
+LARGEST = 10
+NETWORK = "MLP"
+HIDDEN = 500
+# Weights, gradients and Adam's two averages; state of the examples of the method that keeps most of it, and
+# its candidates; what is made in a step, over and over.
+COPIES_OF_WEIGHTS = 4
+ROWS_OF_STATE = 4
+BYTES = 4
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How fleets are formed: runs in one at most (1: none are formed), and the memory one may take."""
+
+    size: int = LARGEST
+    memory_gb: float = 1.0
+    # Whether every device may do: by default fleets are formed where they have been measured, on CPUs.
+    any_device: bool = False
+
+
+def read_fleet(word: str | int, memory_gb: float | None = None) -> FleetOptions:
+    """Return what `--fleet off|auto|N` and `--fleet_memory_gb` ask for."""
+    if memory_gb is not None and not memory_gb > 0:
+        raise UsageError(f"fleet_memory_gb must be above 0, not {memory_gb}")
+    memory = FleetOptions.memory_gb if memory_gb is None else memory_gb
+    text = str(word)
+    if text in ("off", "auto"):
+        return FleetOptions(1 if text == "off" else LARGEST, memory)
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"fleet must be off, auto or a number of runs, not {text!r}")
+    return FleetOptions(int(text), memory, any_device=True)
+
+
+def form_fleets(
+    runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, slots: int | None = None
+) -> list[tuple[PlannedRun, ...]]:
+    """Share runs out into fleets, in the order of the plan; a run that is trained alone is one by itself.
+
+    `slots` is how many fleets can be at work at once: none of them is to stay without one.
+    """
+    size = options.size if not slots else min(options.size, math.ceil(len(runs) / slots))
+    kinds: dict[tuple[object, ...], list[PlannedRun]] = {}
+    classes = find_stackable(run.algorithm for run in runs) if size > 1 else {}
+    for run in runs:
+        key = kind_of(run, classes[run.algorithm], options) if run.algorithm in classes else None
+        kinds.setdefault((run.folder,) if key is None else key, []).append(run)
+    fleets = [fleet for alike in kinds.values() for fleet in share_out(alike, shelf, size, options.memory_gb)]
+    place = {run.folder: number for number, run in enumerate(runs)}
+    return sorted(fleets, key=lambda fleet: place[fleet[0].folder])
+
+
+def kind_of(run: PlannedRun, cls: type[LossAlgorithm], options: FleetOptions) -> tuple[object, ...] | None:
+    """Return what runs of one fleet have in common; None for a run that is trained alone."""
+    config = run.config
+    if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
+        return None
+    if not options.any_device and not on_cpu(config.device):
+        return None
+    shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
+    alike = {name: config.hparams[name] for name in ("batch_size", *cls.alike)}
+    return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
+
+
+def find_stackable(names: Iterable[str]) -> dict[str, type[LossAlgorithm]]:
+    """Return, by name, the algorithms whose runs can be trained as one."""
+    found = {}
+    for name in dict.fromkeys(names):
+        cls = find_algorithm(name).cls
+        try:
+            choose_form(cls)
+        except StackError:
+            continue
+        if issubclass(cls, LossAlgorithm):
+            found[name] = cls
+    return found
+
+
+def on_cpu(device: str) -> bool:
+    """Say whether a run on this device is computed by the CPU."""
+    if device == "auto":
+        return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+    return device == "cpu"
+
+
+def share_out(
+    runs: Sequence[PlannedRun], shelf: DataShelf, size: int, memory_gb: float
+) -> Iterable[tuple[PlannedRun, ...]]:
+    """Divide runs that may be trained as one evenly into as few fleets as options allow."""
+    if len(runs) == 1:
+        return [tuple(runs)]
+    dataset = shelf.get(runs[0].dataset)
+    for number in range(math.ceil(len(runs) / size), len(runs) + 1):
+        bounds = [round(part * len(runs) / number) for part in range(number + 1)]
+        fleets = [tuple(runs[start:stop]) for start, stop in pairwise(bounds)]
+        if all(len(fleet) == 1 or estimate_gb(fleet, dataset) <= memory_gb for fleet in fleets):
+            return fleets
+    return [(run,) for run in runs]
+
+
+def estimate_gb(fleet: Sequence[PlannedRun], dataset: Dataset) -> float:
+    """Return about how much memory a fleet takes beside the process itself."""
+    rows, width = len(dataset.candidates), math.prod(dataset.features.shape[1:])
+    classes = dataset.candidates.shape[1]
+    splits = len({run.config.trial_seed for run in fleet})
+    batch = int(fleet[0].config.hparams["batch_size"])
+    # Several splits are joined to one tensor beside their own.
+    data = splits * rows * (width + classes) * BYTES * (2 if splits > 1 else 1)
+    weights = (width + 1) * HIDDEN + (HIDDEN + 1) * classes
+    of_run = COPIES_OF_WEIGHTS * weights + ROWS_OF_STATE * rows * classes + batch * (width + 2 * HIDDEN)
+    return float(data + len(fleet) * of_run * BYTES) / 2**30

@@ -1,0 +1,116 @@
+"""A loss that is written for one run, mapped over the runs of a stack by torch.
+
+It is for a method that says no more than its loss, as a third party's often does: state, passes and the
+order of a step are the base class's, so that nothing but the loss has to know of runs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plench.algorithms.base import Algorithm, LossAlgorithm
+from plench.batch import Batch
+from plench.training.fleet.stack import StackedRuns, StackError
+
+# What a method whose loss is mapped leaves to the base class.
+LEFT = (
+    "update",
+    "passes",
+    "descend",
+    "revise",
+    "more_to_log",
+    "rows",
+    "write_rows",
+    "predict",
+    "build_networks",
+    "build_optimizers",
+    "runs_due",
+    "attach_inputs",
+)
+IMMUTABLE = (int, float, str, bool, type(None))
+
+
+def find_obstacle(cls: type[Algorithm]) -> str | None:
+    """Say why the loss of a class cannot be mapped over runs; None if it can be tried."""
+    if not issubclass(cls, LossAlgorithm):
+        return "it is no LossAlgorithm, so that only it knows the order of its step"
+    own = [name for name in LEFT if getattr(cls, name) is not getattr(LossAlgorithm, name)]
+    if own:
+        return f"beside its loss it has its own {', '.join(own)}"
+    return None
+
+
+def read_generators() -> tuple[object, ...]:
+    """Return the positions of the global generators of Python and numpy; torch's is refused by vmap."""
+    state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
+    return random.getstate(), state["key"].tobytes(), state["pos"]
+
+
+class MappedRuns(StackedRuns):
+    """A stack whose losses are computed run by run in the author's eyes, and at once in torch's."""
+
+    def rows(self, name: str, index: Tensor) -> Tensor:
+        """Return rows of the state of the run at hand."""
+        return Algorithm.rows(self, name, index)
+
+    def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """Refuse: a loss that changes state cannot be mapped."""
+        raise StackError("its loss writes state")
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Return the losses (R,) of all runs."""
+        size = len(self.members)
+        many = {name: value for name, value in self.hparams.items() if isinstance(value, Tensor)}
+        state = {name: value for name, value in self._buffers.items() if value is not None}
+        views = batch._views
+        inputs = next(iter(views.values()))
+        weights = 0 if batch.weights is not None else None
+        before = read_generators()
+        held = {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}
+
+        def of_one(
+            logits: Tensor,
+            index: Tensor,
+            candidates: Tensor,
+            own_inputs: Tensor,
+            own_weights: Tensor | None,
+            own_hparams: dict[str, Tensor],
+            own_state: dict[str, Tensor],
+        ) -> dict[str, Tensor]:
+            given = Batch(index, candidates, dict.fromkeys(views, own_inputs), None, own_weights)
+            return self.lose(logits, given, own_hparams, own_state)
+
+        losses = torch.func.vmap(of_one, in_dims=(0, 0, 0, 0, weights, 0, 0))(
+            outputs, batch.index, batch.candidates, inputs, batch.weights, many, state
+        )
+        if before != read_generators():
+            raise StackError("its loss draws random numbers")
+        if held != {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}:
+            raise StackError("its loss changes attributes")
+        return {name: value.expand(size) if value.dim() == 0 else value for name, value in losses.items()}
+
+    def lose(
+        self, logits: Tensor, batch: Batch, hparams: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the losses of one run, with its hyperparameters and state in their places.
+
+        The network is out of reach meanwhile: a loss that looks at weights would see those of all runs.
+        """
+        outside, buffers, modules = self.hparams, dict(self._buffers), dict(self._modules)
+        self.hparams = {**outside, **hparams}
+        self._buffers.update(state)
+        self._modules.clear()
+        try:
+            losses = super().losses(logits, batch)
+            if any(self._buffers[name] is not value for name, value in state.items()):
+                raise StackError("its loss replaces state")
+            return {name: torch.as_tensor(value) for name, value in losses.items()}
+        finally:
+            self.hparams = outside
+            self._buffers.update(buffers)
+            self._modules.update(modules)

@@ -1,0 +1,312 @@
+"""Several runs of one algorithm as one: weights, state and hyperparameters with a leading axis of runs.
+
+Each run is built, and restored, as it is alone; then its weights and state become slices of the stack, so
+that whatever saves, evaluates or describes a single run sees its own. The losses and revisions are the
+algorithm's own, on (R, B, K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plench.algorithms.base import Algorithm, LossAlgorithm
+from plench.algorithms.registry import own_card
+from plench.training.fleet.adam import FusedAdam, is_plain_adam
+from plench.training.fleet.layers import HandwrittenMLP, layers_of
+from plench.training.state import MODULE_INTERNALS
+from plench.training.streams import Streams
+
+# Attributes of an algorithm that a stack deals with itself.
+KNOWN = ("hparams", "num_data", "num_classes", "per_example_names", "steps_done")
+
+
+class StackError(Exception):
+    """Runs that cannot be trained as one; the text says why."""
+
+
+class StackedLinear(nn.Module):
+    """A linear layer of each run, on (…, R, B, inputs); autograd sees the stacked weights."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+        self.used = False
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the outputs (…, R, B, outputs)."""
+        self.used = self.used or torch.is_grad_enabled()
+        return inputs @ self.weight.mT + self.bias[:, None]
+
+
+class StackedFeaturizer(nn.Module):
+    """The featurizer of each run."""
+
+    def __init__(self, hidden: StackedLinear) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return features (R, B, H)."""
+        features: Tensor = self.hidden(inputs).relu()
+        return features
+
+
+class StackedNetwork(nn.Sequential):
+    """The MLPs of R runs as one network; the weights of each become a slice of its own.
+
+    A pass with gradient through the whole is written by hand, one a step; its two parts can be called by
+    themselves, which autograd follows.
+    """
+
+    def __init__(self, networks: Sequence[nn.Sequential]) -> None:
+        own = [list(network.parameters()) for network in networks]
+        stacked = [torch.stack([weight.detach() for weight in weights]) for weights in zip(*own, strict=True)]
+        for run, weights in enumerate(own):
+            for weight, place in zip(weights, stacked, strict=True):
+                weight.data = place[run]
+        hidden = StackedLinear(stacked[0], stacked[1])
+        classifier = StackedLinear(stacked[2], stacked[3])
+        super().__init__(StackedFeaturizer(hidden), classifier)
+        self.layers: tuple[StackedLinear, ...] = (hidden, classifier)
+        self.by_hand = HandwrittenMLP(stacked)
+        self.logits: Tensor | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits (R, B, K) of inputs (R, B, D)."""
+        if not torch.is_grad_enabled():
+            return self.by_hand.predict(inputs)
+        if self.logits is not None:
+            raise StackError("a step passes its network twice with gradient")
+        self.logits = self.by_hand.forward(inputs).requires_grad_()
+        return self.logits
+
+    def leaves(self) -> list[Tensor]:
+        """Return what the gradient of a step is wanted at: logits made by hand, or the stacked weights."""
+        made = [] if self.logits is None else [self.logits]
+        return made + (list(self.parameters()) if any(layer.used for layer in self.layers) else [])
+
+    def receive(self, gradients: Sequence[Tensor | None]) -> None:
+        """Take the gradients at the leaves, and make those of the weights of them."""
+        gradients = list(gradients)
+        if self.logits is not None:
+            gradient = gradients.pop(0)
+            assert gradient is not None
+            self.by_hand.backward(gradient)
+            if any(given is not None for given in gradients):
+                raise StackError("a step passes its network and parts of it, both with gradient")
+        else:
+            for place, gradient in zip(self.by_hand.gradients, gradients, strict=True):
+                if gradient is None:
+                    raise StackError("a step leaves a part of its network without gradient")
+                place.copy_(gradient)
+        self.logits = None
+        for layer in self.layers:
+            layer.used = False
+
+
+class StackedRuns(LossAlgorithm):
+    """What a stack does in another way than a single run; it stands before the algorithm's own class."""
+
+    members: list[LossAlgorithm]
+    streams: list[Streams]
+    adam: FusedAdam
+    offsets: Tensor
+
+    def rows(self, name: str, index: Tensor) -> Tensor:
+        """Return each run's rows `index` (R, B) of the per-example state `name`."""
+        state = self.get_buffer(name).flatten(0, 1)
+        rows: Tensor = state.index_select(0, self.flat(index)).unflatten(0, index.shape)
+        return rows
+
+    def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """Replace each run's rows `index` (R, B), in place."""
+        state = self.get_buffer(name).flatten(0, 1)
+        state.index_copy_(0, self.flat(index), rows.to(state.dtype).flatten(0, 1))
+
+    def flat(self, index: Tensor) -> Tensor:
+        """Return indices (R, B) into each run's rows as indices (R·B,) into the rows of all."""
+        return (index + self.offsets).flatten()
+
+    def runs_due(self, due: Callable[[Any], bool]) -> Iterator[Any]:
+        """Yield the members that something is due for, each while the global generators are its own."""
+        for member, streams in zip(self.members, self.streams, strict=True):
+            member.steps_done = self.steps_done
+            if due(member):
+                with streams.ambient("algorithm"):
+                    yield member
+
+    def descend(self, loss: Tensor) -> None:
+        """Take a step of every run on its own loss (R,)."""
+        if loss.shape != (len(self.members),):
+            raise StackError(f"the loss of {len(self.members)} runs has the shape {tuple(loss.shape)}")
+        networks = [module for module in self.children() if isinstance(module, StackedNetwork)]
+        leaves = [network.leaves() for network in networks]
+        wanted = [leaf for own in leaves for leaf in own]
+        gradients = iter(torch.autograd.grad(loss.sum(), wanted, allow_unused=True))
+        for network, own in zip(networks, leaves, strict=True):
+            network.receive([next(gradients) for _ in own])
+        self.adam.step()
+
+    def more_to_log(self) -> Mapping[str, Tensor | float]:
+        """Return further numbers (R,) to log; those that each run keeps for itself are asked of it."""
+        if not self.of_each_run:
+            return super().more_to_log()
+        rows = [member.more_to_log() for member in self.members]
+        return {
+            name: torch.tensor([float(row[name]) for row in rows], dtype=torch.float64) for name in rows[0]
+        }
+
+    def hand_out(self) -> None:
+        """Let every member have its slice of the state as it is now, and the time."""
+        for run, member in enumerate(self.members):
+            member.steps_done = self.steps_done
+            for name, state in self._buffers.items():
+                assert state is not None
+                member._buffers[name] = state[run]
+
+
+def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> StackedRuns:
+    """Return one algorithm that stands for several runs at the same step; StackError where that cannot be."""
+    first = members[0]
+    together = object.__new__(stacked_class(type(first)))
+    assert isinstance(together, StackedRuns)
+    vars(together).update({name: value for name, value in vars(first).items() if name in MODULE_INTERNALS})
+    for name in ("_parameters", "_buffers", "_modules"):
+        vars(together)[name] = {}
+    together.members, together.streams = list(members), list(streams)
+    together.per_example_names = list(first.per_example_names)
+    together.num_data, together.num_classes = first.num_data, first.num_classes
+    together.steps_done = first.steps_done
+    if any(member.steps_done != first.steps_done for member in members):
+        raise StackError("they are not at the same step")
+    stack_networks(together)
+    stack_buffers(together)
+    device = next(first.parameters()).device
+    together.offsets = torch.arange(len(members), device=device)[:, None] * first.num_data
+    together.hparams = merge_hparams(together, device)
+    merge_attributes(together, device)
+    together.join(together.members)
+    return together
+
+
+def choose_form(cls: type[Algorithm]) -> str:
+    """Return how runs of a class are trained as one: `stacked` or `mapped`; StackError if they are not.
+
+    Stacked are methods that say that they are written for it; the loss of others is mapped over runs if it
+    is all that they have of their own.
+    """
+    card = own_card(cls)
+    if card is not None and card.stacked:
+        return "stacked"
+    from plench.training.fleet.mapped import find_obstacle
+
+    obstacle = (card and card.alone) or find_obstacle(cls)
+    if obstacle:
+        raise StackError(obstacle)
+    return "mapped"
+
+
+def stacked_class(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
+    """Return the class of stacks of an algorithm."""
+    from plench.training.fleet.mapped import MappedRuns
+
+    base = StackedRuns if choose_form(cls) == "stacked" else MappedRuns
+    return type(f"Stacked{cls.__name__}", (base, cls), {})
+
+
+def stack_networks(together: StackedRuns) -> None:
+    """Put a stacked network in the place of each, and find the optimisers that belong to them."""
+    members = together.members
+    names = list(members[0]._modules)
+    if any(layers_of(member._modules[name]) is None for member in members for name in names):
+        raise StackError("one of its networks is not the benchmark's MLP")
+    if any(member._parameters for member in members):
+        raise StackError("it has parameters beside its networks")
+    optimizers: list[torch.optim.Adam] = []
+    gradients: list[list[Tensor]] = []
+    for name in names:
+        networks = [getattr(member, name) for member in members]
+        shapes = {tuple(weight.shape for weight in network.parameters()) for network in networks}
+        if len(shapes) > 1:
+            raise StackError("their networks are of different sizes")
+        own = [find_optimizer(member, network) for member, network in zip(members, networks, strict=True)]
+        stacked = StackedNetwork(networks)
+        setattr(together, name, stacked)
+        optimizers += own
+        gradients += [list(of_run) for of_run in zip(*stacked.by_hand.gradients, strict=True)]
+    together.adam = FusedAdam(optimizers, gradients)
+
+
+def find_optimizer(member: LossAlgorithm, network: nn.Module) -> torch.optim.Adam:
+    """Return the Adam of a run's network."""
+    parameters = list(network.parameters())
+    for value in vars(member).values():
+        if is_plain_adam(value, parameters):
+            assert isinstance(value, torch.optim.Adam)
+            return value
+    raise StackError("a network has no Adam of its own")
+
+
+def stack_buffers(together: StackedRuns) -> None:
+    """Stack the state of the runs; each has its slice."""
+    for name in together.members[0]._buffers:
+        own = [member.get_buffer(name) for member in together.members]
+        if len({(state.shape, state.dtype) for state in own}) > 1:
+            raise StackError(f"their {name} differ in shape")
+        together.register_buffer(name, torch.stack(own))
+    together.hand_out()
+
+
+def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]:
+    """Return the runs' hyperparameters: numbers that differ as tensors (R,).
+
+    Words that differ are left out: what they decide is in the state, and nothing may read them.
+    """
+    members = together.members
+    merged = {}
+    for name, value in members[0].hparams.items():
+        values = [member.hparams[name] for member in members]
+        if all(other == value for other in values):
+            merged[name] = value
+        elif name in together.alike:
+            raise StackError(f"they differ in {name}")
+        elif all(isinstance(other, float | int) for other in values):
+            merged[name] = tensor_of(values, members[0], device)
+    return merged
+
+
+def tensor_of(values: Sequence[Any], member: LossAlgorithm, device: torch.device) -> Tensor:
+    """Return numbers of the runs as a tensor (R,): whole ones as such, others in the type of the weights."""
+    whole = all(isinstance(value, int) for value in values)
+    dtype = torch.int64 if whole else next(member.parameters()).dtype
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+def is_plain(value: object) -> bool:
+    """Say whether an attribute cannot change but by being replaced."""
+    if isinstance(value, tuple):
+        return all(is_plain(part) for part in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def merge_attributes(together: StackedRuns, device: torch.device) -> None:
+    """Take over plain attributes: equal ones as they are, numbers that differ as tensors (R,)."""
+    members = together.members
+    for name, value in vars(members[0]).items():
+        if name in MODULE_INTERNALS or name in KNOWN or name in together.of_each_run:
+            continue
+        if isinstance(value, torch.optim.Optimizer):
+            continue
+        values = [vars(member).get(name) for member in members]
+        if not is_plain(value) or not all(type(other) is type(value) for other in values):
+            raise StackError(f"its attribute {name} cannot be stacked")
+        if all(other == value for other in values):
+            setattr(together, name, value)
+        elif type(value) in (int, float):
+            setattr(together, name, tensor_of(values, members[0], device))
+        else:
+            raise StackError(f"they differ in {name}")

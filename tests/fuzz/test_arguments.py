@@ -1,0 +1,77 @@
+"""Command lines that once ended in a traceback, and the campaign that finds them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from campaigns.arguments.child import find_fault
+from campaigns.arguments.words import list_commands, make_words
+
+import plench
+from plench.cli import main
+from tests.conftest import ROOT
+
+
+def test_command_lines_are_made_anew_from_their_numbers() -> None:
+    made = [make_words(3, number) for number in range(300)]
+    assert made == [make_words(3, number) for number in range(300)]
+    assert [words for _, words in made] != [words for _, words in (make_words(4, n) for n in range(300))]
+    assert {command.name for command, _ in made} >= {
+        "train",
+        "collect",
+        "sweep status",
+        "plot boxes",
+        "predict",
+    }
+    assert len(list_commands()) >= 30
+
+
+def test_faults_are_seen() -> None:
+    assert find_fault(0, "good", lives=False) == ""
+    assert find_fault(2, "plench: error: no", lives=False) == ""
+    assert "KeyError" in find_fault(1, "Traceback (most recent call last):\n  x\nKeyError: 1\n", lives=False)
+    assert find_fault(-11, "", lives=False) == "exit code -11"
+    assert find_fault(2, "", lives=False) == "exit code 2 without a word"
+    assert find_fault(2, "error: \x1b[2J", lives=False) == "an escape was printed"
+    assert find_fault(0, "good", lives=True) == "processes were left behind"
+
+
+@pytest.mark.real
+def test_a_campaign_calls_commands_and_writes_its_figures(tmp_path: Path) -> None:
+    words = ["--calls", "25", "--seconds", "200", "--seed", "5", "--output", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "campaigns.arguments", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    figures = json.loads((tmp_path / "arguments.json").read_text())
+    assert done.returncode == 0, done.stdout
+    assert figures["calls"] == sum(sum(counts.values()) for counts in figures["commands"].values()) == 25
+    assert (tmp_path / "arguments.md").read_text() in done.stdout
+
+
+def test_refitting_a_folder_whose_files_are_garbage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken").mkdir()
+    for name in ("run.json", "results.jsonl"):
+        (tmp_path / "broken" / name).write_bytes(b"\x00[{broken")
+    assert main(["refit", str(tmp_path / "broken")]) == 2
+    assert "holds no run that can be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes", [{"config": []}, {"config": {}}, {"dataset": 1}, {"dataset": {}}, {"algorithm_spec": [1]}]
+)
+def test_refitting_a_run_whose_description_is_forged(
+    changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = plench.train("CC", "Digits_FPS", tmp_path, steps=3, checkpoint_freq=1, progress=False).folder
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, **changes}))
+    assert main(["refit", str(folder), "--output_dir", str(tmp_path / "refit")]) == 2
+    assert "plench: error: " in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""The campaign of faults: what it damages is damaged, what differs is seen, and a few rounds lose nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from campaigns.soak.comparison import compare
+from campaigns.soak.damage import DAMAGES, damage_one
+
+from tests.conftest import ROOT
+
+TEXT = '{"a": 1}\n{"b": 2}\n'
+CALM = {
+    "status": "done",
+    "ended": True,
+    "records": [{"step": 0, "loss": 1.0}, {"step": 1, "loss": 0.5}],
+    "models": {"model_CR.pt": "a", "model_last.pt": "b"},
+    "left": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("found", "difference"),
+    [
+        ({"records": CALM["records"][:1]}, "1 records lost"),
+        ({"records": [*CALM["records"], {}]}, "1 records too many"),
+        ({"records": [CALM["records"][0], {"step": 1, "loss": 0.6}]}, "1 records changed"),
+        ({"models": {"model_CR.pt": "a"}}, "model_last.pt lost"),
+        ({"models": {"model_CR.pt": "c", "model_last.pt": "b"}}, "model_CR.pt changed"),
+        ({"status": "failed"}, "status 'failed', not 'done'"),
+        ({"left": ["checkpoint.pt"]}, "left ['checkpoint.pt'], not []"),
+    ],
+)
+def test_differences_are_seen(found: dict[str, object], difference: str) -> None:
+    assert compare(CALM, CALM) == []
+    assert compare(CALM, {**CALM, **found}) == [difference]
+
+
+@pytest.mark.parametrize("how", DAMAGES, ids=lambda how: how.__name__)
+def test_every_damage_changes_the_file(how, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "run.json").write_text("another run's")
+    for attempt in range(10):
+        path = tmp_path / f"{attempt}" / "run.json"
+        path.parent.mkdir()
+        path.write_text('{"a": 1}\n{"b": 2}\n')
+        how(path, Random(attempt), other)
+        assert (
+            not path.is_file()
+            or path.is_symlink()
+            or path.read_text(errors="replace") != '{"a": 1}\n{"b": 2}\n'
+        )
+
+
+def test_damages_are_drawn_from_the_seed(tmp_path: Path) -> None:
+    said = []
+    for attempt in ("a", "b"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        for name in ("run.json", "results.jsonl", "checkpoint.pt"):
+            (folder / name).write_text("content\n" * 3)
+        said.append(damage_one(folder, Random(3), folder))
+    assert said[0] == said[1] != "nothing"
+
+
+@pytest.mark.real
+def test_a_few_rounds_lose_nothing(tmp_path: Path) -> None:
+    words = ["--rounds", "12", "--seconds", "280", "--seed", "4", "--sweeps", "0", "--output", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "campaigns.soak", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    figures = json.loads((tmp_path / "soak.json").read_text())
+    assert figures["findings"] == []
+    assert done.returncode == 0, done.stderr
+    assert 0 < figures["rounds"] <= 12
+    assert sum(figures["faults"].values()) > 0
+    assert (tmp_path / "soak.md").read_text() in done.stdout

@@ -1,0 +1,183 @@
+"""Third parties' losses, written for one run: mapped over the runs of a fleet, or trained alone."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from plench.algorithms import Algorithm, AlgorithmEntry, LossAlgorithm, register
+from plench.algorithms.proden import PRODEN
+from plench.algorithms.registry import load_third_party, third_party_entry
+from plench.batch import Batch
+from plench.contract import Subject, checks, run_check
+from plench.contract.examples import make_examples
+from plench.hparams import Hyperparameter
+from plench.training import configure_run
+from plench.training.callbacks import NoCallback
+from plench.training.fleet.batches import StackedBatches
+from plench.training.fleet.single import find_step
+from plench.training.fleet.stack import StackError, choose_form, stack_runs
+from plench.training.run import TrainingRun
+from tests.training.test_fleet import RunStore
+
+README = Path(__file__).parents[2] / "README.md"
+CHECK = checks()["runs_trained_as_one"]
+
+
+def start(entry: AlgorithmEntry, seed: int, **hparams: Any) -> TrainingRun:
+    """Build a run on the examples of the contract."""
+    dataset = make_examples()
+    config = configure_run(
+        entry, dataset.card, hparams={"batch_size": 16, **hparams}, steps=50, seed=seed, pl_type="real"
+    )
+    run = TrainingRun(config, dataset, entry, RunStore(Path("nowhere")), NoCallback(), None)
+    run.build()
+    return run
+
+
+def test_the_example_of_the_readme_is_mapped(tmp_path: Path) -> None:
+    """Its loss ends in `.mean()`, which means the rows of one run."""
+    code = next(
+        text for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.S) if "register" in text
+    )
+    assert ".mean()" in code
+    (tmp_path / "mine.py").write_text(code)
+    entry = load_third_party(f"{tmp_path / 'mine.py'}:MeanCandidate")
+    assert choose_form(entry.cls) == "mapped"
+    outcome = run_check(CHECK, Subject(entry))
+    assert (outcome.status, outcome.detail) == ("passed", "trained as one: its loss is mapped over runs")
+    compare(entry, [{"lr": 1e-2}, {"lr": 1e-3}])
+
+
+@register("Tempered", hyperparameters=(Hyperparameter("heat", 1.0, "temperature", above=0),))
+class Tempered(LossAlgorithm):
+    """A loss with a hyperparameter, state that it reads, and the time."""
+
+    prior: Tensor
+
+    def setup(self, candidates: Tensor) -> None:
+        self.per_example("share", candidates / candidates.sum(-1, keepdim=True))
+        self.register_buffer("prior", candidates.float().mean(0))
+
+    def losses(self, logits: Tensor, batch: Batch) -> dict[str, Any]:
+        logs = (logits / self.hparams["heat"]).log_softmax(-1) - self.prior * (self.steps_done > 3)
+        loss = -(self.rows("share", batch.index) * logs).sum(-1).mean()
+        return {"loss": loss, "steps": float(self.steps_done), "largest": logits.detach().max()}
+
+
+def compare(entry: AlgorithmEntry, hparams: list[dict[str, Any]]) -> None:
+    """Twelve updates of runs as one are those of each alone."""
+    alone = [start(entry, seed, **own) for seed, own in enumerate(hparams)]
+    members = [start(entry, seed, **own) for seed, own in enumerate(hparams)]
+    algorithms: list[Any] = [member.algorithm for member in members]
+    together = stack_runs(algorithms, [member.streams for member in members])
+    batches = StackedBatches([member.training_set for member in members])
+    for _ in range(12):
+        logged = together.update(batches.next())
+        for r, run in enumerate(alone):
+            expected = run.algorithm.update(run.training_set.next_batch())
+            for name, value in expected.items():
+                torch.testing.assert_close(
+                    torch.as_tensor(logged[name])[r].double(),
+                    torch.as_tensor(value).double(),
+                    rtol=1e-4,
+                    atol=1e-5,
+                )
+    together.hand_out()
+    for one, other in zip(alone, members, strict=True):
+        found = other.algorithm.state_dict()
+        for name, value in one.algorithm.state_dict().items():
+            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_hyperparameters_state_and_time_are_each_runs_own() -> None:
+    entry = third_party_entry("Tempered", Tempered, "tests:Tempered")
+    compare(entry, [{"heat": 0.5, "lr": 1e-2}, {"heat": 2.0}, {"heat": 1.0}])
+    assert find_step(start(entry, 0).algorithm) is None, "alone it takes its own step"
+
+
+def loss_of(logits: Tensor, batch: Batch) -> Tensor:
+    return -(batch.candidates * logits.log_softmax(-1)).sum(-1).mean()
+
+
+@register("Looking")
+class Looking(LossAlgorithm):
+    """A loss with a penalty on weights."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits, batch) + sum(weight.square().sum() for weight in self.network.parameters())
+
+
+@register("Rolling")
+class Rolling(LossAlgorithm):
+    """A loss that draws."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits + torch.randn_like(logits), batch)
+
+
+@register("Dicing")
+class Dicing(LossAlgorithm):
+    """A loss that draws elsewhere."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits, batch) * np.random.rand()  # noqa: NPY002
+
+
+@register("Counting")
+class Counting(LossAlgorithm):
+    """A loss that counts."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.calls = 0
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.calls += 1
+        return loss_of(logits, batch) / self.calls
+
+
+@register("Waiting")
+class Waiting(LossAlgorithm):
+    """A loss that looks at numbers."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        loss = loss_of(logits, batch)
+        return loss if float(loss) > 0.5 else 2 * loss
+
+
+@register("Writing")
+class Writing(LossAlgorithm):
+    """A loss that writes state."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.per_example("seen", torch.zeros(len(candidates)))
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.write_rows("seen", batch.index, torch.ones(len(batch.index)))
+        return loss_of(logits, batch)
+
+
+class Revising(PRODEN):
+    """A descendant of ours with another loss, which says nothing of stacks."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits, batch)
+
+
+@pytest.mark.parametrize("cls", [Looking, Rolling, Dicing, Counting, Waiting, Writing, Revising])
+def test_what_cannot_be_mapped_is_trained_alone_and_told(cls: type[Algorithm]) -> None:
+    entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
+    outcome = run_check(CHECK, Subject(entry))
+    assert outcome.status == "skipped"
+    assert outcome.detail.startswith("its runs are trained alone: ")
+
+
+def test_a_descendant_of_ours_and_the_papers_form_are_refused_with_reasons() -> None:
+    with pytest.raises(StackError, match="its own revise"):
+        choose_form(Revising)
+    with pytest.raises(StackError, match="no LossAlgorithm"):
+        choose_form(Algorithm)
