@@ -14,14 +14,14 @@ from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 
-class ClassRisks(NamedTuple):
+class RisksAgainstRest(NamedTuple):
     """Of each class (…, K): the risk of its known negatives, and the rest, which should not be negative."""
 
     negative: Tensor
     rest: Tensor
 
 
-def risks_against_rest(logits: Tensor, candidates: Tensor, prior: Tensor) -> ClassRisks:
+def risks_against_rest(logits: Tensor, candidates: Tensor, prior: Tensor) -> RisksAgainstRest:
     """Return the two parts of each class's one-versus-rest risk, for class priors π (…, K).
 
     a_k = (1 − π_k) mean of log(1 + e^z) over the examples without k; r_k = mean of log(1 + e^−z) over all
@@ -31,7 +31,7 @@ def risks_against_rest(logits: Tensor, candidates: Tensor, prior: Tensor) -> Cla
     share = (1 - prior) / without.sum(-2).clamp(min=1)
     as_positive, as_negative = softplus(-logits), softplus(logits)
     negative = share * (without * as_negative).sum(-2)
-    return ClassRisks(negative, as_positive.mean(-2) - share * (without * as_positive).sum(-2))
+    return RisksAgainstRest(negative, as_positive.mean(-2) - share * (without * as_positive).sum(-2))
 
 
 @register(

@@ -81,7 +81,7 @@ def launch_sweep(
     engine = engine or LocalEngine()
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
-    watch = Watch(callback or NoSweepCallback())
+    watch = BusyRuns(callback or NoSweepCallback())
     specs = [settle(each, shelf) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
     expanded = [(each, expand(each)) for each in specs]
     runs = list({run.folder: run for _, part in expanded for run in part}.values())
@@ -176,7 +176,7 @@ def hold_folder(output_dir: Path) -> Iterator[None]:
         yield
 
 
-class Watch:
+class BusyRuns:
     """Passes everything on to a callback and remembers which runs another process had."""
 
     def __init__(self, callback: SweepCallback) -> None:

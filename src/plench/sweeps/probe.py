@@ -45,7 +45,7 @@ class RunCost:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """Time of all runs one after the other, disk, and on how many pairs of algorithm and dataset it rests."""
 
     seconds: float
@@ -55,7 +55,7 @@ class Estimate:
     probe_seconds: float
 
 
-def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float) -> Estimate | None:
+def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float) -> CostEstimate | None:
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
     A pair that was not measured counts as the mean of those that were of its kind, of which one is measured
@@ -86,7 +86,7 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
         used = alike if known is None else [known]
         seconds += sum(cost.seconds(run) for cost in used) / len(used)
         disk += sum(cost.bytes(run) for cost in used) / len(used)
-    return Estimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
+    return CostEstimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
 
 
 def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:

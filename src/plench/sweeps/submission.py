@@ -18,7 +18,7 @@ MAX_SOURCE_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Check:
+class SubmissionCheck:
     """One check, and the problems it found, if any."""
 
     name: str
@@ -27,17 +27,17 @@ class Check:
 
 def check_submission(
     results: StoredResults, source: Path, protocol: int, others: Iterable[Run] = ()
-) -> list[Check]:
+) -> list[SubmissionCheck]:
     """Check everything that can be checked without running code; `others` are the results to add to."""
     sweeps = {name: parse_sweep(text, name) for name, text in results.sweeps.items()}
     digest = hash_source(source)
     submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
     return [
-        Check("source", tuple(_check_source(submitted, digest, source.name))),
-        Check("protocol", tuple(_check_protocol(results.runs, protocol))),
-        Check("planned runs", tuple(_check_plan(submitted, sweeps.values()))),
-        Check("records", tuple(_check_records(results))),
-        Check("data", tuple(_check_data(results.runs, sweeps.values(), list(others)))),
+        SubmissionCheck("source", tuple(_check_source(submitted, digest, source.name))),
+        SubmissionCheck("protocol", tuple(_check_protocol(results.runs, protocol))),
+        SubmissionCheck("planned runs", tuple(_check_plan(submitted, sweeps.values()))),
+        SubmissionCheck("records", tuple(_check_records(results))),
+        SubmissionCheck("data", tuple(_check_data(results.runs, sweeps.values(), list(others)))),
     ]
 
 

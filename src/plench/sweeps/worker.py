@@ -46,7 +46,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """So many updates have been made of a run; `begun` where training starts or continues."""
 
     folder: str
@@ -93,11 +93,11 @@ class RunReporter:
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
-        self.reporter.tell(Progress(self.folder, updates, begun=True))
+        self.reporter.tell(RunProgress(self.folder, updates, begun=True))
 
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
-        self.reporter.tell(Progress(self.folder, updates))
+        self.reporter.tell(RunProgress(self.folder, updates))
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Records are read from the folder, not from here."""

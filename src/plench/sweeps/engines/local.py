@@ -19,7 +19,7 @@ from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedDataset
-from plench.sweeps.worker import ALIVE, Data, Order, Progress
+from plench.sweeps.worker import ALIVE, Data, Order, RunProgress
 from plench.training.interrupt import StopRequest
 
 # Time for runs to write their checkpoints when the sweep is interrupted.
@@ -168,12 +168,12 @@ class Pool:
             if message == "ready":
                 worker.ready = True
                 self.failed_starts = 0
-            elif isinstance(message, Progress):
+            elif isinstance(message, RunProgress):
                 self.note_progress(worker, message)
             else:
                 self.end(worker, worker.runs.pop(message.folder), message.attempt)
 
-    def note_progress(self, worker: WorkerProcess, progress: Progress) -> None:
+    def note_progress(self, worker: WorkerProcess, progress: RunProgress) -> None:
         """Pass on the progress of a run."""
         run = worker.runs[progress.folder]
         if progress.begun:
