@@ -63,6 +63,19 @@ def test_candidates_in_any_form_are_the_same_candidates(data, form):
     assert found.predict(X[:3]).tolist() == found.classes_[expected.predict(X[:3])].tolist()
 
 
+def test_columns_of_a_frame_are_classes_by_their_names(data):
+    X, S, _ = data
+    frame = pd.DataFrame(S.astype(int), columns=NAMES)
+    mixed = frame[["emu", "cat", "dog"]]
+    expected = make().fit(X, frame)
+    found = make(classes=NAMES).fit(X, mixed)
+    assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
+    assert expected.covering_score(X, mixed) == expected.covering_score(X, frame)
+    assert plench.scorers.approximated(expected, X, mixed) == expected.approximated_score(X, frame)
+    with pytest.raises(DataError, match="'cow' of S is no class"):
+        expected.score(X, frame.rename(columns={"dog": "cow"}))
+
+
 def test_features_in_any_form_are_the_same_features(data):
     X, S, _ = data
     expected = make().fit(X, S).predict_proba(X)

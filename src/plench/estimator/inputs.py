@@ -230,12 +230,25 @@ class Reader:
                 raise InputError(
                     f"S has {matrix.shape[1]} columns, one a class; there are {len(self.classes)}"
                 )
+            if names is not None:
+                wide = wide[:, self.find_columns(names)]
             classes = self.classes
         candidates = wide > 0
         if np.isin(wide, (0.0, 1.0)).all():
             return Labels(classes, candidates)
         total = wide.sum(1, keepdims=True)
         return Labels(classes, candidates, (wide / np.where(total > 0, total, 1)).astype(np.float32))
+
+    def find_columns(self, names: Sequence[Any]) -> list[int]:
+        """Return the column of each class, by its name; raise InputError where names are not the classes."""
+        assert self.classes is not None
+        classes = [str(label) for label in self.classes.tolist()]
+        if set(names) != set(classes):
+            wrong = sorted(set(names) ^ set(classes))[0]
+            where = "of S is no class" if wrong in names else "is a class but no column of S"
+            raise InputError(f"{wrong!r} {where}; classes are {', '.join(classes[:10])}")
+        place = {name: column for column, name in enumerate(names)}
+        return [place[name] for name in classes]
 
     def read_frame(self, frame: Any) -> Labels:
         """Read a frame: columns of numbers are classes, columns of texts annotators."""
