@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import find_algorithm
-from plench.data import Dataset, as_dataset, draw_candidates
-from plench.data.candidates import REAL_CANDIDATES
+from plench.data import Dataset, as_dataset
 from plench.data.raw_table import is_frame, read_frame
 from plench.data.table import Table
 from plench.data.table_roles import TableOptions, find_roles
@@ -29,6 +28,7 @@ from plench.estimator.inputs import (
     SEPARATOR,
     InputError,
     as_input_errors,
+    hide_truth,
     make_training_data,
     read_features,
     read_labels,
@@ -78,7 +78,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     `early_stopping` names a criterion by which the best model of the run is kept; a share of
     `validation_fraction` is held out for it. `random_state` decides split and training: the same number gives
-    the same model, and the weights of `plench.train` with that number as `seed` and `trial_seed`.
+    the same model, and for data with candidates of their own the weights of `plench.train` with that number
+    as `seed` and `trial_seed`; where candidates are generated, they are drawn with 0 whatever the number.
 
     >>> model = plench.PartialLabelClassifier("PRODEN", random_state=0).fit(X, S)
     >>> model.predict(X_new), model.disambiguate().labels
@@ -375,10 +376,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
 
 def read_dataset(data: Dataset) -> Given:
-    """Take a dataset as it is, without its true labels; generated candidates are drawn once."""
-    data = draw_candidates(data, data.card.candidates, 0)
-    card = replace(data.card, candidates=REAL_CANDIDATES)
-    data = replace(data, labels=None, card=card, test=None)
+    """Take a dataset as it is, without its true labels."""
+    data = hide_truth(data)
     names = data.features.names if isinstance(data.features, Table) else None
     classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
     return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)

@@ -27,6 +27,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from plench.data.answers import Answers, combine_answers, read_answer_matrix
+from plench.data.candidates import REAL_CANDIDATES, draw_candidates
 from plench.data.class_names import ClassList, collect_names, read_answer, split_names
 from plench.data.dataset import Dataset
 from plench.data.own_answers import GivenAnswer, make_answers
@@ -313,6 +314,13 @@ def has_gaps(values: NDArray[Any]) -> bool:
     if values.dtype.kind == "f":
         return bool(np.isnan(values).any() or (values == -1).any())
     return values.dtype.kind == "i" and bool((values == -1).any())
+
+
+def hide_truth(data: Dataset) -> Dataset:
+    """Return a dataset without its true labels and test set; generated candidates are drawn, with seed 0."""
+    data = draw_candidates(data, data.card.candidates, 0)
+    card = replace(data.card, candidates=REAL_CANDIDATES)
+    return replace(data, labels=None, card=card, test=None)
 
 
 def make_training_data(features: NDArray[Any] | Table, labels: Labels) -> Dataset:
