@@ -122,6 +122,28 @@ def test_weights_answers_and_ordinary_labels(data):
     assert make(classes=[0, 1, 2, 3]).fit(X, y).predict_proba(X).shape == (N, 4)
 
 
+def test_what_is_scored_is_read_as_what_was_learned_from(data):
+    X, S, y = data
+    answers = np.column_stack([y, np.where(np.arange(N) % 3, (y + 1) % K, -1)])
+    model = make(algorithm="CLPL").fit(X, answers)
+    full = np.flatnonzero(np.arange(N) % 3)
+    sets = [set(row.tolist()) for row in answers[full]]
+    assert model.covering_score(X[full], answers[full]) == model.covering_score(X[full], sets)
+    assert plench.scorers.covering(model, X[full], answers[full]) == model.covering_score(X[full], sets)
+    assert model.covering_score(X, S) == model.covering_score(X, S.astype(int))
+    frame = pd.DataFrame({"a": NAMES[y], "b": [None, "cow", *NAMES[y][2:]]})
+    named = make(algorithm="CLPL").fit(X, NAMES[y])
+    assert named.covering_score(X, frame) == named.score(X, NAMES[y])
+    frame["a"] = "cow"
+    assert named.covering_score(X[:2], frame[:2]) == 0
+    texts = make(algorithm="CLPL", separator=";").fit(X, [";".join(NAMES[row]) for row in S])
+    pipeline = make_pipeline(StandardScaler(), make(separator=";")).fit(X, texts.classes_[y])
+    for scored in (texts, pipeline):
+        given = [";".join(NAMES[row]) for row in S]
+        sets = [set(NAMES[row]) for row in S]
+        assert plench.scorers.covering(scored, X, given) == plench.scorers.covering(scored, X, sets) > 0.5
+
+
 @pytest.mark.parametrize("early_stopping", [None, "CR", "AA"])
 def test_the_same_split_and_seed_give_the_weights_of_a_run(data, tmp_path, early_stopping):
     X, S, _ = data

@@ -142,7 +142,7 @@ def test_what_is_read_is_not_overwritten(songs, capsys):
 
 
 def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, capsys):
-    """Generated sets hold more than the truth; rows of the test set count, as `plench resolve` counts them."""
+    """Generated sets hold more than the truth; rows of the test set count, as in `plench resolve`."""
     random = np.random.RandomState(0)
     labels = random.randint(3, size=90)
     rows = [f"{label + random.randn():.3f},{GENRES[label]}" for label in labels]

@@ -63,6 +63,7 @@ class Given:
     n_features: int
     columns: tuple[str, ...] | None
     are_named: bool
+    answer_columns: int | None = None
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -240,7 +241,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
         data = make_training_data(features, labels)
         n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
-        return Given(Material(data, labels.weights), labels.classes, n_features, columns, are_texts)
+        material = Material(data, labels.weights)
+        return Given(material, labels.classes, n_features, columns, are_texts, labels.answer_columns)
 
     def _train(self, material: Material, settings: Mapping[str, Any]) -> Attempt:
         """Carry out the one run."""
@@ -279,6 +281,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes_ = given.classes
         self.n_features_in_ = given.n_features
         self._columns = given.columns or ()
+        self._answer_columns = given.answer_columns
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if given.are_named:
             self.feature_names_in_ = np.array(given.columns, dtype=object)
@@ -371,7 +374,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _read_candidates(self, S: Any, n: int) -> NDArray[np.bool_]:
         """Read candidates in terms of the known classes; any other label is one that is never predicted."""
-        labels = read_labels(S, n, classes=self.classes_, separator=self.separator, ignore_unknown=True)
+        labels = read_labels(
+            S,
+            n,
+            classes=self.classes_,
+            separator=self.separator,
+            ignore_unknown=True,
+            answer_columns=self._answer_columns,
+        )
         return labels.candidates
 
 

@@ -21,7 +21,7 @@ ALIKE = "every wrong label is a candidate with the same probability, that of the
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with an interval that holds it with probability `confidence`, from `n` examples."""
+    """A figure from `n` examples, with a 95 % confidence interval (`confidence`) of what it estimates."""
 
     value: float
     low: float
@@ -91,15 +91,18 @@ def estimate_quality(
     1 on each of ten examples would have no width.
     """
     n, n_classes = candidates.shape
-    drawn = np.random.default_rng(seed).integers(n + 2, size=(DRAWS, n))
-    means = {name: np.append(values, (0.0, 1.0))[drawn].mean(1) for name, values in scores.items()}
-    found = {name: make_interval(float(values.mean()), means[name], n) for name, values in scores.items()}
     spare = (candidates.sum(1) - 1) / (n_classes - 1)  # its mean is c
+    ends = {"CR": (0.0, 1.0), "AA": (0.0, 1.0), "spare": (spare.mean(),) * 2}
+    values = {"CR": scores["CR"], "AA": scores["AA"], "spare": spare}
+    table = np.stack([np.append(values[name], ends[name]) for name in values])
+    stream = np.random.default_rng(seed)  # one draw at a time: all of them would be 2000 times the examples
+    drawn = np.stack([table.take(stream.integers(n + 2, size=n), axis=1).mean(1) for _ in range(DRAWS)])
+    means = dict(zip(values, drawn.T, strict=True))
+    found = {name: make_interval(float(values[name].mean()), means[name], n) for name in ("CR", "AA")}
     accuracy = None
     if spare.mean() < 1:
-        chances = np.append(spare, (spare.mean(),) * 2)[drawn].mean(1)
         value = float(recover_accuracy(scores["CR"].mean(), spare.mean()))
-        accuracy = make_interval(value, recover_accuracy(means["CR"], chances), n)
+        accuracy = make_interval(value, recover_accuracy(means["CR"], means["spare"]), n)
     return Quality(found["CR"], found["AA"], accuracy, chosen_by=chosen_by)
 
 
