@@ -204,6 +204,7 @@ def test_pipelines_searches_clones_and_files(data, tmp_path):
     model = make(algorithm="ET_AVG").fit(X, NAMES[y])
     assert not hasattr(clone(model), "classes_")
     joblib.dump(model, tmp_path / "m.joblib")
+    assert joblib.load(tmp_path / "m.joblib").disambiguate().labels.tolist() == NAMES[y].tolist()
     model.save(tmp_path / "m.plench")
     for read in (
         pickle.loads(pickle.dumps(model)),
@@ -232,6 +233,9 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
         with pytest.raises(DataError, match=message) as caught:
             make().fit(X, given)
         assert isinstance(caught.value, ValueError)
+    with pytest.raises(DataError, match="one class twice"):
+        make(classes=[0, 1, 1]).fit(X, S)
+    assert make(steps=1, early_stopping="CR").fit(X, S).model_.updates == 1
     with pytest.raises(UsageError, match="early_stopping"):
         make(early_stopping="OA").fit(X, S)
     with pytest.raises(UsageError, match="unknown algorithm"):

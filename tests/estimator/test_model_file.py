@@ -312,6 +312,14 @@ def test_damaged_files_end_in_our_error(saved, tmp_path):
     assert refused > 100
 
 
+def test_what_could_not_be_read_is_not_written(saved, tmp_path):
+    model = plench.load(saved[1])
+    model.notes = {"long": "x" * 2**24}
+    with pytest.raises(DataError, match=r"cannot be kept as a file: its entry model\.json has"):
+        model.save(tmp_path / "m.plench")
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_value_comes_back():
     values = {
         "a": [1, 2.5, float("inf"), None, True, "x"],

@@ -103,6 +103,16 @@ def test_a_set_that_misses_the_truth_is_told(songs):
     assert sum(row["probably_misses_truth"] == "yes" for row in rows[:-3]) < 15
 
 
+def test_an_answer_that_the_model_cannot_hold_is_no_agreement(songs):
+    """One annotator's answer names a class that the model lacks; another has the class that it resolves to."""
+    assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
+    rows = ["tempo,mood,annotator_ann,annotator_bob", "0.0,calm,jazz,folk", "0.0,calm,jazz,jazz"]
+    (songs / "other.csv").write_text("\n".join(rows))
+    assert main(["resolve", "m.plench", "other.csv", "-o", "r.csv", "--annotators", "a.csv"]) == 0
+    found = {row["annotator"]: (row["answers"], float(row["agreement"])) for row in read(songs / "a.csv")}
+    assert found == {"ann": ("2", 1.0), "bob": ("2", 0.5)}
+
+
 def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
     assert main(["fit", "absent.csv", "-o", "m.plench"]) == 2
     assert main(["fit", "songs.csv", "-o", "no/folder/m.plench"]) == 2

@@ -34,7 +34,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="model file to write (.plench)")
     parser.add_argument("-a", "--algorithm", default="auto", help="auto, or a method (default: auto)")
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters, as {"lr": 0.01}')
-    parser.add_argument("--time", type=float, metavar="S", help="seconds that auto may try for")
+    parser.add_argument(
+        "--time",
+        type=float,
+        metavar="S",
+        help="seconds that auto may try for, without the last training on all data",
+    )
     parser.add_argument("--n_runs", type=int, metavar="N", help="runs that auto may make (default: 20)")
     parser.add_argument("--criterion", default="CR", help="CR or AA, by which auto chooses (default: CR)")
     parser.add_argument("--steps", type=int, metavar="N", help="updates of a run (default: 1000)")

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     `algorithm="auto"` tries methods and configurations within `time` seconds or `n_runs` runs (20 where
     neither is said) and keeps what `criterion` (CR or AA) prefers on a held-out share; `portfolio` names the
-    methods to try. With `refit` the choice is trained once more on everything.
+    methods to try. With `refit` the choice is trained once more on everything, which `time` does not count.
 
     `early_stopping` names a criterion by which the best model of the run is kept; a share of
     `validation_fraction` is held out for it. `random_state` decides split and training: the same number gives
@@ -86,6 +86,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     >>> model.predict(X_new), model.disambiguate().labels
     >>> model.save("model.plench")
     """
+
+    _answer_columns: int | None = None  # of the matrix of answers that was learned from
+    _unresolved: Material | None = None  # what was learned from, until it is resolved
 
     def __init__(
         self,
@@ -134,6 +137,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def fit(self, X: Any, y: Any = None) -> PartialLabelClassifier:
         """Learn from features and candidates `y` (called S elsewhere), in any of the forms named above."""
+        self._check_settings()
         given = self._read_training(X, y)
         seed = self._draw_seed()
         settings = {
@@ -149,6 +153,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             search = self._search(given.material, settings)
             measured = chosen = search.chosen.first
             if self.refit:
+                if self.verbose:
+                    print(
+                        "training the choice once more, on all data; Ctrl-C keeps it as it is",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 entry = find_algorithm(chosen.config.algorithm)
                 chosen = refit(measured, given.material, entry)
         else:
@@ -188,6 +198,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         It is the candidate that the model finds most probable, and the share of it among the candidates.
         """
         check_is_fitted(self)
+        if self._unresolved is not None:
+            data, weights = self._unresolved.dataset, self._unresolved.weights
+            probs = self.model_.predict_proba(data.features)
+            self._resolved = resolve_candidates(probs, data.candidates if weights is None else weights)
+            self._unresolved = None
         return Resolved(self.classes_[self._resolved[0]], self._resolved[1])
 
     def estimate_quality(self, X: Any, S: Any) -> Quality:
@@ -213,7 +228,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.model_.save(path)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: the model as the bytes of its file."""
+        """Return what a pickle holds: the model as the bytes of its file, and no training data."""
+        if getattr(self, "_unresolved", None) is not None:
+            self.disambiguate()
         state = dict(super().__getstate__())
         if isinstance(state.get("model_"), TrainedModel):
             state["model_"] = pack(make_content(state["model_"]))
@@ -224,6 +241,22 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         super().__setstate__(state)
         if isinstance(state.get("model_"), bytes):
             self.model_ = load_model_file(state["model_"], self.device, run_code=True)
+
+    def _check_settings(self) -> None:
+        """Raise UsageError for settings that do not go together."""
+        is_auto = self.algorithm == AUTO
+        if is_auto and self.early_stopping is not None:
+            raise UsageError(
+                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
+                "`criterion`; allowed is None"
+            )
+        if not is_auto and (self.time is not None or self.n_runs is not None):
+            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
+        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
+            raise UsageError(
+                "validation_fraction is 0, but a criterion is measured on held-out examples; allowed are "
+                "numbers above 0 and below 1"
+            )
 
     def _draw_seed(self) -> int:
         """Return a number as the seed itself, else one drawn."""
@@ -292,7 +325,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.quality_ = None
         if measured.held_out is not None and len(measured.held_out):
             chosen_by = self.early_stopping if search is None else search.criterion
-            self.quality_ = estimate_quality(measured.scores, measured.held_out, chosen_by)
+            found = estimate_quality(measured.scores, measured.held_out, chosen_by)
+            self.quality_ = replace(found, refitted=chosen is not measured)
         notes: dict[str, Any] = {}
         if not np.array_equal(given.classes, np.arange(len(given.classes))):
             notes["classes"] = given.classes.tolist()
@@ -302,10 +336,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             notes["leaderboard"] = self.leaderboard_
         self.model_ = chosen.model
         self.model_.notes = notes
-        data, weights = given.material.dataset, given.material.weights
-        self._resolved = resolve_candidates(
-            self.model_.predict_proba(data.features), data.candidates if weights is None else weights
-        )
+        self._unresolved = given.material
 
     def _read_new(self, X: Any) -> Any:
         """Return features to predict on as the model takes them; raise InputError where they do not fit."""

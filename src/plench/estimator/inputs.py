@@ -120,6 +120,8 @@ def read_labels(
     """
     with as_input_errors():
         known = None if classes is None else np.asarray(classes)
+        if known is not None and len(set(known.tolist())) < len(known):
+            raise InputError(f"classes names one class twice: {', '.join(map(str, known.tolist()[:20]))}")
         labels = Reader(known, separator, ignore_unknown, answer_columns).read(S)
         if len(labels.candidates) != n:
             raise InputError(

@@ -39,7 +39,8 @@ class Quality:
 
     `accuracy` is (CR − c)/(1 − c) of docs/theory.md, where c is the probability with which a wrong label is a
     candidate; None where every set holds every class. `chosen_by` is the criterion that chose the model on
-    these very examples, if any, by which that criterion is somewhat too high.
+    these very examples, if any, by which that criterion is somewhat too high. `refitted` says that the model
+    was then trained once more on all data: the figures are those of the model before.
     """
 
     CR: Estimate
@@ -47,6 +48,7 @@ class Quality:
     accuracy: Estimate | None
     assumptions: tuple[str, ...] = (COVERED, ALIKE)
     chosen_by: str | None = None
+    refitted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for files."""
@@ -56,6 +58,7 @@ class Quality:
             "accuracy": None if self.accuracy is None else vars(self.accuracy),
             "assumptions": list(self.assumptions),
             "chosen_by": self.chosen_by,
+            "refitted": self.refitted,
         }
 
     def __str__(self) -> str:
@@ -64,6 +67,8 @@ class Quality:
             lines.append(f"accuracy {self.accuracy}, if " + " and ".join(self.assumptions))
         if self.chosen_by is not None:
             lines.append(f"the model was chosen by {self.chosen_by} on these examples, which flatters it")
+        if self.refitted:
+            lines.append("measured before the model was trained once more on all data")
         return "\n".join(lines)
 
 

@@ -140,7 +140,9 @@ def resolve_probs(
     outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
     agreements: list[Agreement] = []
     if answers is not None and sets is not None:
-        sure = sets.any(1)
+        sure = answers.sets.any(
+            1
+        )  # an answer that names only classes the model lacks holds no resolved label
         agrees = sets[np.arange(len(sets)), label[answers.item]]
         for number in np.unique(answers.annotator).tolist():
             own = sure & (answers.annotator == number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,9 +108,9 @@ class Forest:
         return cls(**nodes, values=values)  # type: ignore[arg-type]
 
 
-def check_nodes(arrays: Mapping[str, Array]) -> None:
+def check_nodes(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise ValueError unless every way down from a root ends in a leaf: arrays may come from a file."""
-    roots, feature, left, right = (np.asarray(arrays[key]) for key in ("roots", "feature", "left", "right"))
+    roots, feature, left, right = (arrays[name] for name in ("roots", "feature", "left", "right"))
     n_nodes = len(feature)
     if any(part.dtype.kind != "i" for part in (roots, feature, left, right)):
         raise ValueError("the nodes of a forest are not numbered by whole numbers")
