@@ -263,7 +263,7 @@ def add_lists(folder: Path) -> None:
 
 # When a method is worth a try, by what was measured (docs/which-algorithm.md).
 WHEN_FAMILY = {
-    "vanilla PLL": "Candidate sets that hold the true label. Cheap: about the cost of a plain classifier.",
+    "vanilla PLL": "Candidate sets that hold the true label.",
     "vanilla CLL": "Complementary labels; on candidate sets as good as its assumption on their origin.",
     "holistic PLL": "Images, where its views differ, and time for its further passes.",
     "noisy PLL": "Candidate sets that often lack the true label, with an estimate of how often.",
@@ -275,7 +275,6 @@ WHEN = {
     "LR_EM": "The first classical method to try: ahead of all networks on Lost.",
     "GA": "Complementary labels drawn uniformly, and nowhere else: on real candidate sets it fails.",
     "NN": "Complementary labels drawn uniformly: on real candidate sets it lags far behind.",
-    "LWS": "As other vanilla methods; look at several seeds, since it has two modes on Birdsong.",
     "RECORDS": "Long-tailed training data and a balanced test: it takes the class prior out.",
     "GFWS": "Long-tailed training data: far ahead on the rare classes in our one split.",
 }

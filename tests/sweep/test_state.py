@@ -1,6 +1,7 @@
 """The state of runs as their folders tell it, failures recorded, and the command's text."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -368,6 +369,13 @@ def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.Ca
         plan.write_text(forged)
         assert main(["sweep", "status", *output, "--json"]) == 0
         assert capsys.readouterr().out == content
+    assert main(["sweep", "launch", *words, "--steps", "3", "--workers", "1", "--quiet", *output]) == 0
+    assert len(json.loads(plan.read_text())["runs"]) == 2  # a launch writes a torn one anew
+    described = next(tmp_path.glob("*/run.json"))
+    text = re.sub('"protocol": [0-9]+', '"protocol": 01', described.read_text())
+    described.write_text(text)
+    assert main(["sweep", "status", *output, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
 
 
 def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
