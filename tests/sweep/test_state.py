@@ -163,7 +163,7 @@ def test_the_dummy_engine_names_the_arithmetic(tmp_path: Path) -> None:
         (["launch"], "holds no sweep: say what to run"),
         (["launch", "--steps", "5"], "--steps needs --suite"),
         (["launch", "--datasets", "Lost"], "give both --datasets and --algorithms"),
-        (["launch", "--suite", "lite", "--datasets", "Lost"], "a suite has its own datasets"),
+        (["launch", "--suite", "lite", "--datasets", "Lost"], "unknown dataset of the suite lite 'Lost'"),
         (["launch", "--suite", "lite", "--ray_address", "auto"], "--ray_address belongs to the launcher ray"),
         (["launch", "--suite", "lite", "--run_timeout", "0"], "--run_timeout must be above 0"),
         (["launch", "--suite", "lite", "--workers", "0"], "workers must be at least 1"),
@@ -225,7 +225,7 @@ def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
             main(["sweep", "delete_incomplete", *names, *numbers, *how, "--output_dir", str(tmp_path)]) == 0
         )
     said = capsys.readouterr().out
-    assert "deleted 1 folders" in said
+    assert "deleted 1 folder\n" in said
     assert "left 1 that" in said
     assert not (tmp_path / left.folder).exists()
     assert (tmp_path / held.folder / "run.json").exists()
