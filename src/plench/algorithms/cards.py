@@ -91,7 +91,7 @@ def describe_algorithms() -> list[dict[str, Any]]:
 
 
 def _list_third_parties() -> list[Any]:
-    """Return the cards of the algorithms that installed packages offer, under the names of their entry points."""
+    """Return the cards of the algorithms of installed packages, under the names of their entry points."""
     if not entry_points(group=algorithms.__name__):
         return []
     return [
