@@ -65,8 +65,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-
-
 class DeadLinkError(Exception):
     """A link that leads nowhere."""
 
