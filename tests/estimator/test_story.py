@@ -104,7 +104,7 @@ def test_a_set_that_misses_the_truth_is_told(songs):
 
 
 def test_an_answer_that_the_model_cannot_hold_is_no_agreement(songs):
-    """One annotator's answer names a class that the model lacks; another has the class that it resolves to."""
+    """One annotator's answer names a class that the model lacks."""
     assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
     rows = ["tempo,mood,annotator_ann,annotator_bob", "0.0,calm,jazz,folk", "0.0,calm,jazz,jazz"]
     (songs / "other.csv").write_text("\n".join(rows))
