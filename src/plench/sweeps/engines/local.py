@@ -209,11 +209,12 @@ class Pool:
                 if self.failed_starts >= STARTS_ALLOWED:
                     raise WorkerStartError(f"worker processes cannot start: {reason}")
             return
-        runs = worker.give_back()
         if self.stopping:  # it was between two runs, or has been killed; its runs stay to be done
-            for run in runs:
+            for run in worker.runs.values():
                 self.callback.ended(run, Attempt("interrupted", reason))
+            worker.runs = {}
             return
+        runs = worker.give_back()
         first = worker.task[0]
         deaths = self.tolls[first.folder].count()
         if len(runs) > 1:

@@ -53,36 +53,59 @@ def run_fleet(tasks: Sequence[FleetTask], dataset: Dataset, patience: float = 0.
     the others as they are. If what is done for all of them raises, those left continue alone, from their
     checkpoints.
     """
-    with compute_threads(tasks[0].config.threads), flush_denormals():
-        for task in train_together(tasks, dataset, patience):
-            carry_out_alone(task, dataset)
+    with compute_threads(tasks[0].config.threads), flush_denormals(), StopRequest() as stop:
+        for left in train_together(tasks, dataset, patience, stop):
+            if stop.asked:
+                folder = left.task.store.folder
+                left.task.ended(RunOutcome("interrupted", folder, 0, "the same command continues it"))
+            else:
+                carry_out_alone(left.task, dataset, left.reasons)
 
 
-def train_together(tasks: Sequence[FleetTask], dataset: Dataset, patience: float) -> list[FleetTask]:
-    """Train what can be trained as one; return the tasks that are left to be carried out alone."""
+@dataclass(frozen=True)
+class Left:
+    """A run that is to be carried out alone, and why, for its notices."""
+
+    task: FleetTask
+    reasons: tuple[str, ...] = ()
+
+
+def train_together(
+    tasks: Sequence[FleetTask], dataset: Dataset, patience: float, stop: StopRequest
+) -> list[Left]:
+    """Train what can be trained as one; return what is left to be carried out alone."""
     until = time.monotonic() + patience
-    with StopRequest() as stop:
-        found = [open_member(task, dataset, until) for task in tasks]
-        members = [member for member in found if member is not None]
-        try:
-            groups = align(members)
-            alone = [member.task for group in groups for member in Fleet(group, stop).carry_out()]
-        finally:  # whatever ends this process lets go of their folders
-            for member in members:
-                member.held.close()
-        if stop.asked:
-            for task in alone:
-                task.ended(RunOutcome("interrupted", task.store.folder, 0, "the same command continues it"))
-            return []
+    members: list[Member] = []
+    alone: list[Left] = []
+    try:
+        for task in tasks:
+            try:
+                member = open_member(task, dataset, until)
+            except (Exception, SystemExit) as error:
+                alone.append(set_aside(task, error))
+            else:
+                members += [] if member is None else [member]
+        for group in align(members, alone):
+            alone += Fleet(group, stop).carry_out()
+    finally:  # whatever ends this process lets go of their folders
+        for member in members:
+            member.held.close()
     return alone
 
 
-def carry_out_alone(task: FleetTask, dataset: Dataset) -> None:
+def set_aside(task: FleetTask, error: BaseException) -> Left:
+    """Leave a run that could not be begun to itself: there it may do well, or tells what is wrong."""
+    reason = f"it could not be begun among runs trained as one ({type(error).__name__}: {error})"
+    logger.warning("%s: %s; it is carried out alone", task.config.algorithm, reason, exc_info=error)
+    return Left(task, (reason,))
+
+
+def carry_out_alone(task: FleetTask, dataset: Dataset, notices: Sequence[str]) -> None:
     """Carry out a run by itself, from its last checkpoint."""
     try:
         folder = task.store.folder.parent
         outcome = run_training(
-            task.config, dataset, task.entry, folder, task.callback, task.prepare(), task.store
+            task.config, dataset, task.entry, folder, task.callback, task.prepare(), task.store, notices
         )
     except Exception as error:
         task.ended(error)
@@ -138,23 +161,27 @@ class Member:
 
 
 def open_member(task: FleetTask, dataset: Dataset, until: float) -> Member | None:
-    """Take a run in hand; None if it has ended before, is in other hands, or cannot be continued."""
+    """Take a run in hand; None if it has ended before, is in other hands, or cannot be continued.
+
+    Whatever else goes wrong is raised, with the run's folder free.
+    """
     run_id = task.config.run_id(dataset.fingerprint)
-    held = ExitStack()
-    try:
-        if task.store.finished and find_fault(task.store, task.config, run_id) is None:
-            task.ended(leave_finished(task.store))
-            return None
-        run = TrainingRun(task.config, dataset, task.entry, task.store, task.callback, task.prepare())
-        lock_run(task.store, held, until)
-        outcome = take_up(task.store, task.config, run_id)
-        if outcome is None:
-            return Member(task, run, held)
-        held.close()
-        task.ended(outcome)
-    except Exception as error:
-        held.close()
-        task.ended(error)
+    outcome: RunOutcome | Exception | None
+    with ExitStack() as held:
+        try:
+            if task.store.finished and find_fault(task.store, task.config, run_id) is None:
+                outcome = leave_finished(task.store)
+            else:
+                run = TrainingRun(task.config, dataset, task.entry, task.store, task.callback, task.prepare())
+                lock_run(task.store, held, until)
+                outcome = take_up(task.store, task.config, run_id)
+                if outcome is None:
+                    member = Member(task, run, held)
+                    member.held = held.pop_all()
+                    return member
+        except PlenchError as error:
+            outcome = error
+    task.ended(outcome)
     return None
 
 
@@ -170,8 +197,10 @@ def lock_run(store: RunStore, held: ExitStack, until: float) -> None:
             time.sleep(0.1)
 
 
-def align(members: Sequence[Member]) -> list[list[Member]]:
+def align(members: Sequence[Member], alone: list[Left]) -> list[list[Member]]:
     """Begin members where they can go on together; return those at each step, the earliest first.
+
+    Those that cannot be begun here are added to `alone`.
 
     A kill may have come while checkpoints were being written, one after the other, so all go back to the
     newest step that all have: then the same members go on with the same bits. If there is none, members of
@@ -190,8 +219,9 @@ def align(members: Sequence[Member]) -> list[list[Member]]:
             member.begin(updates)
         except PlenchError as error:
             member.end(error)
-        except (Exception, SystemExit) as error:  # is recorded, and ends this run only
-            member.end(member.run.fail(error))
+        except (Exception, SystemExit) as error:
+            member.held.close()
+            alone.append(set_aside(member.task, error))
         else:
             groups.setdefault(updates, []).append(member)
     return [groups[updates] for updates in sorted(groups)]
@@ -222,10 +252,9 @@ class Fleet:
         self.updates = members[0].run.updates
         self.totals = Totals()
         self.window_begun = 0.0
-        self.counted = self.updates
 
-    def carry_out(self) -> list[Member]:
-        """Train to the end; return the members, with their folders free, that have to go on alone."""
+    def carry_out(self) -> list[Left]:
+        """Train to the end; return the runs, with their folders free, that have to go on alone."""
         if self.stop.asked:
             self.conclude("interrupted")
             return []
@@ -236,27 +265,25 @@ class Fleet:
         except StorageError as error:
             self.close_all(error)
         except StackError as error:
-            logger.warning("%s: runs are trained one by one: %s", self.config.algorithm, error)
-            return self.give_up()
+            return self.give_up(f"trained alone, not with others as one: {error}", error)
         except PlenchError as error:
             self.close_all(error)
         except Exception as error:  # of code for all of them: by itself each may do well
-            logger.warning(
-                "%s: %d runs, trained as one, stopped (%s: %s); they continue one by one",
-                self.config.algorithm,
-                len(self.members),
-                type(error).__name__,
-                error,
-            )
-            return self.give_up()
+            what = f"{type(error).__name__}: {error}"
+            return self.give_up(f"runs trained as one, this one among them, stopped ({what})", error)
         return []
 
-    def give_up(self) -> list[Member]:
-        """Let go of the members that are left."""
+    def give_up(self, reason: str | None = None, error: Exception | None = None) -> list[Left]:
+        """Let go of the members that are left; they go on one by one."""
         left, self.members = self.members, []
         for member in left:
             member.held.close()
-        return left
+        if reason is None:
+            return [Left(member.task) for member in left]
+        logger.warning(
+            "%s: %d runs go on one by one: %s", self.config.algorithm, len(left), reason, exc_info=error
+        )
+        return [Left(member.task, (reason,)) for member in left]
 
     def close_all(self, error: Exception) -> None:
         """End every member that is left with an error that is not its own."""
@@ -343,22 +370,21 @@ class Fleet:
             predict_together(together, [getattr(member.run.data, part) for member in self.members])
             for part in ("validation", "test")
         )
-        left = []
-        for number, member in enumerate(self.members):
+        there = list(self.members)
+        for number, member in enumerate(there):
             try:
                 ended = record_member(member.run, step, validation[number], test[number])
-            except PlenchError:
+            except (BusyError, StorageError):
                 raise
             except Exception as error:  # a third party's criterion, say
+                self.members.remove(member)
                 member.end(member.run.fail(error))
-                left.append(member)
                 continue
             if ended is not None:
+                self.members.remove(member)
                 member.conclude(ended)
-                left.append(member)
-        self.members = [member for member in self.members if member not in left]
         self.totals = Totals()
-        return bool(left)
+        return len(self.members) < len(there)
 
     def tell(self) -> None:
         """Tell how far the members are."""
