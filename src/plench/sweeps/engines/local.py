@@ -45,6 +45,7 @@ class LocalEngine:
     aliases: ClassVar[tuple[str, ...]] = ("multi_gpu",)
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
+    gpus_per_run: ClassVar[float] = 0.0
 
     def __init__(
         self,

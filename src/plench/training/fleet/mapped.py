@@ -122,6 +122,7 @@ class MappedRuns(StackedRuns):
             return {name: torch.as_tensor(value) for name, value in losses.items()}
         finally:
             self.hparams = outside
-            for place, content in ((self._buffers, buffers), (self._modules, modules)):
-                place.clear()
-                place.update(content)
+            self._buffers.clear()
+            self._buffers.update(buffers)
+            self._modules.clear()
+            self._modules.update(modules)
