@@ -65,9 +65,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-NEXT = "\n## "  # begins a section
-
-
 class DeadLinkError(Exception):
     """A link that leads nowhere."""
 
@@ -261,80 +258,6 @@ def add_lists(folder: Path) -> None:
     append(folder / "results/README.md", toctree(results, hidden=True))
 
 
-# When a method is worth a try, by what was measured (docs/which-algorithm.md).
-WHEN_FAMILY = {
-    "vanilla PLL": "Candidate sets that hold the true label. Cheap: about the cost of a plain classifier.",
-    "vanilla CLL": "Complementary labels; on candidate sets as good as its assumption on their origin.",
-    "holistic PLL": "Images, where its views differ, and time for its further passes.",
-    "noisy PLL": "Candidate sets that often lack the true label, with an estimate of how often.",
-    "classical": "Few examples, or a quick and strong baseline without a network.",
-    "third party": "",
-}
-WHEN = {
-    "PRODEN": "The first method to try: never far from the best of those measured, and among the cheapest.",
-    "LR_EM": "The first classical method to try: ahead of all networks on Lost.",
-    "GA": "Complementary labels drawn uniformly, and nowhere else: on real candidate sets it fails.",
-    "NN": "Complementary labels drawn uniformly: on real candidate sets it lags far behind.",
-    "LWS": "As other vanilla methods; look at several seeds, since it has two modes on Birdsong.",
-    "RECORDS": "Long-tailed training data and a balanced test: it takes the class prior out.",
-    "GFWS": "Long-tailed training data: far ahead on the rare classes in our one split.",
-}
-
-
-def read_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield (header, row) of every row of every table of a page."""
-    header: list[str] = []
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("|"):
-            header = []
-            continue
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not header:
-            header = cells
-        elif not set(cells[0]) <= set("-: "):
-            yield header, cells
-
-
-def describe_measured(folder: Path, name: str) -> list[str]:
-    """Return what the pages of results say of an algorithm: accuracy, and the cost of a step."""
-    lines = []
-    for page in ("accuracy", "classical_defaults", "newer"):
-        for header, row in read_rows(folder / "results" / f"{page}.md"):
-            if name in row[:3] and "R" not in header:
-                cells = zip(header, row, strict=False)
-                shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
-                source = f"[{page}](../results/{page}.md)"
-                lines.append(f"- Test accuracy in percent, default hyperparameters ({source}): {shown}.")
-    for header, row in read_rows(folder / "results" / "step.md"):
-        if row[0] == name:
-            of = dict(zip(header, row, strict=False))
-            datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
-            shown = ", ".join(
-                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times its floor"
-                for data in datasets
-            )
-            lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
-    return lines
-
-
-def complete_algorithms(folder: Path) -> None:
-    """Add to each algorithm's page when to use it and what was measured; the objective is there once."""
-    for card in declared_algorithms().values():
-        path = folder / "algorithms" / f"{card.name}.md"
-        text = path.read_text(encoding="utf-8")
-        equation = re.search(r"\n## The equation\n(.*?)(?=\n## )", text, re.DOTALL)
-        if equation is not None:  # the same in words stands above it, for those who read the Markdown
-            text = text.replace(equation[0], "")
-            before, _, after = text.partition("\n## Objective\n")
-            text = f"{before}\n## Objective\n{equation[1]}\n## {after.partition(NEXT)[2]}"
-        when = WHEN.get(card.name, WHEN_FAMILY[card.family])
-        measured = describe_measured(folder, card.name)
-        more = ["## When to use it", "", f"{when} [Which algorithm should I use?](../which-algorithm.md)", ""]
-        more += ["## Measured", "", *measured, ""] if measured else []
-        text = text.replace("\n## Objective\n", "\n" + "\n".join(more) + "\n## Objective\n", 1)
-        path.write_text(text, encoding="utf-8")
-
-
 def append(path: Path, lines: list[str]) -> None:
     """Add lines to a page."""
     path.write_text(path.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
@@ -377,7 +300,6 @@ def build(output: Path) -> int:
         return 1
     for write in (write_commands, write_functions, write_datasets, write_criteria, write_networks):
         write(source)
-    complete_algorithms(source)
     add_lists(source)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs")]
     code = subprocess.run([*command, str(source), str(html)], check=False).returncode

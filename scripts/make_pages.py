@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, algorithms
@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "algorithms"
 NOTES = PAGES / "notes"
 PUBLIC_CODE = ROOT / "docs" / "public-code.md"
-DEFECTS = ROOT / "docs" / "results" / "defects.md"
+RESULTS = ROOT / "docs" / "results"
+DEFECTS = RESULTS / "defects.md"
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
@@ -34,6 +35,25 @@ WITH_NOISE_RATE = {
     name: DataTraits(card.kind, card.protocol_noise_rate)
     for name, card in ((name, dataset_card(name)) for name in dataset_names())
     if card.protocol_noise_rate is not None
+}
+
+
+# When a method is worth a try, by what was measured (docs/which-algorithm.md).
+WHEN_FAMILY = {
+    "vanilla PLL": "Candidate sets that hold the true label.",
+    "vanilla CLL": "Complementary labels; on candidate sets as good as its assumption on their origin.",
+    "holistic PLL": "Images, where its views differ, and time for its further passes.",
+    "noisy PLL": "Candidate sets that often lack the true label, with an estimate of how often.",
+    "classical": "Few examples, or a quick and strong baseline without a network.",
+    "third party": "",
+}
+WHEN = {
+    "PRODEN": "The first method to try: never far from the best of those measured, and among the cheapest.",
+    "LR_EM": "The first classical method to try: ahead of all networks on Lost.",
+    "GA": "Complementary labels drawn uniformly, and nowhere else: on real candidate sets it fails.",
+    "NN": "Complementary labels drawn uniformly: on real candidate sets it lags far behind.",
+    "RECORDS": "Long-tailed training data and a balanced test: it takes the class prior out.",
+    "GFWS": "Long-tailed training data: far ahead on the rare classes in our one split.",
 }
 
 
@@ -157,26 +177,75 @@ def render_page(entry: AlgorithmEntry) -> str:
     """Return an algorithm's page."""
     card = entry.card
     idea, objective, departures = split_docstring(entry.cls)
-    notes = NOTES / f"{card.name}.md"
+    equation, notes = read_notes(NOTES / f"{card.name}.md")
     parts = [
         WRITTEN_BY.format(source=f"notes/{card.name}.md"),
         f"# {card.name}",
         f"{paper_title(card)} ({card.venue}).",
         *idea,
         describe_card(card),
+        "## When to use it",
+        f"{WHEN.get(card.name, WHEN_FAMILY[card.family])} "
+        "[Which algorithm should I use?](../which-algorithm.md)",
+        *describe_measured(card.name),
         "## Objective",
-        *objective,
+        *([equation] if equation else objective),
         "## Hyperparameters",
         describe_hyperparameters(card),
         *describe_logs(card),
     ]
-    if notes.exists():
-        parts.append(notes.read_text(encoding="utf-8").strip())
+    if notes:
+        parts.append(notes)
     elif departures:
         parts += ["## Departures", *departures]
     parts += ["## Conformance", describe_conformance(card)]
     parts += ["## Citation", f"```bibtex\n{card.bibtex}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def read_notes(path: Path) -> tuple[str, str]:
+    """Return the equation of an algorithm's notes, which is its objective, and the rest of them."""
+    text = path.read_text(encoding="utf-8").strip() if path.exists() else ""
+    found = re.search(r"^## The equation\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    if found is None:
+        return "", text
+    return found[1].strip(), (text[: found.start()] + text[found.end() :]).strip()
+
+
+def read_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield (header, row) of every row of every table of a page."""
+    header: list[str] = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            header = []
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not header:
+            header = cells
+        elif not set(cells[0]) <= set("-: "):
+            yield header, cells
+
+
+def describe_measured(name: str) -> list[str]:
+    """Return the section on what the pages of results say: accuracy, and the cost of a step."""
+    lines = []
+    for page in ("accuracy", "classical_defaults", "newer"):
+        for header, row in read_rows(RESULTS / f"{page}.md"):
+            if name in row[:3] and "R" not in header:
+                cells = zip(header, row, strict=False)
+                shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
+                source = f"[{page}](../results/{page}.md)"
+                lines.append(f"- Test accuracy in percent, default hyperparameters ({source}): {shown}.")
+    for header, row in read_rows(RESULTS / "step.md"):
+        if row[0] == name:
+            of = dict(zip(header, row, strict=False))
+            datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
+            shown = ", ".join(
+                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times its floor"
+                for data in datasets
+            )
+            lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
+    return ["## Measured", "\n".join(lines)] if lines else []
 
 
 def split_docstring(cls: type) -> tuple[list[str], list[str], list[str]]:

@@ -100,7 +100,7 @@ def test_values_of_a_pickle_are_shown_in_few_words() -> None:
     with pytest.raises(DataError, match=r"labels must be whole numbers|allowed are 0…9"):
         check_labels([1, 2**70], 2, 10, "it")
     many: list[object] = [[0] * 10] * 1000
-    with pytest.raises(DataError, match="20,000 sets for 20 images; allowed are 200 an image"):
+    with pytest.raises(DataError, match="20,000 sets for 20 images; allowed are 200 per image"):
         parse_annotations(dict.fromkeys(range(20), many), 20, "it")
     with pytest.raises(DataError, match="labels for 20 images"):
         parse_annotations({index: [[0] * 1000] for index in range(20)}, 20, "it")

@@ -141,5 +141,5 @@ def test_state_that_other_code_had_is_refused(unfinished: Path) -> None:
     """A checkpoint of other code that holds more than the algorithm has is refused too."""
     add_state(unfinished / "checkpoint.pt", "forgotten")
     pretend_other_source(unfinished / "checkpoint.pt")
-    assert_refused(unfinished, because="this run was begun under other conditions (source 000000000000")
+    assert_refused(unfinished, because="source 000000000000 → ")
     assert_refused(unfinished, "--resume_anyway", because=STATE_DIFFERS)

@@ -11,8 +11,8 @@ from plench.cli import main
 from plench.errors import UsageError
 from plench.storage.store import RunStore
 from plench.sweeps.look import look_at_runs
-from plench.sweeps.plan import DataShelf, expand, settle
-from plench.sweeps.run_states import read_states
+from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.run_states import RunState, read_states
 from plench.sweeps.spec import Grid, SweepSpec, read_sweep
 from tests.sweep.test_state import SHELF, perform, plan_one
 
@@ -86,6 +86,46 @@ def test_looking_imports_nothing(
     perform(plan_one(), evil)
     assert main([word.format(evil) for word in command]) == 0
     assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("kind", ["network", "criterion"])
+def test_a_plan_measures_no_run_that_names_a_third_party(kind: str, evil: Path, tmp_path: Path) -> None:
+    """A forged run.json says that what others' code is asked for is one of our own runs."""
+    spec = f"{evil}/evil.py:E"
+    if kind == "network":
+        write_sweep(evil, "PRODEN", "Digits_USS", f"[grid.hparams]\nmodel = {json.dumps(spec)}\n")
+    else:
+        write_sweep(evil, "PRODEN", "Digits_USS", f"more_criteria = {json.dumps(spec)}\n")
+    run = plan_one("PRODEN")
+    assert perform(run, evil) == "done"
+    (evil / run.folder / "done").unlink()
+    path = evil / run.folder / "run.json"
+    info = json.loads(path.read_text())
+    if kind == "network":
+        info["config"]["hparams"]["model"] = spec
+    else:
+        info["config"]["more_criteria"] = spec
+    path.write_text(json.dumps(info))
+    assert main(["sweep", "plan", "--output_dir", str(evil), "--probe_seconds", "2"]) == 0
+    assert not (tmp_path / "mark").exists()
+
+
+def test_classes_of_one_file_are_told_apart(evil: Path) -> None:
+    code = (evil / "evil.py").read_text()
+    (evil / "evil.py").write_text(code + "\n\nclass F(E):\n    pass\n")
+    both = [f"{evil / 'evil.py'}:{name}" for name in "EF"]
+    grid = Grid(tuple(both), ("Digits_USS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10)
+    spec = settle(SweepSpec((grid,)), SHELF)
+    perform(expand(spec)[0], evil)
+    states = {run.algorithm[-1]: state.state for run, state in look_both(spec, evil)}
+    assert states == {"E": "done", "F": "missing"}
+    slower = SweepSpec((replace(grid, hparams={"lr": 0.5}),), spec.fingerprints)
+    assert {state.state for _, state in look_both(slower, evil)} == {"missing"}
+
+
+def look_both(spec: SweepSpec, folder: Path) -> list[tuple[PlannedRun, RunState]]:
+    runs = look_at_runs([spec], SHELF, folder)
+    return list(zip(runs, read_states(runs, folder), strict=True))
 
 
 def test_runs_of_third_parties_are_found_by_their_descriptions(

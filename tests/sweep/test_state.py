@@ -1,6 +1,7 @@
 """The state of runs as their folders tell it, failures recorded, and the command's text."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -162,7 +163,7 @@ def test_the_dummy_engine_names_the_arithmetic(tmp_path: Path) -> None:
         (["launch"], "holds no sweep: say what to run"),
         (["launch", "--steps", "5"], "--steps needs --suite"),
         (["launch", "--datasets", "Lost"], "give both --datasets and --algorithms"),
-        (["launch", "--suite", "lite", "--datasets", "Lost"], "a suite has its own datasets"),
+        (["launch", "--suite", "lite", "--datasets", "Lost"], "unknown dataset of the suite lite 'Lost'"),
         (["launch", "--suite", "lite", "--ray_address", "auto"], "--ray_address belongs to the launcher ray"),
         (["launch", "--suite", "lite", "--run_timeout", "0"], "--run_timeout must be above 0"),
         (["launch", "--suite", "lite", "--workers", "0"], "workers must be at least 1"),
@@ -224,7 +225,7 @@ def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
             main(["sweep", "delete_incomplete", *names, *numbers, *how, "--output_dir", str(tmp_path)]) == 0
         )
     said = capsys.readouterr().out
-    assert "deleted 1 folders" in said
+    assert "deleted 1 folder\n" in said
     assert "left 1 that" in said
     assert not (tmp_path / left.folder).exists()
     assert (tmp_path / held.folder / "run.json").exists()
@@ -368,6 +369,13 @@ def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.Ca
         plan.write_text(forged)
         assert main(["sweep", "status", *output, "--json"]) == 0
         assert capsys.readouterr().out == content
+    assert main(["sweep", "launch", *words, "--steps", "3", "--workers", "1", "--quiet", *output]) == 0
+    assert len(json.loads(plan.read_text())["runs"]) == 2  # a launch writes a torn one anew
+    described = next(tmp_path.glob("*/run.json"))
+    text = re.sub('"protocol": [0-9]+', '"protocol": 01', described.read_text())
+    described.write_text(text)
+    assert main(["sweep", "status", *output, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
 
 
 def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -91,10 +91,14 @@ def describe_algorithms() -> list[dict[str, Any]]:
 
 
 def _list_third_parties() -> list[Any]:
-    """Return the cards of the algorithms that installed packages offer."""
+    """Return the cards of the algorithms of installed packages, under the names of their entry points."""
     if not entry_points(group=algorithms.__name__):
         return []
-    return [entry.card for entry in algorithms.algorithms().values() if entry.source is not None]
+    return [
+        replace(entry.card, name=name)
+        for name, entry in algorithms.algorithms().items()
+        if entry.source is not None
+    ]
 
 
 def read_objective(docstring: str) -> str:

@@ -60,8 +60,10 @@ def measure_step(
             if run.data.inputs.kind == "image":  # seconds a step: phases are not waited for
                 later = []
 
+            run.choose_step()
+
             def step() -> None:
-                run.algorithm.update(run.training_set.next_batch())
+                run.make_update()
 
             def floor() -> None:
                 descend(optimizer, network(features).mean())

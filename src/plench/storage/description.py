@@ -24,7 +24,7 @@ STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
 # Keys of the upper level are indented by one space, no value has a line break in it.
-_HEADLINE = re.compile(rb'^ "(run_id|protocol|status)": ("[a-z0-9]*"|[0-9]+),?$', re.MULTILINE)
+_HEADLINE = re.compile(rb'^ "(run_id|protocol|status)": ("[a-z0-9]*"|0|[1-9][0-9]{0,8}),?$', re.MULTILINE)
 
 
 @dataclass(frozen=True)

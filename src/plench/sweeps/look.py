@@ -56,7 +56,9 @@ def look_at_runs(specs: Iterable[SweepSpec], shelf: DataShelf, output_dir: str |
 def is_ours(run: PlannedRun) -> bool:
     """Say whether a run needs no third party's code."""
     named = ALGORITHMS.is_own(run.algorithm) and find_own_source(run.dataset) is not None
-    return named and are_ours(run.network, run.criteria)
+    config = run.config  # may come from a run.json that somebody else wrote
+    asked, found = (run.network, run.criteria), (config.hparams.get("model"), config.more_criteria)
+    return named and are_ours(*asked) and are_ours(*found)
 
 
 def are_ours(network: object, more_criteria: str) -> bool:
@@ -116,17 +118,19 @@ def find_runs(
 ) -> Iterator[PlannedRun]:
     """Yield the runs of a pair that have something of third parties, those without a folder last."""
     there = set()
+    named = str(grid.hparams.get("model", "")), grid.more_criteria
     for folder, info, config in descriptions.found:
         place = (config.trial_seed, config.hparams_seed)
         if (
             place[0] in grid.trial_seeds
             and place[1] in grid.hparams_seeds
             and names_algorithm(algorithm, config.algorithm)
+            and names_class(algorithm, info)
             and names_dataset(dataset, config.dataset, info, spec.fingerprints.get(dataset))
             and has_settings(config, grid)
         ):
             there.add(place)
-            yield PlannedRun(algorithm, dataset, config, folder)
+            yield PlannedRun(algorithm, dataset, config, folder, *named)
     for trial_seed, hparams_seed in product(grid.trial_seeds, grid.hparams_seeds):
         if (trial_seed, hparams_seed) not in there:
             config = RunConfig(
@@ -137,7 +141,7 @@ def find_runs(
                 trial_seed=trial_seed,
                 hparams_seed=hparams_seed,
             )
-            yield PlannedRun(algorithm, dataset, config, "")
+            yield PlannedRun(algorithm, dataset, config, "", *named)
 
 
 def names_algorithm(asked: str, name: str) -> bool:
@@ -148,6 +152,12 @@ def names_algorithm(asked: str, name: str) -> bool:
     if ALGORITHMS.is_own(asked):
         return name == ALGORITHMS.find(asked).name
     return names_third_party(asked, name)
+
+
+def names_class(asked: str, info: dict[str, Any]) -> bool:
+    """Say whether a run is of the class that was asked for: one file may declare several."""
+    file, _, class_name = asked.rpartition(":")
+    return not file or info.get("algorithm_class") in (None, class_name)
 
 
 def names_third_party(asked: str, name: str) -> bool:
@@ -182,7 +192,18 @@ def has_settings(config: RunConfig, grid: Grid) -> bool:
         getattr(grid, name) == getattr(config, name)
         for name in grid_settings()
         if getattr(grid, name) is not None and known[name].decides and name != "more_criteria"
-    ) and has_criteria(config, grid)
+    ) and (has_criteria(config, grid) and has_hparams(config, grid))
+
+
+def has_hparams(config: RunConfig, grid: Grid) -> bool:
+    """Say whether a run has the hyperparameters that a grid sets: numbers by value, a network by name."""
+    asked = dict(grid.hparams)
+    network, own = str(asked.pop("model", "")), str(config.hparams.get("model", ""))
+    if network and not NETWORKS.is_own(network) and not names_third_party(network, own):
+        return False
+    return all(
+        config.hparams.get(name) == value for name, value in asked.items() if isinstance(value, int | float)
+    )
 
 
 def has_criteria(config: RunConfig, grid: Grid) -> bool:

@@ -55,15 +55,31 @@ class RememberedRun(NamedTuple):
 
 def remember(spec: SweepSpec, runs: Sequence[PlannedRun], output_dir: Path) -> None:
     """Write the runs of a settled sweep down, in place of what was remembered; no matter if it fails."""
-    if any("@" in run.config.algorithm or "@" in run.config.dataset for run in runs):
+    if any(map(_is_of_third_parties, runs)):
         return
     rows = [[run.folder, *(getattr(run.config, name) for name in RememberedConfig._fields)] for run in runs]
-    path = _place(spec, output_dir)
+    content = json.dumps({"runs": rows})
     with suppress(OSError, PlenchError):
-        if not path.exists():
+        path = _place(spec, output_dir)
+        if not _holds(path, content):
             for old in output_dir.glob(f".plan-{spec.identity}-*.json"):
                 old.unlink(missing_ok=True)
-            write_text(path, json.dumps({"runs": rows}))
+            write_text(path, content)
+
+
+def _is_of_third_parties(run: PlannedRun) -> bool:
+    """Say whether the folder's name depends on a file of a third party's: such names carry its hash."""
+    config = run.config
+    named = (config.algorithm, config.dataset, str(config.hparams.get("model", "")), config.more_criteria)
+    return any("@" in name for name in named)
+
+
+def _holds(path: Path, content: str) -> bool:
+    """Say whether a file is there and has just this content; a torn or foreign one has not."""
+    try:
+        return read_plain(path, MAX_BYTES) == content.encode("utf-8")
+    except OSError:
+        return False
 
 
 def recall(specs: Iterable[SweepSpec], output_dir: Path) -> list[RememberedRun] | None:

@@ -303,7 +303,7 @@ class TrainingRun:
     def train(self, stop: StopRequest) -> Status:
         """Make the remaining updates."""
         config = self.config
-        self.step = find_step(self.algorithm)
+        self.choose_step()
         saved_at = told_at = window_begun = time.perf_counter()
         if self.totals.count and self.is_recorded(self.updates - 1):  # it was stopped within an evaluation
             if (ended := self.evaluate(self.updates - 1, window_begun, stop)) is not None:
@@ -331,6 +331,10 @@ class TrainingRun:
                 self.callback.advanced(self.updates, self.totals.means()["loss"])
                 told_at = now
         return "done"
+
+    def choose_step(self) -> None:
+        """Take the step that is written by hand where there is one for the algorithm."""
+        self.step = find_step(self.algorithm)
 
     def make_update(self) -> Mapping[str, Any]:
         """Make the next update: a step on a batch, or a round, which needs none."""
