@@ -60,7 +60,7 @@ def write_model_file(path: str | Path, content: ModelFile) -> None:
 
 
 def pack(content: ModelFile) -> bytes:
-    """Return a model as the bytes of its file."""
+    """Return a model as the bytes of its file; raise DataError for one that could not be read again."""
     encoder = StateEncoder()
     tree = encoder.encode(content.state)
     head = {"format": FORMAT, "version": VERSION, "plench": __version__, **content.head}
@@ -76,6 +76,10 @@ def pack(content: ModelFile) -> bytes:
             update_digest(digest, name, part)
             archive.writestr(zipfile.ZipInfo(name, MOMENT), part)
         archive.writestr(zipfile.ZipInfo(DIGEST, MOMENT), digest.hexdigest().encode("ascii"))
+    try:
+        find_entries(sink)
+    except DataError as error:
+        raise DataError(f"the model cannot be kept as a file: {error}") from None
     return sink.getvalue()
 
 

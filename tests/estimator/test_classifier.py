@@ -63,6 +63,19 @@ def test_candidates_in_any_form_are_the_same_candidates(data, form):
     assert found.predict(X[:3]).tolist() == found.classes_[expected.predict(X[:3])].tolist()
 
 
+def test_columns_of_a_frame_are_classes_by_their_names(data):
+    X, S, _ = data
+    frame = pd.DataFrame(S.astype(int), columns=NAMES)
+    mixed = frame[["emu", "cat", "dog"]]
+    expected = make().fit(X, frame)
+    found = make(classes=NAMES).fit(X, mixed)
+    assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
+    assert expected.covering_score(X, mixed) == expected.covering_score(X, frame)
+    assert plench.scorers.approximated(expected, X, mixed) == expected.approximated_score(X, frame)
+    with pytest.raises(DataError, match="'cow' of S is no class"):
+        expected.score(X, frame.rename(columns={"dog": "cow"}))
+
+
 def test_features_in_any_form_are_the_same_features(data):
     X, S, _ = data
     expected = make().fit(X, S).predict_proba(X)
@@ -107,6 +120,28 @@ def test_weights_answers_and_ordinary_labels(data):
     assert labels.classes_.tolist() == NAMES.tolist()
     assert make().fit(X, y + 5).classes_.tolist() == [5, 6, 7]
     assert make(classes=[0, 1, 2, 3]).fit(X, y).predict_proba(X).shape == (N, 4)
+
+
+def test_what_is_scored_is_read_as_what_was_learned_from(data):
+    X, S, y = data
+    answers = np.column_stack([y, np.where(np.arange(N) % 3, (y + 1) % K, -1)])
+    model = make(algorithm="CLPL").fit(X, answers)
+    full = np.flatnonzero(np.arange(N) % 3)
+    sets = [set(row.tolist()) for row in answers[full]]
+    assert model.covering_score(X[full], answers[full]) == model.covering_score(X[full], sets)
+    assert plench.scorers.covering(model, X[full], answers[full]) == model.covering_score(X[full], sets)
+    assert model.covering_score(X, S) == model.covering_score(X, S.astype(int))
+    frame = pd.DataFrame({"a": NAMES[y], "b": [None, "cow", *NAMES[y][2:]]})
+    named = make(algorithm="CLPL").fit(X, NAMES[y])
+    assert named.covering_score(X, frame) == named.score(X, NAMES[y])
+    frame["a"] = "cow"
+    assert named.covering_score(X[:2], frame[:2]) == 0
+    texts = make(algorithm="CLPL", separator=";").fit(X, [";".join(NAMES[row]) for row in S])
+    pipeline = make_pipeline(StandardScaler(), make(separator=";")).fit(X, texts.classes_[y])
+    for scored in (texts, pipeline):
+        given = [";".join(NAMES[row]) for row in S]
+        sets = [set(NAMES[row]) for row in S]
+        assert plench.scorers.covering(scored, X, given) == plench.scorers.covering(scored, X, sets) > 0.5
 
 
 @pytest.mark.parametrize("early_stopping", [None, "CR", "AA"])
@@ -169,6 +204,7 @@ def test_pipelines_searches_clones_and_files(data, tmp_path):
     model = make(algorithm="ET_AVG").fit(X, NAMES[y])
     assert not hasattr(clone(model), "classes_")
     joblib.dump(model, tmp_path / "m.joblib")
+    assert joblib.load(tmp_path / "m.joblib").disambiguate().labels.tolist() == NAMES[y].tolist()
     model.save(tmp_path / "m.plench")
     for read in (
         pickle.loads(pickle.dumps(model)),
@@ -197,6 +233,9 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
         with pytest.raises(DataError, match=message) as caught:
             make().fit(X, given)
         assert isinstance(caught.value, ValueError)
+    with pytest.raises(DataError, match="one class twice"):
+        make(classes=[0, 1, 1]).fit(X, S)
+    assert make(steps=1, early_stopping="CR").fit(X, S).model_.updates == 1
     with pytest.raises(UsageError, match="early_stopping"):
         make(early_stopping="OA").fit(X, S)
     with pytest.raises(UsageError, match="unknown algorithm"):

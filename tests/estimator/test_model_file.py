@@ -204,6 +204,19 @@ FORGED = {
     "many classes": ("model__json", set_in("run", "dataset", "n_classes", value=2**22), "would take"),
     "few names": ("model__json", set_in("run", "dataset", "class_names", value=["a"]), "different names"),
     "odd classes": ("model__json", set_in("notes", value={"classes": [1, "a", 2, 3]}), "classes are broken"),
+    "a function for a generator": (
+        "state__json",
+        set_in(
+            "algorithm",
+            "attributes",
+            "drawn",
+            value={
+                "kind": "numpy generator",
+                "value": {"kind": "plain", "value": {"bit_generator": "seed", "state": {}}},
+            },
+        ),
+        "unknown bit generator 'seed'",
+    ),
     "deep state": ("state__json", lambda c: b"[" * 5000 + b"]" * 5000, "nested|cannot be read"),
     "no state": ("state__json", lambda c: b"{}", "do not fit"),
     "an array twice": (
@@ -225,6 +238,33 @@ def test_forged_files_are_refused(saved, tmp_path, name):
     path = rewrite(saved[1], tmp_path / "m.plench", **{entry: change})
     with pytest.raises(DataError, match=message):
         plench.load(path)
+
+
+def test_forged_forests_are_refused(tmp_path):
+    data = make_arrays()
+    model = plench.load(train("ET_AVG", tmp_path, data, hparams={"n_estimators": 2}))
+    expected, fitted = model.predict_logits(data.features), dict(model.algorithm.fitted)
+
+    def forge(name, place, value):
+        part = fitted[name].copy()
+        part[place] = value
+        return {**fitted, name: part}
+
+    for forged, message in (
+        (forge("value_classes", 0, 2**30), "indices"),
+        (forge("value_starts", -1, 2**20), "index pointer"),
+        (forge("left", 0, 0), "no later node"),
+        (forge("right", 0, 2**30), "no later node"),
+        (forge("roots", 0, -1), "no root"),
+        (forge("feature", 0, D), f"feature {D} of {D}"),
+        ({**fitted, "threshold": fitted["threshold"][:-1]}, "different lengths"),
+    ):
+        model.algorithm.fitted = forged
+        model.save(tmp_path / "m.plench")
+        with pytest.raises(DataError, match=message):
+            plench.load(tmp_path / "m.plench").predict(data.features)
+    model.algorithm.fitted = fitted
+    assert np.array_equal(model.predict_logits(data.features), expected)
 
 
 def test_changed_packed_and_strange_entries_are_refused(saved, tmp_path):
@@ -270,6 +310,14 @@ def test_damaged_files_end_in_our_error(saved, tmp_path):
         with pytest.raises(DataError):
             plench.load(path)
     assert refused > 100
+
+
+def test_what_could_not_be_read_is_not_written(saved, tmp_path):
+    model = plench.load(saved[1])
+    model.notes = {"long": "x" * 2**24}
+    with pytest.raises(DataError, match=r"cannot be kept as a file: its entry model\.json has"):
+        model.save(tmp_path / "m.plench")
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_value_comes_back():

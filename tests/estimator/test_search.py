@@ -12,7 +12,7 @@ from plench.algorithms import find_algorithm
 from plench.data import make_dataset
 from plench.data.answers import read_answer_matrix
 from plench.data.candidates import draw_fps
-from plench.errors import RunFailedError, UsageError
+from plench.errors import DataError, RunFailedError, UsageError
 from plench.estimator import search as search_module
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.quality import (
@@ -63,6 +63,9 @@ def test_every_default_comes_first_then_random_configurations(fitted, data):
     assert fitted.quality_.CR.n == 30
     assert abs(fitted.quality_.CR.value - chosen["CR"]) < 0.2
     assert fitted.quality_.chosen_by == "CR"
+    assert fitted.quality_.refitted
+    assert "before the model was trained once more on all data" in str(fitted.quality_)
+    assert fitted.model_.notes["quality"]["refitted"] is True
     assert fitted.score(data[0], data[2]) > 0.9
     assert fitted.model_.run["dataset"]["n_train"] == 150
     assert fitted.model_.notes["leaderboard"] == board
@@ -73,6 +76,7 @@ def test_the_same_number_gives_the_same_choice(fitted, data):
     assert np.array_equal(again.predict_proba(data[0]), fitted.predict_proba(data[0]))
     held = make(refit=False).fit(data[0], data[1])
     assert held.model_.run["dataset"]["n_train"] == 120
+    assert not held.quality_.refitted
     assert make(criterion="AA").fit(data[0], data[1]).quality_.chosen_by == "AA"
 
 
@@ -88,9 +92,13 @@ def test_the_portfolio_is_what_the_data_allows(data):
         ({"criterion": "OA"}, "CR, AA"),
         ({"portfolio": "PRODEN"}, "list of names"),
         ({"portfolio": ["PRODENT"]}, "unknown algorithm"),
+        ({"early_stopping": "CR"}, "early_stopping"),
+        ({"validation_fraction": 0}, "validation_fraction"),
+        ({"algorithm": "PRODEN"}, "budget of auto"),
+        ({"algorithm": "PRODEN", "n_runs": None, "early_stopping": "CR", "validation_fraction": 0}, "is 0"),
     ):
         with pytest.raises(UsageError, match=message):
-            make(**wrong).fit(data[0], data[1])
+            make().set_params(**wrong).fit(data[0], data[1])
 
 
 def test_time_ends_a_search_within_a_run(data):
@@ -128,6 +136,29 @@ def test_ctrl_c_between_runs_gives_the_best_so_far(data, monkeypatch):
     assert model.covering_score(data[0], data[1]) > 0.5
     with pytest.raises(KeyboardInterrupt):
         make(refit=False).fit(data[0], data[1])
+
+
+def test_one_method_that_cannot_be_run_does_not_end_the_search(data, monkeypatch, caplog):
+    tried = []
+
+    def refuse(config, *arguments, **options):
+        tried.append(config.algorithm)
+        if config.algorithm in refused:
+            raise DataError("not these data")
+        return attempt(config, *arguments, **options)
+
+    monkeypatch.setattr(search_module, "attempt", refuse)
+    refused = ["PRODEN"]
+    model = make(n_runs=6).fit(data[0], data[1])
+    assert {row["algorithm"] for row in model.leaderboard_} == {"CLPL", "PL_KNN"}
+    assert "PRODEN could not be trained: not these data" in caplog.text
+    refused = list(FAST)
+    with pytest.raises(DataError, match="not these data"):
+        make(n_runs=6).fit(data[0], data[1])
+    tried.clear()
+    with pytest.raises(UsageError, match="lr"):
+        make(hparams={"lr": 1e-3}).fit(data[0], data[1])
+    assert tried == []
 
 
 def test_ctrl_c_while_all_data_are_learned_leaves_the_choice(data, monkeypatch):
@@ -174,6 +205,8 @@ def test_further_splits_decide_what_one_cannot():
     assert choose([pretend(once), pretend(twice)], "CR").attempts[0].scores["CR"].sum() == 55
     reference, other = pretend(once, once, once), pretend(twice, once, once[::-1])
     assert choose([reference, other], "CR") is reference
+    failed = pretend(once)
+    assert choose([failed, pretend(once[::-1], once[::-1]), pretend([0] * 100, once)], "CR") is failed
     lucky = pretend([1] * 60 + [0] * 40)
     assert choose([reference, other, lucky], "CR") is reference
     steady = pretend([1] * 55 + [0] * 45, [1] * 55 + [0] * 45)

@@ -103,6 +103,16 @@ def test_a_set_that_misses_the_truth_is_told(songs):
     assert sum(row["probably_misses_truth"] == "yes" for row in rows[:-3]) < 15
 
 
+def test_an_answer_that_the_model_cannot_hold_is_no_agreement(songs):
+    """One annotator's answer names a class that the model lacks."""
+    assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
+    rows = ["tempo,mood,annotator_ann,annotator_bob", "0.0,calm,jazz,folk", "0.0,calm,jazz,jazz"]
+    (songs / "other.csv").write_text("\n".join(rows))
+    assert main(["resolve", "m.plench", "other.csv", "-o", "r.csv", "--annotators", "a.csv"]) == 0
+    found = {row["annotator"]: (row["answers"], float(row["agreement"])) for row in read(songs / "a.csv")}
+    assert found == {"ann": ("2", 1.0), "bob": ("2", 0.5)}
+
+
 def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
     assert main(["fit", "absent.csv", "-o", "m.plench"]) == 2
     assert main(["fit", "songs.csv", "-o", "no/folder/m.plench"]) == 2
@@ -114,6 +124,57 @@ def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
     (songs / "other.csv").write_text("tempo,mood,candidates\n1,calm,blues|folk\n")
     assert main(["resolve", "m.plench", "other.csv"]) == 2
     assert "no candidate that the model knows" in capsys.readouterr().err
+
+
+def test_what_is_read_is_not_overwritten(songs, capsys):
+    assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
+    (songs / "answers.csv").write_text("item,annotator,label\n")
+    (songs / "link.csv").symlink_to("songs.csv")
+    before = {path: path.read_bytes() for path in songs.iterdir()}
+    for arguments, message in (
+        (["fit", "songs.csv", "-o", "songs.csv"], "the data themselves"),
+        (["fit", "songs.csv?ignore=mood", "-o", "./songs.csv"], "the data themselves"),
+        (["fit", "songs.csv?answers=answers.csv", "-o", "answers.csv"], "the data themselves"),
+        (["resolve", "m.plench", "songs.csv", "-o", "link.csv"], "the data themselves"),
+        (["resolve", "m.plench", "songs.csv", "-o", "m.plench"], "the model itself"),
+        (["resolve", "m.plench", "songs.csv", "--annotators", "songs.csv"], "the data themselves"),
+        (
+            ["resolve", "m.plench", "songs.csv", "-o", "a.csv", "--annotators", "a.csv"],
+            "what --output writes",
+        ),
+        (["predict", "m.plench", "new.csv", "-o", "m.plench"], "the model itself"),
+        (["predict", "m.plench", "new.csv", "-o", "new.csv"], "the data themselves"),
+    ):
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in songs.iterdir()} == before
+
+
+def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, capsys):
+    """Generated sets hold more than the truth; rows of the test set count, as in `plench resolve`."""
+    random = np.random.RandomState(0)
+    labels = random.randint(3, size=90)
+    rows = [f"{label + random.randn():.3f},{GENRES[label]}" for label in labels]
+    (songs / "truth.csv").write_text("\n".join(["x,truth", *rows]))
+    assert main(["fit", "truth.csv", "-o", "t.plench", "-a", "CLPL", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert min(each["probability"] for each in report["hardest"]) < 0.9
+
+    lines = (songs / "songs.csv").read_text().splitlines()
+    parts = ["split", *["test"] * 40, *["train"] * 110]
+    (songs / "parts.csv").write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)))
+    assert main(["fit", "parts.csv", "-o", "p.plench", "-a", "CLPL", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert main(["resolve", "p.plench", "parts.csv", "-o", "resolved.csv"]) == 0
+    resolved = {int(row["row"]): row for row in read(songs / "resolved.csv")}
+    assert report["hardest"]
+    for each in report["hardest"]:
+        row = resolved[each["example"]]
+        assert (row["label"], float(row["probability"])) == (
+            each["label"],
+            pytest.approx(each["probability"], abs=1e-6),
+        )
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch, capsys):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from plench import estimator
 from plench.cli.shared.options import read_hparams
+from plench.cli.shared.outputs import check_outputs
 from plench.data import Dataset, as_dataset
 from plench.errors import UsageError
 
@@ -32,7 +34,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="model file to write (.plench)")
     parser.add_argument("-a", "--algorithm", default="auto", help="auto, or a method (default: auto)")
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters, as {"lr": 0.01}')
-    parser.add_argument("--time", type=float, metavar="S", help="seconds that auto may try for")
+    parser.add_argument(
+        "--time",
+        type=float,
+        metavar="S",
+        help="seconds that auto may try for, without the last training on all data",
+    )
     parser.add_argument("--n_runs", type=int, metavar="N", help="runs that auto may make (default: 20)")
     parser.add_argument("--criterion", default="CR", help="CR or AA, by which auto chooses (default: CR)")
     parser.add_argument("--steps", type=int, metavar="N", help="updates of a run (default: 1000)")
@@ -53,7 +60,8 @@ def fit(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise UsageError(f"cannot write {arguments.output!r}: it is a folder, or its folder is not there")
-    data = as_dataset(arguments.data, arguments.data_dir)
+    check_outputs({"--output": arguments.output}, {"the data themselves": arguments.data})
+    data = estimator.hide_truth(as_dataset(arguments.data, arguments.data_dir))
     steps = {} if arguments.steps is None else {"steps": arguments.steps}
     model = estimator.PartialLabelClassifier(
         arguments.algorithm,
@@ -69,13 +77,15 @@ def fit(arguments: argparse.Namespace) -> int:
         **steps,
     ).fit(data)
     model.save(output)
-    report = make_report(model, data)
+    report = make_report(model, data, estimator.number_rows(arguments.data, len(data.candidates)))
     print(json.dumps(report, indent=1) if arguments.json else format_report(report, arguments.output))
     return 0
 
 
-def make_report(model: estimator.PartialLabelClassifier, data: Dataset) -> dict[str, Any]:
-    """Return what is worth knowing of a fitted model, as plain values."""
+def make_report(
+    model: estimator.PartialLabelClassifier, data: Dataset, rows: Sequence[int]
+) -> dict[str, Any]:
+    """Return what is worth knowing of a fitted model, as plain values; `rows` number the examples."""
     resolution = estimator.resolve_items(model.model_, estimator.items_of(data))
     probs = model.model_.predict_proba(data.features)
     names = [str(label) for label in model.classes_]
@@ -87,7 +97,7 @@ def make_report(model: estimator.PartialLabelClassifier, data: Dataset) -> dict[
         "quality_text": None if model.quality_ is None else str(model.quality_),
         "hardest": [
             {
-                "example": row + 1,
+                "example": rows[row],
                 "label": names[resolution.label[row]],
                 "probability": float(resolution.probability[row]),
             }
@@ -112,7 +122,7 @@ def format_report(report: dict[str, Any], output: str) -> str:
             "quality without true labels:",
             *(f"  {line}" for line in report["quality_text"].splitlines()),
         ]
-    lines.append("hardest examples (counted from 1):")
+    lines.append("hardest examples (rows as `plench resolve` counts them):")
     lines += [f"  {each['example']}: {each['label']} {each['probability']:.3f}" for each in report["hardest"]]
     lines.append("labels most confused (mean probability of the second where the first is resolved):")
     lines += [

@@ -66,6 +66,8 @@ def describe(head: Mapping[str, Any], sources: Mapping[str, bytes]) -> Iterator[
             yield name, " ".join(f"{key} {show(value)}" for key, value in found.items())
     if quality.get("accuracy") is not None:
         yield "accuracy if", show_list(quality.get("assumptions"))
+    if quality.get("refitted") is True:
+        yield "measured", "before the model was trained once more on all data"
     rows = notes.get("leaderboard")
     if isinstance(rows, list) and rows:
         yield "tried", f"{len(rows)} configurations"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 import plench
 from plench.cli.shared.options import add_run_code
+from plench.cli.shared.outputs import check_outputs
 from plench.data.npy import read_npy
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.table_files import read_table_file
@@ -65,8 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def predict(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
-    if "-" not in (arguments.data, arguments.output) and is_same_place(arguments.data, arguments.output):
-        raise UsageError(f"--output {arguments.output} is the data themselves: name another file")
+    inputs = {"the data themselves": arguments.data, "the model itself": arguments.model}
+    check_outputs({"--output": arguments.output}, inputs)
     model = plench.load(arguments.model, arguments.criterion, arguments.device, run_code=arguments.run_code)
     names, features = read_data(model, arguments.data)
     text = format_predictions(model, names, model.predict_proba(features))
@@ -75,11 +75,6 @@ def predict(arguments: argparse.Namespace) -> int:
     else:
         write_text(Path(arguments.output), text)
     return 0
-
-
-def is_same_place(one: str, other: str) -> bool:
-    """Say whether two paths lead to one file."""
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]], Any]:

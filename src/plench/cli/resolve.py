@@ -12,6 +12,7 @@ import plench
 from plench import estimator
 from plench.cli.predict import guard
 from plench.cli.shared.options import add_run_code
+from plench.cli.shared.outputs import check_outputs
 from plench.shown import clean_text
 from plench.storage.files import write_text
 
@@ -40,6 +41,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def resolve(arguments: argparse.Namespace) -> int:
     """Resolve, write the tables, and print a summary to standard error."""
+    check_outputs(
+        {"--output": arguments.output, "--annotators": arguments.annotators},
+        {"the data themselves": arguments.data, "the model itself": arguments.model},
+    )
     model = plench.load(arguments.model, device=arguments.device, run_code=arguments.run_code)
     items = estimator.read_items(arguments.data, arguments.data_dir)
     found = estimator.resolve_items(model, items)

@@ -125,6 +125,8 @@ def attempt(
         kept = store.list_models()
         best = "last" if criterion is None and status == "done" else criterion or "CR"
         wanted = [name for name in ([best] if caution is None else ["last", best]) if name in kept]
+        if not wanted and status == "done" and "last" in kept:
+            wanted = ["last"]  # a run without a criterion to go by, such as one of a single update
         made = Attempt(config, status, message, seconds, read_records(store))
         found = [score(made, load(store.folder, name, config.device), prepared) for name in wanted]
     if len(found) == 2 and advantage(found[1], found[0], best, caution or 0.0) <= 0:

@@ -18,8 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import find_algorithm
-from plench.data import Dataset, as_dataset, draw_candidates
-from plench.data.candidates import REAL_CANDIDATES
+from plench.data import Dataset, as_dataset
 from plench.data.raw_table import is_frame, read_frame
 from plench.data.table import Table
 from plench.data.table_roles import TableOptions, find_roles
@@ -29,6 +28,7 @@ from plench.estimator.inputs import (
     SEPARATOR,
     InputError,
     as_input_errors,
+    hide_truth,
     make_training_data,
     read_features,
     read_labels,
@@ -63,6 +63,7 @@ class Given:
     n_features: int
     columns: tuple[str, ...] | None
     are_named: bool
+    answer_columns: int | None = None
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -74,16 +75,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     `algorithm="auto"` tries methods and configurations within `time` seconds or `n_runs` runs (20 where
     neither is said) and keeps what `criterion` (CR or AA) prefers on a held-out share; `portfolio` names the
-    methods to try. With `refit` the choice is trained once more on everything.
+    methods to try. With `refit` the choice is trained once more on everything, which `time` does not count.
 
     `early_stopping` names a criterion by which the best model of the run is kept; a share of
     `validation_fraction` is held out for it. `random_state` decides split and training: the same number gives
-    the same model, and the weights of `plench.train` with that number as `seed` and `trial_seed`.
+    the same model, and for data with candidates of their own the weights of `plench.train` with that number
+    as `seed` and `trial_seed`; where candidates are generated, they are drawn with 0 whatever the number.
 
     >>> model = plench.PartialLabelClassifier("PRODEN", random_state=0).fit(X, S)
     >>> model.predict(X_new), model.disambiguate().labels
     >>> model.save("model.plench")
     """
+
+    _answer_columns: int | None = None  # of the matrix of answers that was learned from
+    _unresolved: Material | None = None  # what was learned from, until it is resolved
 
     def __init__(
         self,
@@ -132,6 +137,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def fit(self, X: Any, y: Any = None) -> PartialLabelClassifier:
         """Learn from features and candidates `y` (called S elsewhere), in any of the forms named above."""
+        self._check_settings()
         given = self._read_training(X, y)
         seed = self._draw_seed()
         settings = {
@@ -147,6 +153,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             search = self._search(given.material, settings)
             measured = chosen = search.chosen.first
             if self.refit:
+                if self.verbose:
+                    print(
+                        "training the choice once more, on all data; Ctrl-C keeps it as it is",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 entry = find_algorithm(chosen.config.algorithm)
                 chosen = refit(measured, given.material, entry)
         else:
@@ -186,6 +198,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         It is the candidate that the model finds most probable, and the share of it among the candidates.
         """
         check_is_fitted(self)
+        if self._unresolved is not None:
+            data, weights = self._unresolved.dataset, self._unresolved.weights
+            probs = self.model_.predict_proba(data.features)
+            self._resolved = resolve_candidates(probs, data.candidates if weights is None else weights)
+            self._unresolved = None
         return Resolved(self.classes_[self._resolved[0]], self._resolved[1])
 
     def estimate_quality(self, X: Any, S: Any) -> Quality:
@@ -211,7 +228,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.model_.save(path)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: the model as the bytes of its file."""
+        """Return what a pickle holds: the model as the bytes of its file, and no training data."""
+        if getattr(self, "_unresolved", None) is not None:
+            self.disambiguate()
         state = dict(super().__getstate__())
         if isinstance(state.get("model_"), TrainedModel):
             state["model_"] = pack(make_content(state["model_"]))
@@ -222,6 +241,22 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         super().__setstate__(state)
         if isinstance(state.get("model_"), bytes):
             self.model_ = load_model_file(state["model_"], self.device, run_code=True)
+
+    def _check_settings(self) -> None:
+        """Raise UsageError for settings that do not go together."""
+        is_auto = self.algorithm == AUTO
+        if is_auto and self.early_stopping is not None:
+            raise UsageError(
+                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
+                "`criterion`; allowed is None"
+            )
+        if not is_auto and (self.time is not None or self.n_runs is not None):
+            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
+        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
+            raise UsageError(
+                "validation_fraction is 0, but a criterion is measured on held-out examples; allowed are "
+                "numbers above 0 and below 1"
+            )
 
     def _draw_seed(self) -> int:
         """Return a number as the seed itself, else one drawn."""
@@ -239,7 +274,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
         data = make_training_data(features, labels)
         n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
-        return Given(Material(data, labels.weights), labels.classes, n_features, columns, are_texts)
+        material = Material(data, labels.weights)
+        return Given(material, labels.classes, n_features, columns, are_texts, labels.answer_columns)
 
     def _train(self, material: Material, settings: Mapping[str, Any]) -> Attempt:
         """Carry out the one run."""
@@ -278,6 +314,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes_ = given.classes
         self.n_features_in_ = given.n_features
         self._columns = given.columns or ()
+        self._answer_columns = given.answer_columns
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if given.are_named:
             self.feature_names_in_ = np.array(given.columns, dtype=object)
@@ -288,7 +325,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.quality_ = None
         if measured.held_out is not None and len(measured.held_out):
             chosen_by = self.early_stopping if search is None else search.criterion
-            self.quality_ = estimate_quality(measured.scores, measured.held_out, chosen_by)
+            found = estimate_quality(measured.scores, measured.held_out, chosen_by)
+            self.quality_ = replace(found, refitted=chosen is not measured)
         notes: dict[str, Any] = {}
         if not np.array_equal(given.classes, np.arange(len(given.classes))):
             notes["classes"] = given.classes.tolist()
@@ -298,10 +336,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             notes["leaderboard"] = self.leaderboard_
         self.model_ = chosen.model
         self.model_.notes = notes
-        data, weights = given.material.dataset, given.material.weights
-        self._resolved = resolve_candidates(
-            self.model_.predict_proba(data.features), data.candidates if weights is None else weights
-        )
+        self._unresolved = given.material
 
     def _read_new(self, X: Any) -> Any:
         """Return features to predict on as the model takes them; raise InputError where they do not fit."""
@@ -370,15 +405,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _read_candidates(self, S: Any, n: int) -> NDArray[np.bool_]:
         """Read candidates in terms of the known classes; any other label is one that is never predicted."""
-        labels = read_labels(S, n, classes=self.classes_, separator=self.separator, ignore_unknown=True)
+        labels = read_labels(
+            S,
+            n,
+            classes=self.classes_,
+            separator=self.separator,
+            ignore_unknown=True,
+            answer_columns=self._answer_columns,
+        )
         return labels.candidates
 
 
 def read_dataset(data: Dataset) -> Given:
-    """Take a dataset as it is, without its true labels; generated candidates are drawn once."""
-    data = draw_candidates(data, data.card.candidates, 0)
-    card = replace(data.card, candidates=REAL_CANDIDATES)
-    data = replace(data, labels=None, card=card, test=None)
+    """Take a dataset as it is, without its true labels."""
+    data = hide_truth(data)
     names = data.features.names if isinstance(data.features, Table) else None
     classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
     return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)

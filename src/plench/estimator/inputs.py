@@ -27,6 +27,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from plench.data.answers import Answers, combine_answers, read_answer_matrix
+from plench.data.candidates import REAL_CANDIDATES, draw_candidates
 from plench.data.class_names import ClassList, collect_names, read_answer, split_names
 from plench.data.dataset import Dataset
 from plench.data.own_answers import GivenAnswer, make_answers
@@ -61,12 +62,16 @@ def as_input_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Candidates (N, K) with the classes that columns stand for, and perhaps weights and answers."""
+    """Candidates (N, K) with the classes that columns stand for, and perhaps weights and answers.
+
+    `answer_columns` is the width of a matrix (N, M) that was read as answers.
+    """
 
     classes: NDArray[Any]
     candidates: NDArray[np.bool_]
     weights: NDArray[np.float32] | None = None
     answers: Answers | None = None
+    answer_columns: int | None = None
 
 
 def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
@@ -99,16 +104,25 @@ def read_matrix(X: Any) -> NDArray[Any]:
 
 
 def read_labels(
-    S: Any, n: int, *, classes: Any = None, separator: str = SEPARATOR, ignore_unknown: bool = False
+    S: Any,
+    n: int,
+    *,
+    classes: Any = None,
+    separator: str = SEPARATOR,
+    ignore_unknown: bool = False,
+    answer_columns: int | None = None,
 ) -> Labels:
     """Return candidates in any form as a matrix.
 
     `classes` are the classes in their order, all that occur where None; one that is not among them is an
-    error, or left out with `ignore_unknown`.
+    error, or left out with `ignore_unknown`. A matrix of numbers with `answer_columns` columns is one of
+    answers even without a gap: so was the one that was learned from.
     """
     with as_input_errors():
         known = None if classes is None else np.asarray(classes)
-        labels = Reader(known, separator, ignore_unknown).read(S)
+        if known is not None and len(set(known.tolist())) < len(known):
+            raise InputError(f"classes names one class twice: {', '.join(map(str, known.tolist()[:20]))}")
+        labels = Reader(known, separator, ignore_unknown, answer_columns).read(S)
         if len(labels.candidates) != n:
             raise InputError(
                 f"Found input variables with inconsistent numbers of samples: [{n}, {len(labels.candidates)}]"
@@ -124,10 +138,17 @@ def read_labels(
 class Reader:
     """Reads candidates, whatever form they have."""
 
-    def __init__(self, classes: NDArray[Any] | None, separator: str, ignore_unknown: bool) -> None:
+    def __init__(
+        self,
+        classes: NDArray[Any] | None,
+        separator: str,
+        ignore_unknown: bool,
+        answer_columns: int | None = None,
+    ) -> None:
         self.classes = classes
         self.separator = separator
         self.ignore_unknown = ignore_unknown
+        self.answer_columns = answer_columns
 
     def read(self, S: Any) -> Labels:
         """Tell the form by what is there."""
@@ -158,12 +179,19 @@ class Reader:
             values = values.ravel()
         if values.ndim == 1:
             return self.read_column(values)
-        if values.ndim == 3 or (values.ndim == 2 and has_gaps(values)):
-            n_classes = None if self.classes is None else len(self.classes)
-            return self.combine(read_answer_matrix(values, n_classes, "S"), self.classes)
+        if values.ndim == 3 or self.are_answers(values):
+            n_classes = None if self.classes is None or self.ignore_unknown else len(self.classes)
+            labels = self.combine(read_answer_matrix(values, n_classes, "S"), self.classes)
+            return replace(labels, answer_columns=values.shape[1] if values.ndim == 2 else None)
         if values.ndim == 2:
             return self.read_matrix(values)
         raise InputError(f"candidates of shape {values.shape}; allowed are (N, K), sets, texts and answers")
+
+    def are_answers(self, values: NDArray[Any]) -> bool:
+        """Say whether an array is a matrix (N, M) of answers: it has gaps, or the width of the one before."""
+        if values.ndim != 2 or values.dtype.kind not in "fiu":
+            return False
+        return has_gaps(values) or values.shape[1] == self.answer_columns
 
     def read_column(self, values: NDArray[Any]) -> Labels:
         """Read one label or text an example."""
@@ -230,12 +258,25 @@ class Reader:
                 raise InputError(
                     f"S has {matrix.shape[1]} columns, one a class; there are {len(self.classes)}"
                 )
+            if names is not None:
+                wide = wide[:, self.find_columns(names)]
             classes = self.classes
         candidates = wide > 0
         if np.isin(wide, (0.0, 1.0)).all():
             return Labels(classes, candidates)
         total = wide.sum(1, keepdims=True)
         return Labels(classes, candidates, (wide / np.where(total > 0, total, 1)).astype(np.float32))
+
+    def find_columns(self, names: Sequence[Any]) -> list[int]:
+        """Return the column of each class, by its name; raise InputError where names are not the classes."""
+        assert self.classes is not None
+        classes = [str(label) for label in self.classes.tolist()]
+        if set(names) != set(classes):
+            wrong = sorted(set(names) ^ set(classes))[0]
+            where = "of S is no class" if wrong in names else "is a class but no column of S"
+            raise InputError(f"{wrong!r} {where}; classes are {', '.join(classes[:10])}")
+        place = {name: column for column, name in enumerate(names)}
+        return [place[name] for name in classes]
 
     def read_frame(self, frame: Any) -> Labels:
         """Read a frame: columns of numbers are classes, columns of texts annotators."""
@@ -252,17 +293,23 @@ class Reader:
             for row, cell in enumerate(table.cells(name))
             if cell is not None
         ]
-        known = None if self.classes is None else [str(label) for label in self.classes.tolist()]
-        classes = ClassList("S", known or collect_names(answer.answer for answer in given), len(table))
-        answers = make_answers(given, classes, len(table))
-        return self.combine(answers, np.array(classes.names) if self.classes is None else self.classes)
+        names = collect_names(answer.answer for answer in given)
+        if self.classes is not None:
+            known = [str(label) for label in self.classes.tolist()]
+            names = [*known, *(name for name in names if self.ignore_unknown and name not in known)]
+        answers = make_answers(given, ClassList("S", names, len(table)), len(table))
+        return self.combine(answers, np.array(names) if self.classes is None else self.classes)
 
     def combine(self, answers: Answers, classes: NDArray[Any] | None) -> Labels:
-        """Make candidates of answers: their union."""
+        """Make candidates of answers: their union. What comes behind the classes is unknown."""
         if classes is None:
             classes = np.arange(answers.n_classes)
-        answers = answers.widen(len(classes))
-        return Labels(classes, combine_answers(answers), answers=answers)
+        n_classes = len(classes)
+        if answers.n_classes > n_classes and not self.ignore_unknown:
+            raise InputError(f"S has answers that name {answers.n_classes} classes; there are {n_classes}")
+        answers = answers.widen(n_classes)
+        candidates = combine_answers(answers)[:, :n_classes]
+        return Labels(classes, candidates, answers=replace(answers, sets=answers.sets[:, :n_classes]))
 
 
 def is_set(value: Any) -> bool:
@@ -300,6 +347,13 @@ def has_gaps(values: NDArray[Any]) -> bool:
     if values.dtype.kind == "f":
         return bool(np.isnan(values).any() or (values == -1).any())
     return values.dtype.kind == "i" and bool((values == -1).any())
+
+
+def hide_truth(data: Dataset) -> Dataset:
+    """Return a dataset without its true labels and test set; generated candidates are drawn, with seed 0."""
+    data = draw_candidates(data, data.card.candidates, 0)
+    card = replace(data.card, candidates=REAL_CANDIDATES)
+    return replace(data, labels=None, card=card, test=None)
 
 
 def make_training_data(features: NDArray[Any] | Table, labels: Labels) -> Dataset:

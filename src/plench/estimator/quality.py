@@ -21,7 +21,7 @@ ALIKE = "every wrong label is a candidate with the same probability, that of the
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with an interval that holds it with probability `confidence`, from `n` examples."""
+    """A figure from `n` examples, with a 95 % confidence interval (`confidence`) of what it estimates."""
 
     value: float
     low: float
@@ -39,7 +39,8 @@ class Quality:
 
     `accuracy` is (CR − c)/(1 − c) of docs/theory.md, where c is the probability with which a wrong label is a
     candidate; None where every set holds every class. `chosen_by` is the criterion that chose the model on
-    these very examples, if any, by which that criterion is somewhat too high.
+    these very examples, if any, by which that criterion is somewhat too high. `refitted` says that the model
+    was then trained once more on all data: the figures are those of the model before.
     """
 
     CR: Estimate
@@ -47,6 +48,7 @@ class Quality:
     accuracy: Estimate | None
     assumptions: tuple[str, ...] = (COVERED, ALIKE)
     chosen_by: str | None = None
+    refitted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for files."""
@@ -56,6 +58,7 @@ class Quality:
             "accuracy": None if self.accuracy is None else vars(self.accuracy),
             "assumptions": list(self.assumptions),
             "chosen_by": self.chosen_by,
+            "refitted": self.refitted,
         }
 
     def __str__(self) -> str:
@@ -64,6 +67,8 @@ class Quality:
             lines.append(f"accuracy {self.accuracy}, if " + " and ".join(self.assumptions))
         if self.chosen_by is not None:
             lines.append(f"the model was chosen by {self.chosen_by} on these examples, which flatters it")
+        if self.refitted:
+            lines.append("measured before the model was trained once more on all data")
         return "\n".join(lines)
 
 
@@ -91,15 +96,18 @@ def estimate_quality(
     1 on each of ten examples would have no width.
     """
     n, n_classes = candidates.shape
-    drawn = np.random.default_rng(seed).integers(n + 2, size=(DRAWS, n))
-    means = {name: np.append(values, (0.0, 1.0))[drawn].mean(1) for name, values in scores.items()}
-    found = {name: make_interval(float(values.mean()), means[name], n) for name, values in scores.items()}
     spare = (candidates.sum(1) - 1) / (n_classes - 1)  # its mean is c
+    ends = {"CR": (0.0, 1.0), "AA": (0.0, 1.0), "spare": (spare.mean(),) * 2}
+    values = {"CR": scores["CR"], "AA": scores["AA"], "spare": spare}
+    table = np.stack([np.append(values[name], ends[name]) for name in values])
+    stream = np.random.default_rng(seed)  # one draw at a time: all of them would be 2000 times the examples
+    drawn = np.stack([table.take(stream.integers(n + 2, size=n), axis=1).mean(1) for _ in range(DRAWS)])
+    means = dict(zip(values, drawn.T, strict=True))
+    found = {name: make_interval(float(values[name].mean()), means[name], n) for name in ("CR", "AA")}
     accuracy = None
     if spare.mean() < 1:
-        chances = np.append(spare, (spare.mean(),) * 2)[drawn].mean(1)
         value = float(recover_accuracy(scores["CR"].mean(), spare.mean()))
-        accuracy = make_interval(value, recover_accuracy(means["CR"], chances), n)
+        accuracy = make_interval(value, recover_accuracy(means["CR"], means["spare"]), n)
     return Quality(found["CR"], found["AA"], accuracy, chosen_by=chosen_by)
 
 

@@ -17,6 +17,7 @@ from plench.data.table import Table
 from plench.data.table_files import is_table_file
 from plench.data.table_roles import split_reference
 from plench.errors import DataError
+from plench.estimator.inputs import hide_truth
 from plench.training.model import TrainedModel
 
 DOUBT = 0.5  # of the probability outside a set, beyond which the set probably misses the truth
@@ -65,13 +66,24 @@ class Resolution:
 def read_items(reference: str, data_dir: str | None = None) -> Items:
     """Read examples with candidate sets: every row of a table, or any other dataset."""
     if not is_table_file(reference.partition("?")[0]):
-        return items_of(as_dataset(reference, data_dir))
+        return items_of(hide_truth(as_dataset(reference, data_dir)))
     path, options = split_reference(reference)
     content = TableFiles(Path(path), options).read()
     if content.is_generated:
         raise DataError(f"{path} has neither candidates nor answers to resolve")
     assert content.features is not None
     return Items(content.features, content.candidates, content.class_names, content.answers, content.items)
+
+
+def number_rows(reference: str, n_examples: int) -> list[int]:
+    """Return the number of each example of a dataset among the rows that `read_items` gives, from 1."""
+    if not is_table_file(reference.partition("?")[0]):
+        return list(range(1, n_examples + 1))
+    path, options = split_reference(reference)
+    content = TableFiles(Path(path), options).read()
+    if content.split is None:
+        return list(range(1, n_examples + 1))
+    return [int(row) + 1 for row in np.flatnonzero(content.split != "test")]
 
 
 def items_of(data: Dataset) -> Items:
@@ -128,7 +140,9 @@ def resolve_probs(
     outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
     agreements: list[Agreement] = []
     if answers is not None and sets is not None:
-        sure = sets.any(1)
+        sure = answers.sets.any(
+            1
+        )  # an answer that names only classes the model lacks holds no resolved label
         agrees = sets[np.arange(len(sets)), label[answers.item]]
         for number in np.unique(answers.annotator).tolist():
             own = sure & (answers.annotator == number)

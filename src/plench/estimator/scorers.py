@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plench.estimator.inputs import read_labels
+from plench.estimator.inputs import SEPARATOR, read_labels
 from plench.estimator.quality import score_examples
 
 
@@ -26,6 +26,14 @@ def approximated(estimator: Any, X: Any, S: Any) -> float:
 
 def _score(estimator: Any, X: Any, S: Any, criterion: str) -> float:
     probs = np.asarray(estimator.predict_proba(X))
-    labels = read_labels(S, len(probs), classes=estimator.classes_, ignore_unknown=True)
+    final = getattr(estimator, "_final_estimator", estimator)  # of a pipeline
+    labels = read_labels(
+        S,
+        len(probs),
+        classes=estimator.classes_,
+        separator=getattr(final, "separator", SEPARATOR),
+        ignore_unknown=True,
+        answer_columns=getattr(final, "_answer_columns", None),
+    )
     with np.errstate(divide="ignore"):
         return float(score_examples(np.log(probs), labels.candidates)[criterion].mean())

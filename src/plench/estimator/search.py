@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.errors import RunFailedError, UsageError
+from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.attempt import Attempt, Material, OutOfTimeError, attempt, rate_differences
 from plench.seeds import seed_hash
 from plench.training import PreparedData
@@ -146,7 +146,10 @@ class Searcher:
             self.budget = Budget(runs=DEFAULT_RUNS)
         self.begun = time.perf_counter()
         self.entries = [find_algorithm(name) for name in self.list_methods()]
+        for entry in self.entries:  # what cannot be configured is told before anything is trained
+            self.material.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
         self.contenders: list[Contender] = []
+        self.errors: list[PlenchError] = []
         self.prepared: dict[int, PreparedData] = {}
         self.n_made = 0
 
@@ -168,7 +171,11 @@ class Searcher:
         interrupted = False
         try:
             for contender in self.plan():
-                status = self.make_attempt(contender).status
+                try:
+                    status = self.make_attempt(contender).status
+                except PlenchError as error:
+                    self.pass_over(contender, error)
+                    continue
                 interrupted = status == "interrupted"
                 if status in ("interrupted", "out of time"):
                     break
@@ -178,11 +185,19 @@ class Searcher:
         if not usable:
             if interrupted:
                 raise KeyboardInterrupt
+            if self.errors and not self.tried:
+                raise self.errors[0]
             reasons = sorted({f"; {each.entry.name}: {each.first.message}" for each in self.tried})
             raise RunFailedError("not one model was trained within the budget" + "".join(reasons))
         if interrupted:
             logger.warning("stopped after %d runs; the best so far is taken", self.n_made)
         return Search(self.tried, choose(usable, self.criterion), self.criterion)
+
+    def pass_over(self, contender: Contender, error: PlenchError) -> None:
+        """Go on without a contender that cannot be run; it counts as a run, so that the search ends."""
+        self.n_made += 1
+        self.errors.append(error)
+        logger.warning("%s could not be trained: %s", contender.entry.name, error)
 
     @property
     def tried(self) -> list[Contender]:
@@ -317,6 +332,8 @@ def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAU
     ranked = rank(contenders)
     finalists = [each for each in ranked if len(each.attempts) > 1]
     eligible = finalists if len(finalists) > 1 else ranked
+    if ranked[0] not in eligible:  # what the others are compared with, which comes first where none is ahead
+        eligible = [ranked[0], *eligible]
     return max(eligible, key=lambda each: rate(each, ranked[0], criterion, caution))
 
 
@@ -360,6 +377,8 @@ def refit(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt
         status = made.status if made.model is None or made.status not in WHOLE else ""
     except KeyboardInterrupt:
         status = "interrupted"
+    except PlenchError as error:
+        status = f"failed ({error})"
     if status:
         logger.warning("training on all data ended as %s; the model without the held-out share stays", status)
         return chosen

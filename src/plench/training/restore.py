@@ -198,6 +198,7 @@ class Decoder:
         return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
 
 
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 GENERATORS = ("torch generator", "numpy state", "numpy generator", "python generator")
 
 
@@ -223,7 +224,10 @@ def restore_generator(current: Any, saved: Saved) -> Any:
     if kind == "numpy generator":
         value = Decoder(torch.device("cpu")).restore(None, saved["value"], "")
         if not isinstance(current, np.random.Generator):
-            current = np.random.Generator(getattr(np.random, value["bit_generator"])())
+            name = value["bit_generator"]
+            if name not in BIT_GENERATORS:  # numpy.random has other names, which a file must not call
+                raise ValueError(f"unknown bit generator {name!r}; known are {', '.join(BIT_GENERATORS)}")
+            current = np.random.Generator(getattr(np.random, name)())
         current.bit_generator.state = value
         return current
     python = current if isinstance(current, random.Random) else random.Random()
