@@ -12,6 +12,7 @@ from plench.plain_files import is_plain
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables
 from plench.settings import Settings, declared, read_settings
+from plench.sweeps.spec import DEFAULT_FLEET
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
@@ -151,7 +152,7 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
-    fleet: str | int = "off",
+    fleet: str | int = DEFAULT_FLEET,
     retry: bool = False,
     progress: bool = True,
     callback: SweepCallback | None = None,

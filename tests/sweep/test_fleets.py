@@ -1,19 +1,32 @@
 """Which runs of a sweep are trained as one, and what an engine makes of them."""
 
 import json
+import signal
+from collections import defaultdict, deque
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import plench
+from plench.data import Dataset
+from plench.data.table import Column, Table
 from plench.errors import UsageError
-from plench.sweeps.engines.base import Assignment, Limits
-from plench.sweeps.fleets import LARGEST, FleetOptions, estimate_gb, form_fleets, read_fleet
-from plench.sweeps.launch import tidy
+from plench.storage.store import RunStore
+from plench.sweeps.engines.base import Assignment, Attempt, DeathToll, Engine, Limits, NoSweepCallback
+from plench.sweeps.engines.local import LocalEngine, Pool
+from plench.sweeps.engines.process import WorkerProcess
+from plench.sweeps.engines.ray import RayEngine
+from plench.sweeps.engines.slurm import SlurmEngine
+from plench.sweeps.fleets import LARGEST, FleetOptions, count_inputs, estimate_gb, form_fleets, read_fleet
+from plench.sweeps.launch import plan_fleets, tidy
+from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import RunState
 from plench.sweeps.spec import SweepSpec
 from plench.sweeps.suites import make_grids
+from plench.training.callbacks import NoCallback
 from tests.training.harness import read_records
 
 SHELF = DataShelf(None)
@@ -46,9 +59,10 @@ def test_options_bound_fleets() -> None:
     assert all(len(fleet) == 1 for fleet in form_fleets(runs, SHELF, read_fleet("off")))
     assert max(len(fleet) for fleet in form_fleets(runs, SHELF, read_fleet(4))) == 4
     whole = form_fleets(runs, SHELF, ON_CPU)
-    bound = max(estimate_gb(fleet, dataset) for fleet in whole) / 2
+    inputs = count_inputs(dataset)
+    bound = max(estimate_gb(fleet, dataset, inputs) for fleet in whole) / 2
     tight = form_fleets(runs, SHELF, FleetOptions(memory_gb=bound, any_device=True))
-    assert all(len(fleet) == 1 or estimate_gb(fleet, dataset) <= bound for fleet in tight)
+    assert all(len(fleet) == 1 or estimate_gb(fleet, dataset, inputs) <= bound for fleet in tight)
     assert len(tight) > len(whole)
     assert max(map(len, form_fleets(runs[:8], SHELF, ON_CPU, slots=8))) == 1, "no worker stays idle"
     for arithmetic in ({"precision": "bf16"}, {"compile": True}):
@@ -107,11 +121,102 @@ def test_a_sweep_of_fleets_is_the_sweep_of_its_runs(tmp_path: Path) -> None:
 
 
 def test_a_launch_removes_checkpoints_of_finished_runs(tmp_path: Path) -> None:
-    """A kill between the mark of the end and the tidying leaves one; that of a run to be continued stays."""
-    runs = plan("CC", n_hparams=2, n_trials=1)
-    files = [tmp_path / run.folder / "checkpoint.pt" for run in runs]
-    for file in files:
-        file.parent.mkdir()
-        file.write_bytes(b"left")
-    tidy([RunState(runs[0], "done"), RunState(runs[1], "interrupted")], tmp_path)
-    assert [file.exists() for file in files] == [False, True]
+    """A kill between the mark of the end and the tidying leaves one; that of a run to be continued stays, and
+    so does that of a run with a changed model.
+    """
+    runs = plan("CC", n_hparams=3, n_trials=1)
+    for run in runs:
+        store = RunStore(tmp_path / run.folder)
+        store.folder.mkdir()
+        store.write_run({"status": "done"})
+        store.append_record(json.dumps({"step": run.config.steps - 1}))
+        store.write_model("last", b"weights")
+        store.finish()
+        (store.folder / "checkpoint.pt").write_bytes(b"left")
+    (tmp_path / runs[2].folder / "model_last.pt").write_bytes(b"changed")
+    tidy([RunState(run, "interrupted" if run is runs[1] else "done") for run in runs], tmp_path)
+    assert [(tmp_path / run.folder / "checkpoint.pt").exists() for run in runs] == [False, True, True]
+
+
+def test_no_fleets_are_formed_by_themselves_where_an_engine_gives_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plench.sweeps.fleets.on_cpu", lambda device: True)
+    runs = plan("CC")
+
+    def largest(engine: Engine, word: str, planned: list[PlannedRun] = runs) -> int:
+        return max(map(len, plan_fleets(planned, SHELF, read_fleet(word), engine)))
+
+    engines: list[Engine] = [RayEngine("auto", gpus_per_run=0.5), SlurmEngine(gpus=1)]
+    for engine in engines:
+        assert largest(engine, "auto") == 1
+        assert largest(engine, "5") == 5
+        assert largest(engine, "auto", plan("CC", device="cpu")) > 1
+    without: list[Engine] = [RayEngine("auto"), SlurmEngine(), LocalEngine(1)]
+    assert all(largest(engine, "auto") > 1 for engine in without)
+
+
+def test_categories_of_a_table_count_as_inputs() -> None:
+    dataset = SHELF.get("Digits_USS")
+    rows = len(dataset.candidates)
+    names = tuple(f"kind {number}" for number in range(50))
+    table = Table(
+        (
+            Column("age", "number", np.arange(rows, dtype=np.float32)),
+            Column("kind", "category", np.arange(rows) % 50, names),
+        )
+    )
+    wide = Dataset(table, dataset.candidates, dataset.labels, dataset.card)
+    assert count_inputs(wide) == 51
+    assert count_inputs(dataset) == dataset.features.shape[1]
+    fleet = plan("CC")[:3]
+    assert estimate_gb(fleet, wide, 51) > estimate_gb(fleet, wide, 2)
+
+
+def test_a_stop_is_kept_where_a_fleet_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(*given: Any) -> None:
+        raise RuntimeError("no fleet")
+
+    class Stopping(NoCallback):
+        def evaluated(self, record: Any) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("plench.sweeps.perform.run_fleet", give_up)
+    runs = tuple(plan("CC", n_hparams=3, n_trials=1, steps=20, checkpoint_freq=10, device="cpu"))
+    stores = [RunStore(tmp_path / run.folder) for run in runs]
+    ended: dict[str, Attempt] = {}
+    callbacks = [Stopping(), NoCallback(), NoCallback()]
+    Performer().perform_fleet(
+        runs,
+        SHELF.get("Digits_USS"),
+        stores,
+        callbacks,
+        lambda run, attempt: ended.update({run.folder: attempt}),
+    )
+    assert [ended[run.folder].status for run in runs] == ["interrupted"] * 3
+    assert [store.folder.exists() for store in stores] == [True, False, False]
+
+
+@pytest.mark.parametrize("end", ["death", "timeout"])
+def test_interrupted_members_of_a_worker_that_ends_wait_again(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tuple(plan("CC", n_hparams=3, n_trials=1))
+    monkeypatch.setattr(WorkerProcess, "reap", lambda self: "worker process died")
+    monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)
+    worker = object.__new__(WorkerProcess)
+    worker.ready, worker.failed, worker.again, worker.taken_at = True, False, [], 0.0
+    worker.task, worker.runs = runs, {run.folder: run for run in runs}
+    pool = object.__new__(Pool)
+    pool.assignment = Assignment(list(runs), 0, tmp_path, SHELF, Limits(run_timeout=0.001))
+    pool.callback, pool.stopping, pool.waiting = NoSweepCallback(), False, deque()
+    pool.workers, pool.tolls = [worker], defaultdict(DeathToll)
+    pool.end(worker, worker.runs.pop(runs[0].folder), Attempt("interrupted"))
+    pool.end(worker, worker.runs.pop(runs[1].folder), Attempt("done"))
+    if end == "death":
+        pool.bury(worker)
+    else:
+        pool.check_timeouts()
+    assert sorted(run.folder for task in pool.waiting for run in task) == sorted(
+        run.folder for run in (runs[0], runs[2])
+    )

@@ -1,7 +1,8 @@
 """Runs trained as one: each with its own folder, records, checkpoint and end, killed or not."""
 
+import logging
 import math
-import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import torch
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.cc import CC
-from plench.errors import BusyError
+from plench.errors import BusyError, PlenchError, UsageError
 from plench.storage.store import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback
 from plench.training.checkpoint import parse
-from plench.training.fleet.run import FleetTask, run_fleet
+from plench.training.fleet.members import FleetTask, Member
+from plench.training.fleet.run import run_fleet
 from plench.training.fleet.stack import StackedRuns
 from plench.training.interrupt import StopRequest
 from tests.training.harness import (
@@ -173,8 +175,6 @@ class StopAt(NoCallback):
     def evaluated(self, record: Any) -> None:
         """Ask."""
         if record["step"] == self.step:
-            import signal
-
             signal.raise_signal(signal.SIGTERM)
 
 
@@ -209,10 +209,9 @@ def test_finished_busy_and_diverging_members_leave_the_others_as_they_are(tmp_pa
         assert_close(without_size(records), read_records(alone.folder))
 
 
-def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = configs("CC")
+@pytest.fixture
+def fragile_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks of CC stop at step 25."""
     plain = CC.loss
 
     def fragile(self: Any, logits: Any, batch: Any) -> Any:
@@ -221,6 +220,13 @@ def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoint
         return plain(self, logits, batch)
 
     monkeypatch.setattr(CC, "loss", fragile)
+
+
+@pytest.mark.usefixtures("fragile_stacks")
+def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoints(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = configs("CC")
     started = [Started(), Started(), Started()]
     assert statuses(train(tmp_path, runs, started)) == ["done"] * 3
     assert [each.updates for each in started] == [21] * 3
@@ -228,15 +234,81 @@ def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoint
         records = read_records(store_of(tmp_path, config).folder)
         assert [record.get("fleet_size", 1) for record in records] == [3, 3, 3, 1, 1, 1, 1]
         assert all(math.isfinite(record["loss"]) for record in records)
+        (notice,) = read_description(store_of(tmp_path, config).folder)["notices"]
+        assert "RuntimeError: a shape that stacks do not have" in notice
+    assert any(record.exc_info for record in caplog.records if record.levelno == logging.WARNING)
 
 
-def test_a_member_whose_record_cannot_be_made_fails_by_itself(
+@pytest.mark.usefixtures("fragile_stacks")
+def test_a_stop_is_kept_where_members_have_gone_on_alone(tmp_path: Path) -> None:
+    runs = configs("CC")
+    outcomes = train(tmp_path, runs, [StopAt(40), NoCallback(), NoCallback()])
+    assert statuses(outcomes) == ["interrupted"] * 3
+    told = [read_description(store_of(tmp_path, run).folder)["updates"] for run in runs]
+    assert told[0] == 41
+    assert max(told[1:]) < 40, "they were not carried out after the stop"
+    assert statuses(train(tmp_path, runs)) == ["done"] * 3
+
+
+def test_a_stop_is_passed_on_to_requests_around_and_within() -> None:
+    with StopRequest() as outer:
+        with StopRequest(), StopRequest() as inner:
+            signal.raise_signal(signal.SIGTERM)
+            assert inner.asked
+        assert outer.asked
+        with StopRequest() as later:
+            assert later.asked
+    assert not StopRequest().asked
+
+
+def test_a_member_that_cannot_be_begun_with_others_is_carried_out_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    runs = configs("CC")
+    plain, calls = CC.setup, []
+
+    def greedy(self: Any, candidates: Any) -> None:
+        calls.append(self.hparams["lr"])
+        if calls.count(runs[1].hparams["lr"]) == 1 and calls[-1] == runs[1].hparams["lr"]:
+            raise MemoryError("no room beside the others")
+        plain(self, candidates)
+
+    monkeypatch.setattr(CC, "setup", greedy)
+    assert statuses(train(tmp_path, runs)) == ["done"] * 3
+    sizes = [read_records(store_of(tmp_path, run).folder)[0].get("fleet_size", 1) for run in runs]
+    assert sizes == [2, 1, 2]
+    (notice,) = read_description(store_of(tmp_path, runs[1]).folder)["notices"]
+    assert "MemoryError: no room beside the others" in notice
+
+
+def test_whatever_ends_the_opening_of_members_frees_their_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = configs("CC")
+
+    opened: list[Member] = []
+    plain = Member.__init__
+
+    def crash(self: Member, *given: Any) -> None:
+        if opened:
+            raise Crash
+        opened.append(self)
+        plain(self, *given)
+
+    monkeypatch.setattr(Member, "__init__", crash)
+    with pytest.raises(Crash):
+        train(tmp_path, runs)
+    for run in runs[:2]:
+        with store_of(tmp_path, run).locked():
+            assert opened
+
+
+@pytest.mark.parametrize("error", [ValueError, UsageError, PlenchError])
+def test_a_member_whose_record_cannot_be_made_fails_by_itself(error: type[Exception], tmp_path: Path) -> None:
     class Failing(NoCallback):
         def evaluated(self, record: Any) -> None:
             if record["step"] == 20:
-                raise ValueError("no such thing")
+                raise error("no such thing")
 
     runs = configs()
     outcomes = train(tmp_path, runs, [NoCallback(), Failing(), NoCallback()])
@@ -249,7 +321,6 @@ def test_algorithms_that_cannot_be_stacked_are_trained_one_by_one(tmp_path: Path
     runs = configs("PaPi", count=2, steps=12)
     assert statuses(train(tmp_path, runs)) == ["done", "done"]
     assert "fleet_size" not in read_records(store_of(tmp_path, runs[0]).folder)[0]
-    shutil.rmtree(tmp_path)
 
 
 def test_a_stop_before_the_first_update_is_an_interruption(

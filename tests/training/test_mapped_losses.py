@@ -168,7 +168,40 @@ class Revising(PRODEN):
         return loss_of(logits, batch)
 
 
-@pytest.mark.parametrize("cls", [Looking, Rolling, Dicing, Counting, Waiting, Writing, Revising])
+@register("Caching")
+class Caching(LossAlgorithm):
+    """A loss that keeps a tensor from its first call."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        if not hasattr(self, "first"):
+            self.first = logits.detach().mean()
+        return loss_of(logits - self.first, batch)
+
+
+@register("Adding")
+class Adding(LossAlgorithm):
+    """A loss that adds state in its first call."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        if "first" not in self._buffers:
+            self.register_buffer("first", torch.zeros(()))
+        return loss_of(logits, batch)
+
+
+@register("Empty")
+class Empty(LossAlgorithm):
+    """State that is not there yet."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.register_buffer("later", None)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits, batch)
+
+
+@pytest.mark.parametrize(
+    "cls", [Looking, Rolling, Dicing, Counting, Waiting, Writing, Revising, Caching, Adding, Empty]
+)
 def test_what_cannot_be_mapped_is_trained_alone_and_told(cls: type[Algorithm]) -> None:
     entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
     outcome = run_check(CHECK, Subject(entry))
@@ -181,3 +214,76 @@ def test_a_descendant_of_ours_and_the_papers_form_are_refused_with_reasons() -> 
         choose_form(Revising)
     with pytest.raises(StackError, match="no LossAlgorithm"):
         choose_form(Algorithm)
+
+
+@register(
+    "Keeping",
+    hyperparameters=(
+        Hyperparameter("heat", 1.0, "temperature", above=0),
+        Hyperparameter("form", "all", "which labels", one_of=("all", "most")),
+    ),
+)
+class Keeping(LossAlgorithm):
+    """Keeps a hyperparameter as an attribute, and reads a word in its loss."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.heat = self.hparams["heat"]
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return loss_of(logits / self.heat, batch) * (2 if self.hparams.get("form") == "most" else 1)
+
+
+def test_attributes_and_words_that_differ_are_not_mapped() -> None:
+    """With as many runs as classes a tensor of all runs would fit where the number of one run stands."""
+    entry = third_party_entry("Keeping", Keeping, "tests:Keeping")
+    count = start(entry, 0).algorithm.num_classes
+    for name, values in (("heat", [1.0 + run for run in range(count)]), ("form", ["most", *["all"] * 9])):
+        runs = [start(entry, run, **{name: values[run]}) for run in range(count)]
+        members: list[Any] = [run.algorithm for run in runs]
+        with pytest.raises(StackError, match=f"differ in {name}"):
+            stack_runs(members, [run.streams for run in runs])
+    compare(entry, [{"heat": 2.0, "form": "most", "lr": 10.0 ** (-2 - run)} for run in range(count)])
+
+
+@register("Slowing", stacked=True)
+class Slowing(LossAlgorithm):
+    """Changes the rates of its optimiser as it goes."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return -(batch.candidates * logits.log_softmax(-1)).sum(-1).mean(-1)
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        for run in self.runs_due(lambda run: run.steps_done % 2 == 1):
+            group = run.optimizer.param_groups[0]
+            group["lr"] *= 0.5
+            group["weight_decay"] += 0.01
+
+
+@register("Leafy", stacked=True)
+class Leafy(LossAlgorithm):
+    """A loss that is another, by little, where the network's pass is written by hand."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        loss = -(batch.candidates * logits.log_softmax(-1)).sum(-1).mean(-1)
+        return loss + 1e-4 * logits.square().mean((-1, -2)) if logits.is_leaf else loss
+
+
+def test_rates_that_a_method_changes_are_kept() -> None:
+    entry = third_party_entry("Slowing", Slowing, "tests:Slowing")
+    compare(entry, [{"lr": 1e-2}, {"lr": 1e-3}])
+    plain, by_hand = start(entry, 0, lr=1e-2), start(entry, 0, lr=1e-2)
+    step = find_step(by_hand.algorithm)
+    assert step is not None
+    for _ in range(12):
+        plain.algorithm.update(plain.training_set.next_batch())
+        step.update(by_hand.training_set.next_batch())
+    assert plain.algorithm.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * 0.5**6)
+    found = by_hand.algorithm.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in plain.algorithm.state_dict().items())
+    assert run_check(CHECK, Subject(entry)).status == "passed"
+
+
+def test_the_contract_compares_the_step_written_by_hand() -> None:
+    outcome = run_check(CHECK, Subject(third_party_entry("Leafy", Leafy, "tests:Leafy")))
+    assert outcome.status == "advice"
+    assert "written by hand" in outcome.detail

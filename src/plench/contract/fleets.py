@@ -10,6 +10,7 @@ from plench.algorithms.base import LossAlgorithm
 from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches
 from plench.contract.subject import Session, Subject
 from plench.training.fleet.batches import StackedBatches
+from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackedRuns, StackError, choose_form, stack_runs
 
 RUNS = 2
@@ -25,7 +26,8 @@ RTOL, ATOL = 1e-3, 1e-4
 def runs_trained_as_one(subject: Subject) -> str:
     """Sweeps train runs that differ in seed and configuration as one where an algorithm allows it: then each
     must become what it is alone. Without `stacked=True` in @register a loss written for one run is mapped
-    over runs, or runs are trained one by one.
+    over runs, or runs are trained one by one. With it, a run alone may take a step written by hand, which
+    must have the bits of `update`.
     """
     needs_batches(subject)
     try:
@@ -47,6 +49,7 @@ def runs_trained_as_one(subject: Subject) -> str:
     for one, other in zip(alone, members, strict=True):
         one.update(updates)
         compare(one, other, updates)
+    compare_by_hand(subject, alone[0], updates)
     return HOW[form]
 
 
@@ -68,6 +71,24 @@ def compare(alone: Session, member: Session, updates: int) -> None:
                 f"after {updates} updates {name} of a run trained as one with others is {apart:.2g} away "
                 "from that of the run alone. Losses and revisions must act on the last axes (…, B, K); "
                 "without stacked=True runs are trained one by one"
+            )
+
+
+def compare_by_hand(subject: Subject, alone: Session, updates: int) -> None:
+    """Raise BreachError if the step written by hand, where one is taken, differs in a bit from `update`."""
+    session = subject.start(seed=0)
+    step = find_step(session.algorithm)
+    if step is None:
+        return
+    with session.run.streams.ambient("algorithm"):
+        for _ in range(updates):
+            step.update(session.training_set.next_batch())
+    found = session.algorithm.state_dict()
+    for name, value in alone.algorithm.state_dict().items():
+        if not torch.equal(value.nan_to_num(), found[name].nan_to_num()):
+            raise BreachError(
+                f"after {updates} updates {name} is another with the step that is written by hand, which "
+                "stacked=True allows, than with update. Leave out stacked=True, or write update yourself"
             )
 
 

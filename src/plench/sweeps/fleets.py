@@ -12,13 +12,13 @@ import torch
 from plench.algorithms import find_algorithm
 from plench.algorithms.base import LossAlgorithm
 from plench.data import Dataset
+from plench.data.encoding import TableEncoder
+from plench.data.table import Table
 from plench.errors import UsageError
 from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.fleet.stack import StackError, choose_form
 
-# What `--fleet` is if nothing is said.
-DEFAULT = "off"
 # More gained nothing further where it was measured, on a CPU.
 LARGEST = 10
 NETWORK = "MLP"
@@ -111,18 +111,24 @@ def share_out(
     if len(runs) == 1:
         return [tuple(runs)]
     dataset = shelf.get(runs[0].dataset)
+    inputs = count_inputs(dataset)
     for number in range(math.ceil(len(runs) / size), len(runs) + 1):
         bounds = [round(part * len(runs) / number) for part in range(number + 1)]
         fleets = [tuple(runs[start:stop]) for start, stop in pairwise(bounds)]
-        if all(len(fleet) == 1 or estimate_gb(fleet, dataset) <= memory_gb for fleet in fleets):
+        if all(len(fleet) == 1 or estimate_gb(fleet, dataset, inputs) <= memory_gb for fleet in fleets):
             return fleets
     return [(run,) for run in runs]
 
 
-def estimate_gb(fleet: Sequence[PlannedRun], dataset: Dataset) -> float:
-    """Return about how much memory a fleet takes beside the process itself."""
-    rows, width = len(dataset.candidates), math.prod(dataset.features.shape[1:])
-    classes = dataset.candidates.shape[1]
+def count_inputs(dataset: Dataset) -> int:
+    """Return how many inputs a network has; a table's categories have one each."""
+    features = dataset.features
+    return TableEncoder.fit(features).width if isinstance(features, Table) else math.prod(features.shape[1:])
+
+
+def estimate_gb(fleet: Sequence[PlannedRun], dataset: Dataset, width: int) -> float:
+    """Return about how much memory a fleet whose networks have `width` inputs takes beside the process."""
+    rows, classes = dataset.candidates.shape
     splits = len({run.config.trial_seed for run in fleet})
     batch = int(fleet[0].config.hparams["batch_size"])
     # Several splits are joined to one tensor beside their own.

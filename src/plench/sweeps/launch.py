@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
@@ -22,11 +22,11 @@ from plench.sweeps.engines.base import (
     SweepCallback,
 )
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.fleets import DEFAULT, FleetOptions, form_fleets, read_fleet
+from plench.sweeps.fleets import FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.remembered import remember
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
-from plench.sweeps.spec import SweepSpec
+from plench.sweeps.spec import DEFAULT_FLEET, SweepSpec
 
 logger = logging.getLogger("plench")
 
@@ -103,7 +103,7 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
-            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT), engine),
+            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT_FLEET), engine),
         )
         try:
             engine.carry_out(assignment)
@@ -119,7 +119,12 @@ def launch_sweep(
 def plan_fleets(
     runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
 ) -> list[Fleet]:
-    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished."""
+    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished.
+
+    An engine that gives runs GPUs computes on them, whatever this machine has.
+    """
+    if runs and runs[0].config.device == "auto" and engine.gpus_per_run and not options.any_device:
+        options = replace(options, size=1)
     slots = engine.count_slots(runs[0].config) if runs else None
     return form_fleets(runs, shelf, options, slots)
 
@@ -135,10 +140,14 @@ def reopen(states: Sequence[RunState], output_dir: Path) -> None:
 
 
 def tidy(states: Sequence[RunState], output_dir: Path) -> None:
-    """Remove checkpoints of finished runs: a kill at their very end has left them."""
+    """Remove checkpoints of finished runs: a kill at their very end has left them.
+
+    Where a file does not have its hash any more, the checkpoint is what the run can be repaired from.
+    """
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
-        if entry.finished and store.has_checkpoint:
+        whole = entry.finished and store.has_checkpoint and not store.find_breach(entry.run.config.steps)
+        if whole:
             with suppress(StorageError):  # it may be kept where nothing can be written
                 store.tidy()
 

@@ -20,7 +20,9 @@ from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus, Fleet
 from plench.sweeps.plan import PlannedRun
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
-from plench.training.fleet.run import FleetTask, run_fleet
+from plench.training.fleet.members import FleetTask
+from plench.training.fleet.run import run_fleet
+from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, preparation_key, prepare_data
 from plench.training.run import run_training
@@ -73,23 +75,27 @@ class Performer:
             seconds = (time.perf_counter() - begun) / len(runs)
             ended(run, make_attempt(run, dataset, store, outcome, seconds))
 
-        try:
-            tasks = [
-                FleetTask(
-                    run.config,
-                    load_parts(run),
-                    store,
-                    callback,
-                    partial(self._prepare, run, dataset),
-                    partial(end, run),
-                )
-                for run, store, callback in left.values()
-            ]
-            run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
-        except (Exception, SystemExit):  # each by itself will tell what is wrong
-            logger.warning("%s: a fleet stopped, its runs go on one by one", runs[0].label, exc_info=True)
-        for run, store, callback in list(left.values()):
-            ended(run, self.perform(run, dataset, store, callback))
+        with StopRequest() as stop:
+            try:
+                tasks = [
+                    FleetTask(
+                        run.config,
+                        load_parts(run),
+                        store,
+                        callback,
+                        partial(self._prepare, run, dataset),
+                        partial(end, run),
+                    )
+                    for run, store, callback in left.values()
+                ]
+                run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
+            except (Exception, SystemExit):  # each by itself will tell what is wrong
+                logger.warning("%s: a fleet stopped, its runs go on one by one", runs[0].label, exc_info=True)
+            for run, store, callback in list(left.values()):
+                if stop.asked:
+                    ended(run, Attempt("interrupted", "the same command continues it"))
+                else:
+                    ended(run, self.perform(run, dataset, store, callback))
 
     def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
         begun = time.perf_counter()

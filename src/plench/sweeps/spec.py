@@ -20,6 +20,9 @@ from plench.storage.files import write_text
 from plench.storage.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.version import __version__
 
+# What `--fleet` is if nothing is said.
+DEFAULT_FLEET = "off"
+
 SCHEMA = 1
 MAX_PLACES = 10**5  # configurations times splits: a thousand times a full benchmark's
 # The first and the end of the configurations and of the splits.

@@ -16,13 +16,15 @@ class StopRequest:
     """Remembers that a stop was asked for; a second Ctrl-C stops at once.
 
     Signal handlers belong to the main thread; in another one this never asks for a stop. `acknowledge` is
-    called at once, when it is asked for the first time.
+    called at once, when it is asked for the first time. A request within another one passes a stop on to it,
+    and has been asked already if that one has.
     """
 
     def __init__(self, acknowledge: Callable[[], None] | None = None) -> None:
         self.asked = False
         self._acknowledge = acknowledge
         self._before: dict[int, Any] = {}
+        self._outer: StopRequest | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -31,14 +33,24 @@ class StopRequest:
                 if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                     continue  # nohup: the run is to outlive its terminal
                 self._before[number] = signal.signal(number, self._ask)
+        outer = [getattr(handler, "__self__", None) for handler in self._before.values()]
+        self._outer = next((found for found in outer if isinstance(found, StopRequest)), None)
+        if self._outer is not None and self._outer.asked:
+            self.asked = True
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
-        first, self.asked = not self.asked, True
+        first = not self.asked
+        self._remember()
         if first and self._acknowledge is not None:
             self._acknowledge()
+
+    def _remember(self) -> None:
+        self.asked = True
+        if self._outer is not None:
+            self._outer._remember()
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():

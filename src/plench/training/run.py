@@ -59,11 +59,12 @@ def run_training(
     callback: Callback | None = None,
     prepared: PreparedData | None = None,
     store: RunStore | None = None,
+    notices: Sequence[str] = (),
 ) -> RunOutcome:
     """Carry out a run, or continue it from its last checkpoint; a finished run is left as it is.
 
     `prepared` saves a sweep from preparing the same data again; `store` says where the run is kept if not in
-    its folder below `output_dir`.
+    its folder below `output_dir`; `notices` are kept in run.json with the run's own.
     """
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     run_id = config.run_id(dataset.fingerprint)
@@ -71,6 +72,7 @@ def run_training(
         return leave_finished(store)
     with compute_threads(config.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
+        run.notices += notices
         with store.locked():
             return take_up(store, config, run_id) or run.carry_out()
 
@@ -457,7 +459,7 @@ class TrainingRun:
             setattr(self, name, checkpoint[name])
         self.has_older_models = checkpoint["keep_models"]
         self.records = list(checkpoint["records"])
-        self.notices = list(checkpoint["notices"])
+        self.notices = list(dict.fromkeys([*checkpoint["notices"], *self.notices]))
         if not self.config.skip_model_save and not checkpoint["keep_models"]:
             self.notice(
                 f"models of the first {self.updates} updates were not kept, the best may be among them"

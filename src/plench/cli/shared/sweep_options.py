@@ -15,7 +15,7 @@ from plench.names import find_name
 from plench.plain_files import is_folder
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
-from plench.sweeps.spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
+from plench.sweeps.spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps.engines.base import Engine, Limits
@@ -104,7 +104,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fleet",
-        default="off",
+        default=DEFAULT_FLEET,
         metavar="SIZE",
         help="train runs that differ in split and configuration as one: off (default), auto, or how many",
     )

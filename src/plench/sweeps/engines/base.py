@@ -141,6 +141,10 @@ class Engine(Protocol):
     # Whether anything is written to the output folder; False for an engine that only shows what it would do.
     writes: ClassVar[bool]
 
+    @property
+    def gpus_per_run(self) -> float:
+        """How many GPUs the engine gives a run; 0 where it gives none, or a run takes what it finds."""
+
     def count_slots(self, settings: Settings) -> int | None:
         """Return the number of parallel runs; None where only the cluster knows."""
 

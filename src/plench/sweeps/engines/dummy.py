@@ -18,6 +18,7 @@ class DummyEngine:
     name: ClassVar[str] = "dummy"
     waits: ClassVar[bool] = False
     writes: ClassVar[bool] = False
+    gpus_per_run: ClassVar[float] = 0.0
 
     def __init__(self, show: Callable[[str], None] = print) -> None:
         self.show = show

@@ -45,6 +45,7 @@ class LocalEngine:
     aliases: ClassVar[tuple[str, ...]] = ("multi_gpu",)
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
+    gpus_per_run: ClassVar[float] = 0.0
 
     def __init__(
         self,
@@ -209,11 +210,12 @@ class Pool:
                 if self.failed_starts >= STARTS_ALLOWED:
                     raise WorkerStartError(f"worker processes cannot start: {reason}")
             return
-        runs = worker.give_back()
         if self.stopping:  # it was between two runs, or has been killed; its runs stay to be done
-            for run in runs:
+            for run in worker.runs.values():
                 self.callback.ended(run, Attempt("interrupted", reason))
+            worker.runs = {}
             return
+        runs = worker.give_back()
         first = worker.task[0]
         deaths = self.tolls[first.folder].count()
         if len(runs) > 1:

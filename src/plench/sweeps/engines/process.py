@@ -60,8 +60,9 @@ class WorkerProcess:
         os.ftruncate(self.output.fileno(), 0)
 
     def give_back(self) -> Fleet:
-        """Return the runs that have not ended; the worker has none now."""
-        runs, self.runs = tuple(self.runs.values()), {}
+        """Return the runs that are still to be done, interrupted ones too; the worker has none now."""
+        runs = (*self.again, *self.runs.values())
+        self.runs, self.again = {}, []
         return runs
 
     def send_dataset(self, message: Data, descriptor: int) -> None:

@@ -210,7 +210,7 @@ class RayDriver:
     def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
         """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame.
 
-        Those that had ended before are looked at and left as they are.
+        Those that had finished before are looked at and left as they are; those that had failed try again.
         """
         how = "they are started again" if together else "they are carried out one by one"
         self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")

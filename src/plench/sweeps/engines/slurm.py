@@ -89,6 +89,11 @@ class SlurmEngine:
         self.runs_per_job = runs_per_job
         self.more = dict(more or {})
 
+    @property
+    def gpus_per_run(self) -> float:
+        """The GPUs of a job, which its runs have one after the other."""
+        return self.gpus
+
     def count_slots(self, settings: Settings) -> int | None:
         """Return how many jobs may run at once; without a cap the cluster decides."""
         return self.max_jobs

@@ -40,12 +40,13 @@ class FusedAdam:
     """The steps of several optimisers, each on its own parameters with its own rate.
 
     The first step is torch's, which makes the state. From then on the counters of all parameters are one
-    tensor, of which the optimisers hold views, and the fused operation is called as torch calls it.
+    tensor, of which the optimisers hold views, and the fused operation is called as torch calls it, with the
+    rates that the optimisers have at the time: a method may change them as it goes.
     """
 
     def __init__(self, optimizers: Sequence[torch.optim.Adam], gradients: Sequence[Sequence[Tensor]]) -> None:
         self.optimizers = list(optimizers)
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.counters: Tensor | None = None
         for optimizer, own in zip(optimizers, gradients, strict=True):
             for parameter, gradient in zip(optimizer.param_groups[0]["params"], own, strict=True):
@@ -61,8 +62,8 @@ class FusedAdam:
             return
         with torch.no_grad():
             self.counters.add_(1)
-            for arguments, settings in self.calls:
-                torch._fused_adam_(*arguments, **settings)
+            for optimizer, arguments in zip(self.optimizers, self.calls, strict=True):
+                torch._fused_adam_(*arguments, **settings_of(optimizer.param_groups[0]))
 
     def gather(self) -> None:
         """Make the lists of the fused operation, once."""
@@ -79,8 +80,7 @@ class FusedAdam:
             parameters = [parameter.detach() for parameter in group["params"]]
             gradients = [parameter.grad for parameter in group["params"]]
             averages = [[state[name] for state in own] for name in ("exp_avg", "exp_avg_sq")]
-            arguments = (parameters, gradients, *averages, [], [state["step"] for state in own])
-            self.calls.append((arguments, settings_of(group)))
+            self.calls.append((parameters, gradients, *averages, [], [state["step"] for state in own]))
 
 
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:

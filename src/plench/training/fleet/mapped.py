@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.batch import Batch
-from plench.training.fleet.stack import StackedRuns, StackError
+from plench.training.fleet.stack import StackedRuns, StackError, is_plain
 
 # What a method whose loss is mapped leaves to the base class.
 LEFT = (
@@ -32,7 +33,6 @@ LEFT = (
     "runs_due",
     "attach_inputs",
 )
-IMMUTABLE = (int, float, str, bool, type(None))
 
 
 def find_obstacle(cls: type[Algorithm]) -> str | None:
@@ -51,8 +51,18 @@ def read_generators() -> tuple[object, ...]:
     return random.getstate(), state["key"].tobytes(), state["pos"]
 
 
+def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Say whether attributes were added, removed or replaced by others; equal plain values are the same."""
+    return before.keys() != now.keys() or any(
+        value is not now[name] and not (is_plain(value) and is_plain(now[name]) and value == now[name])
+        for name, value in before.items()
+    )
+
+
 class MappedRuns(StackedRuns):
     """A stack whose losses are computed run by run in the author's eyes, and at once in torch's."""
+
+    takes_tensors: ClassVar[bool] = False
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Return rows of the state of the run at hand."""
@@ -71,7 +81,7 @@ class MappedRuns(StackedRuns):
         inputs = next(iter(views.values()))
         weights = 0 if batch.weights is not None else None
         before = read_generators()
-        held = {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}
+        held = dict(vars(self))
 
         def of_one(
             logits: Tensor,
@@ -90,7 +100,7 @@ class MappedRuns(StackedRuns):
         )
         if before != read_generators():
             raise StackError("its loss draws random numbers")
-        if held != {name: value for name, value in vars(self).items() if type(value) in IMMUTABLE}:
+        if has_changed(held, vars(self)):
             raise StackError("its loss changes attributes")
         return {name: value.expand(size) if value.dim() == 0 else value for name, value in losses.items()}
 
@@ -107,10 +117,12 @@ class MappedRuns(StackedRuns):
         self._modules.clear()
         try:
             losses = super().losses(logits, batch)
-            if any(self._buffers[name] is not value for name, value in state.items()):
-                raise StackError("its loss replaces state")
+            if self._modules or self._parameters or has_changed(state, self._buffers):
+                raise StackError("its loss replaces or adds state")
             return {name: torch.as_tensor(value) for name, value in losses.items()}
         finally:
             self.hparams = outside
+            self._buffers.clear()
             self._buffers.update(buffers)
+            self._modules.clear()
             self._modules.update(modules)

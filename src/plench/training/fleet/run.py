@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from plench.algorithms import AlgorithmEntry
-from plench.algorithms.base import LossAlgorithm
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, StorageError
-from plench.storage.store import RunStore
-from plench.training.callbacks import Callback
-from plench.training.checkpoint import read_whole
-from plench.training.config import RunConfig
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import Totals, choose_chunk, measure
 from plench.training.fleet.batches import StackedBatches
+from plench.training.fleet.members import (
+    FleetTask,
+    Left,
+    Member,
+    align,
+    name_fleet,
+    open_member,
+    set_aside,
+)
 from plench.training.fleet.stack import StackedRuns, StackError, stack_runs
 from plench.training.interrupt import StopRequest
-from plench.training.outcome import RunOutcome, Status, find_fault, leave_finished
-from plench.training.prepare import EvaluationSet, PreparedData
-from plench.training.run import TrainingRun, run_training, take_up
+from plench.training.outcome import RunOutcome, Status
+from plench.training.prepare import EvaluationSet
+from plench.training.run import TrainingRun, run_training
 
 logger = logging.getLogger("plench")
-
-
-@dataclass(frozen=True)
-class FleetTask:
-    """One run of a fleet: what it is, where it is kept, whom to tell; `ended` is called once, at its end."""
-
-    config: RunConfig
-    entry: AlgorithmEntry
-    store: RunStore
-    callback: Callback
-    prepare: Callable[[], PreparedData]
-    ended: Callable[[RunOutcome | Exception], None]
 
 
 def run_fleet(tasks: Sequence[FleetTask], dataset: Dataset, patience: float = 0.0) -> None:
@@ -53,163 +40,49 @@ def run_fleet(tasks: Sequence[FleetTask], dataset: Dataset, patience: float = 0.
     the others as they are. If what is done for all of them raises, those left continue alone, from their
     checkpoints.
     """
-    with compute_threads(tasks[0].config.threads), flush_denormals():
-        for task in train_together(tasks, dataset, patience):
-            carry_out_alone(task, dataset)
+    with compute_threads(tasks[0].config.threads), flush_denormals(), StopRequest() as stop:
+        for left in train_together(tasks, dataset, patience, stop):
+            if stop.asked:
+                folder = left.task.store.folder
+                left.task.ended(RunOutcome("interrupted", folder, 0, "the same command continues it"))
+            else:
+                carry_out_alone(left.task, dataset, left.reasons)
 
 
-def train_together(tasks: Sequence[FleetTask], dataset: Dataset, patience: float) -> list[FleetTask]:
-    """Train what can be trained as one; return the tasks that are left to be carried out alone."""
+def train_together(
+    tasks: Sequence[FleetTask], dataset: Dataset, patience: float, stop: StopRequest
+) -> list[Left]:
+    """Train what can be trained as one; return what is left to be carried out alone."""
     until = time.monotonic() + patience
-    with StopRequest() as stop:
-        found = [open_member(task, dataset, until) for task in tasks]
-        members = [member for member in found if member is not None]
-        try:
-            groups = align(members)
-            alone = [member.task for group in groups for member in Fleet(group, stop).carry_out()]
-        finally:  # whatever ends this process lets go of their folders
-            for member in members:
-                member.held.close()
-        if stop.asked:
-            for task in alone:
-                task.ended(RunOutcome("interrupted", task.store.folder, 0, "the same command continues it"))
-            return []
+    members: list[Member] = []
+    alone: list[Left] = []
+    try:
+        for task in tasks:
+            try:
+                member = open_member(task, dataset, until)
+            except (Exception, SystemExit) as error:
+                alone.append(set_aside(task, error))
+            else:
+                members += [] if member is None else [member]
+        for group in align(members, alone):
+            alone += Fleet(group, stop).carry_out()
+    finally:  # whatever ends this process lets go of their folders
+        for member in members:
+            member.held.close()
     return alone
 
 
-def carry_out_alone(task: FleetTask, dataset: Dataset) -> None:
+def carry_out_alone(task: FleetTask, dataset: Dataset, notices: Sequence[str]) -> None:
     """Carry out a run by itself, from its last checkpoint."""
     try:
         folder = task.store.folder.parent
         outcome = run_training(
-            task.config, dataset, task.entry, folder, task.callback, task.prepare(), task.store
+            task.config, dataset, task.entry, folder, task.callback, task.prepare(), task.store, notices
         )
     except Exception as error:
         task.ended(error)
     else:
         task.ended(outcome)
-
-
-class Member:
-    """A run in hand: locked, and with the checkpoints there are of it."""
-
-    def __init__(self, task: FleetTask, run: TrainingRun, held: ExitStack) -> None:
-        self.task = task
-        self.run = run
-        self.held = held
-        self.checkpoints: dict[int, dict[str, Any]] = {}
-        for checkpoint in read_whole(run.store):
-            try:
-                run.check_conditions(checkpoint)
-            except PlenchError:
-                if not self.checkpoints:
-                    raise
-                break  # the newest one will do
-            self.checkpoints.setdefault(checkpoint["updates"], checkpoint)
-
-    @property
-    def algorithm(self) -> LossAlgorithm:
-        """The run's algorithm, whose weights and state are slices of the stack."""
-        assert isinstance(self.run.algorithm, LossAlgorithm)
-        return self.run.algorithm
-
-    def begin(self, updates: int) -> None:
-        """Build the run, and go on from its checkpoint after so many updates."""
-        self.run.build()
-        with self.run.streams.ambient("algorithm"):
-            self.run.begin(self.checkpoints.get(updates))
-        self.checkpoints.clear()
-
-    def end(self, outcome: RunOutcome | Exception) -> None:
-        """Let go of the run and tell how it ended."""
-        try:
-            self.held.close()
-        except PlenchError as error:  # what it had written has not arrived
-            outcome = error
-        self.task.ended(outcome)
-
-    def conclude(self, status: Status) -> None:
-        """End the run with a status."""
-        try:
-            outcome: RunOutcome | Exception = self.run.conclude(status)
-        except Exception as error:
-            outcome = error
-        self.end(outcome)
-
-
-def open_member(task: FleetTask, dataset: Dataset, until: float) -> Member | None:
-    """Take a run in hand; None if it has ended before, is in other hands, or cannot be continued."""
-    run_id = task.config.run_id(dataset.fingerprint)
-    held = ExitStack()
-    try:
-        if task.store.finished and find_fault(task.store, task.config, run_id) is None:
-            task.ended(leave_finished(task.store))
-            return None
-        run = TrainingRun(task.config, dataset, task.entry, task.store, task.callback, task.prepare())
-        lock_run(task.store, held, until)
-        outcome = take_up(task.store, task.config, run_id)
-        if outcome is None:
-            return Member(task, run, held)
-        held.close()
-        task.ended(outcome)
-    except Exception as error:
-        held.close()
-        task.ended(error)
-    return None
-
-
-def lock_run(store: RunStore, held: ExitStack, until: float) -> None:
-    """Lock a run's folder; a process that has just been killed may hold it a moment longer."""
-    while True:
-        try:
-            held.enter_context(store.locked())
-            return
-        except BusyError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
-
-
-def align(members: Sequence[Member]) -> list[list[Member]]:
-    """Begin members where they can go on together; return those at each step, the earliest first.
-
-    A kill may have come while checkpoints were being written, one after the other, so all go back to the
-    newest step that all have: then the same members go on with the same bits. If there is none, members of
-    different steps go on apart.
-    """
-    newest = {member: max(member.checkpoints, default=0) for member in members}
-    common = set.intersection(*(set(member.checkpoints) for member in members)) if members else set()
-    if len(set(newest.values())) > 1:
-        if common:
-            newest = dict.fromkeys(members, max(common))
-        elif killed_at_first_checkpoint(members):
-            newest = dict.fromkeys(members, 0)
-    groups: dict[int, list[Member]] = {}
-    for member, updates in newest.items():
-        try:
-            member.begin(updates)
-        except PlenchError as error:
-            member.end(error)
-        except (Exception, SystemExit) as error:  # is recorded, and ends this run only
-            member.end(member.run.fail(error))
-        else:
-            groups.setdefault(updates, []).append(member)
-    return [groups[updates] for updates in sorted(groups)]
-
-
-def killed_at_first_checkpoint(members: Sequence[Member]) -> bool:
-    """Say whether just these members were killed while their first checkpoints were being written."""
-    saved = [member.checkpoints for member in members if member.checkpoints]
-    own = name_fleet(members)
-    return all(
-        len(checkpoints) == 1 and next(iter(checkpoints.values())).get("fleet") == own
-        for checkpoints in saved
-    )
-
-
-def name_fleet(members: Sequence[Member]) -> str:
-    """Return a hash that tells which runs are trained as one."""
-    return hashlib.sha256(" ".join(member.run.run_id for member in members).encode()).hexdigest()[:16]
 
 
 class Fleet:
@@ -222,10 +95,9 @@ class Fleet:
         self.updates = members[0].run.updates
         self.totals = Totals()
         self.window_begun = 0.0
-        self.counted = self.updates
 
-    def carry_out(self) -> list[Member]:
-        """Train to the end; return the members, with their folders free, that have to go on alone."""
+    def carry_out(self) -> list[Left]:
+        """Train to the end; return the runs, with their folders free, that have to go on alone."""
         if self.stop.asked:
             self.conclude("interrupted")
             return []
@@ -236,27 +108,25 @@ class Fleet:
         except StorageError as error:
             self.close_all(error)
         except StackError as error:
-            logger.warning("%s: runs are trained one by one: %s", self.config.algorithm, error)
-            return self.give_up()
+            return self.give_up(f"trained alone, not with others as one: {error}", error)
         except PlenchError as error:
             self.close_all(error)
         except Exception as error:  # of code for all of them: by itself each may do well
-            logger.warning(
-                "%s: %d runs, trained as one, stopped (%s: %s); they continue one by one",
-                self.config.algorithm,
-                len(self.members),
-                type(error).__name__,
-                error,
-            )
-            return self.give_up()
+            what = f"{type(error).__name__}: {error}"
+            return self.give_up(f"runs trained as one, this one among them, stopped ({what})", error)
         return []
 
-    def give_up(self) -> list[Member]:
-        """Let go of the members that are left."""
+    def give_up(self, reason: str | None = None, error: Exception | None = None) -> list[Left]:
+        """Let go of the members that are left; they go on one by one."""
         left, self.members = self.members, []
         for member in left:
             member.held.close()
-        return left
+        if reason is None:
+            return [Left(member.task) for member in left]
+        logger.warning(
+            "%s: %d runs go on one by one: %s", self.config.algorithm, len(left), reason, exc_info=error
+        )
+        return [Left(member.task, (reason,)) for member in left]
 
     def close_all(self, error: Exception) -> None:
         """End every member that is left with an error that is not its own."""
@@ -343,22 +213,21 @@ class Fleet:
             predict_together(together, [getattr(member.run.data, part) for member in self.members])
             for part in ("validation", "test")
         )
-        left = []
-        for number, member in enumerate(self.members):
+        there = list(self.members)
+        for number, member in enumerate(there):
             try:
                 ended = record_member(member.run, step, validation[number], test[number])
-            except PlenchError:
+            except (BusyError, StorageError):
                 raise
             except Exception as error:  # a third party's criterion, say
+                self.members.remove(member)
                 member.end(member.run.fail(error))
-                left.append(member)
                 continue
             if ended is not None:
+                self.members.remove(member)
                 member.conclude(ended)
-                left.append(member)
-        self.members = [member for member in self.members if member not in left]
         self.totals = Totals()
-        return bool(left)
+        return len(self.members) < len(there)
 
     def tell(self) -> None:
         """Tell how far the members are."""

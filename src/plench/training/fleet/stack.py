@@ -8,7 +8,7 @@ algorithm's own, on (R, B, K).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -110,6 +110,9 @@ class StackedNetwork(nn.Sequential):
 
 class StackedRuns(LossAlgorithm):
     """What a stack does in another way than a single run; it stands before the algorithm's own class."""
+
+    # Whether the method is written for numbers that differ between runs as tensors (R,).
+    takes_tensors: ClassVar[bool] = True
 
     members: list[LossAlgorithm]
     streams: list[Streams]
@@ -254,17 +257,21 @@ def find_optimizer(member: LossAlgorithm, network: nn.Module) -> torch.optim.Ada
 def stack_buffers(together: StackedRuns) -> None:
     """Stack the state of the runs; each has its slice."""
     for name in together.members[0]._buffers:
-        own = [member.get_buffer(name) for member in together.members]
-        if len({(state.shape, state.dtype) for state in own}) > 1:
+        own = [member._buffers.get(name) for member in together.members]
+        there = [state for state in own if state is not None]
+        if len(there) < len(own):
+            raise StackError(f"its {name} is None")
+        if len({(state.shape, state.dtype) for state in there}) > 1:
             raise StackError(f"their {name} differ in shape")
-        together.register_buffer(name, torch.stack(own))
+        together.register_buffer(name, torch.stack(there))
     together.hand_out()
 
 
 def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]:
     """Return the runs' hyperparameters: numbers that differ as tensors (R,).
 
-    Words that differ are left out: what they decide is in the state, and nothing may read them.
+    Words that differ are left out: what they decide is in the state, and nothing may read them. A method
+    that is not written for stacks may do so, and is refused.
     """
     members = together.members
     merged = {}
@@ -276,6 +283,8 @@ def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]
             raise StackError(f"they differ in {name}")
         elif all(isinstance(other, float | int) for other in values):
             merged[name] = tensor_of(values, members[0], device)
+        elif not together.takes_tensors:
+            raise StackError(f"they differ in {name}")
     return merged
 
 
@@ -294,7 +303,10 @@ def is_plain(value: object) -> bool:
 
 
 def merge_attributes(together: StackedRuns, device: torch.device) -> None:
-    """Take over plain attributes: equal ones as they are, numbers that differ as tensors (R,)."""
+    """Take over plain attributes: equal ones as they are, numbers that differ as tensors (R,).
+
+    Of a mapped loss only hyperparameters and state are mapped, so that its attributes must be equal.
+    """
     members = together.members
     for name, value in vars(members[0]).items():
         if name in MODULE_INTERNALS or name in KNOWN or name in together.of_each_run:
@@ -306,7 +318,7 @@ def merge_attributes(together: StackedRuns, device: torch.device) -> None:
             raise StackError(f"its attribute {name} cannot be stacked")
         if all(other == value for other in values):
             setattr(together, name, value)
-        elif type(value) in (int, float):
+        elif type(value) in (int, float) and together.takes_tensors:
             setattr(together, name, tensor_of(values, members[0], device))
         else:
             raise StackError(f"they differ in {name}")
