@@ -24,7 +24,11 @@ html_copy_source = False
 html_show_sourcelink = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True}
+# scikit-learn adds the methods of its metadata routing, whose texts refer to its own pages.
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request",
+}
 suppress_warnings = ["misc.highlighting_failure"]
 
 

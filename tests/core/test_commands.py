@@ -7,13 +7,13 @@ on the table of animals. What is not carried out is in NOT_RUN, with the reason.
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from plench import collect_results
-from plench import train as train_module
 from plench.cli import ALIASES, build_parser, main, with_underscores
 from tests.conftest import ROOT
 from tests.core.test_readme import python_blocks
@@ -32,7 +32,7 @@ NOT_RUN = {
     r"^plench submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
     r"--annotators": "the table has none; tests/estimator has some",
     r"more_runs/": "a second folder like the first",
-    r"^plench refit +(first|runs)( |$)": "the folder has several settings by then",
+    r"^plench refit +runs( |$)": "the folder has several settings by then",
     r"^plench verify results\.parquet": "repeats runs in full; tests/results/test_verify.py has short ones",
     r"--suite (extended|tabular)": "tens of thousands of runs",
     r"bench step -a all": "minutes for each algorithm; one is run",
@@ -98,14 +98,15 @@ def shorten(words: list[str]) -> list[str]:
 def carry_out(command: str) -> int:
     words = shlex.split(command)
     if words[:2] == ["python", "-m"]:
-        called = {"plench.train": train_module.main, "plench.collect_results": collect_results.main}[words[2]]
-        return called([*words[3:], *(("--steps", "12") if words[2] == "plench.train" else ())])
+        more = ["--steps", "12"] if words[2] == "plench.train" else []
+        return subprocess.run([sys.executable, *words[1:], *more], check=False).returncode
     words = shorten(words[1:])
     for place, word in enumerate(words):
         if word.endswith("/FOLDER"):
-            folders = sorted(path.parent for path in Path(word).parent.glob("animals*/done"))
-            words[place] = str(folders[0])
-    if words[0] == "refit" and "-d" not in words:
+            parent = Path(word).parent
+            folders = sorted(parent.glob("animals*/done")) or sorted(parent.glob("*/done"))
+            words[place] = str(folders[0].parent)
+    if words[0] == "refit" and "-d" not in words and "animals" in words[1]:
         words += ["-d", "animals.csv"]  # what came by path must be named; that of the pages did not
     return main(words)
 
