@@ -20,7 +20,7 @@ from plench.algorithms.base import (
     device_with_doubles,
     register,
 )
-from plench.algorithms.parts.targets import mask_out, uniform_over
+from plench.algorithms.parts.targets import mask_out, restrict, uniform_over
 from plench.algorithms.parts.views import pass_all_inputs
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -36,12 +36,6 @@ DISTANCE_ROWS = 256
 def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over rows of −Σ_k o_k log(p_k + ε)."""
     return -(targets * (probs + EPSILON).log()).sum(-1).mean(-1)
-
-
-def restrict(probs: Tensor, candidates: Tensor) -> Tensor:
-    """Return p + ε restricted to the candidates and normalised."""
-    kept = (probs + EPSILON) * candidates
-    return kept / kept.sum(-1, keepdim=True)
 
 
 def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -184,7 +178,7 @@ class VALEN(LossAlgorithm):
             sampled = kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(sample.dtype).tiny)
             correct, targets = self.hparams["correct"], self.rows("targets", batch.index)
             self.write_rows("sampled_targets", batch.index, correct * sampled + (1 - correct) * targets)
-        self.write_rows("targets", batch.index, restrict(logits.softmax(-1), batch.candidates))
+        self.write_rows("targets", batch.index, restrict(logits.softmax(-1) + EPSILON, batch.candidates))
 
     def phases(self) -> Mapping[str, int]:
         """Return when the encoder starts to train."""
