@@ -20,15 +20,13 @@ from plench.algorithms.nn_ga import class_risks
 from plench.algorithms.papi import similarity_ramp as papi_ramp
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
+    RingQueue,
     Similarities,
     compare,
-    mean_similarity_by_label,
-    sum_by_label,
-)
-from plench.algorithms.parts.momentum import (
-    RingQueue,
     confidence_momentum,
     follow,
+    mean_similarity_by_label,
+    sum_by_label,
     update_prototypes,
 )
 from plench.algorithms.parts.targets import (

@@ -12,13 +12,15 @@ from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     ContrastiveAlgorithm,
+    RingQueue,
     TwoHeadedNetwork,
     compare,
+    draw_empty_features,
+    follow,
     instance_contrast,
     normalise_rows,
     own_entries,
 )
-from plench.algorithms.parts.momentum import RingQueue, draw_empty_features, follow
 from plench.algorithms.parts.targets import mask_out, masked_softmax, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import one_pass_serves
 from plench.batch import Batch
