@@ -27,7 +27,7 @@ from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_d
 from plench.data.candidates import REAL_CANDIDATES
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
-from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, refit
+from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, train_on_all
 
 DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
 N_RUNS = 20
@@ -72,7 +72,7 @@ def measure(job: tuple[str, int], folder: Path) -> str:
         chosen = choose(searcher.usable, criterion, caution)
         number = found.contenders.index(chosen)
         if str(number) not in record["refit"]:
-            record["refit"][str(number)] = judge(refit(chosen.first, material, chosen.entry), test)
+            record["refit"][str(number)] = judge(train_on_all(chosen.first, material, chosen.entry), test)
     entry = find_algorithm(PORTFOLIO[0])
     made = attempt(material.configure(entry, 0.0, **settings), material, entry)
     record["default"] = judge(made, test)

@@ -33,7 +33,7 @@ from plench.algorithms import algorithms
 from plench.storage.records import read_run
 from plench.storage.store import RunStore
 from plench.sweeps import DataShelf, SweepSpec, make_grids, read_fleet
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import RunAttempt
 from plench.sweeps.fleets import estimate_gb, form_fleets
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import PlannedRun, expand, settle
@@ -113,7 +113,7 @@ def carry_out(case: Case, arm: str, data_dir: str, output: Path) -> None:
     (output / SPENT).write_text(str(time.process_time() - begun), encoding="utf-8")
 
 
-def check(case: Case, run: PlannedRun, attempt: Attempt) -> None:
+def check(case: Case, run: PlannedRun, attempt: RunAttempt) -> None:
     """Stop if a run did not come to its end."""
     if attempt.status not in ("done", "diverged"):
         raise SystemExit(f"{case.label}: {run.label} {attempt.status}: {attempt.message}")

@@ -44,7 +44,7 @@ from plench.algorithms.valen import build_decoder as valen_decoder
 from plench.algorithms.valen import clamped_concentration as valen_alpha
 from plench.algorithms.valen import concentrate as valen_concentration
 from plench.algorithms.valen import divergence_from_uniform as valen_kl
-from plench.algorithms.valen import find_neighbours as valen_neighbours
+from plench.algorithms.valen import find_nearest_rows as valen_neighbours
 from plench.algorithms.valen import graph_block as valen_graph_block
 from plench.algorithms.valen import reconstruct as valen_reconstruction
 

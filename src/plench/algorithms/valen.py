@@ -141,7 +141,7 @@ class VALEN(LossAlgorithm):
         if self.inputs is None:
             raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
         features = pass_all_inputs(self.network[0], self.inputs)
-        self.neighbours.copy_(find_neighbours(features, self.hparams["knn"]))
+        self.neighbours.copy_(find_nearest_rows(features, self.hparams["knn"]))
         self.encoder.load_state_dict(self.network.state_dict())
         self.sampled_targets.copy_(self.targets)
 
@@ -229,7 +229,7 @@ def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block
     )
 
 
-def find_neighbours(features: Tensor, k: int) -> Tensor:
+def find_nearest_rows(features: Tensor, k: int) -> Tensor:
     """Return the k nearest other rows (N, k) of each row, Euclidean, the lowest index first on ties.
 
     Exact, in double precision, a few rows at a time: no N × N matrix exists at any time. With fewer than

@@ -364,7 +364,7 @@ def rate(tried: Contender, reference: Contender, criterion: str, caution: float)
     return rate_differences(np.concatenate([first - second for first, second in pairs]), caution)
 
 
-def refit(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
+def train_on_all(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
     """Train the chosen configuration for the chosen number of updates on everything.
 
     `max_steps`, by which methods schedule themselves, stays that of the chosen run. Where that fails or is

@@ -82,10 +82,10 @@ class TwoHeadedNetwork(nn.Module):
         return logits.to(self.classifier.weight.dtype)
 
     def _project(self, hidden: Tensor) -> Tensor:
-        return normalise_rows(self.projector(hidden).to(self.classifier.weight.dtype))
+        return to_unit_rows(self.projector(hidden).to(self.classifier.weight.dtype))
 
 
-def normalise_rows(values: Tensor) -> Tensor:
+def to_unit_rows(values: Tensor) -> Tensor:
     """Divide each row by its Euclidean length (by 1e-12 if it is shorter than that)."""
     return normalize(values, dim=-1, eps=1e-12)
 
@@ -261,7 +261,7 @@ def update_prototypes(
     up_to_here = counted.cumsum(0)
     counts = up_to_here[-1]
     entering = counted * (1 - momentum) * momentum ** (counts - up_to_here)
-    return normalise_rows(momentum ** counts[:, None] * prototypes + entering.T @ features)
+    return to_unit_rows(momentum ** counts[:, None] * prototypes + entering.T @ features)
 
 
 def confidence_momentum(step: int, max_steps: int, ends: tuple[float, float]) -> float:

@@ -14,7 +14,7 @@ import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, Fleet, count_cores
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathToll, RunAttempt, Task, count_cores
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
@@ -137,7 +137,7 @@ class Pool:
             if worker.ready and not worker.runs:
                 self.give(worker, self.waiting.popleft(), self.devices[slot])
 
-    def give(self, worker: WorkerProcess, task: Fleet, device: str) -> None:
+    def give(self, worker: WorkerProcess, task: Task, device: str) -> None:
         """Hand runs to a worker, and their dataset first if the worker does not have it."""
         name = task[0].dataset
         placed = tuple(replace(run, config=replace(run.config, device=device)) for run in task)
@@ -183,7 +183,7 @@ class Pool:
         else:
             self.callback.advanced(run, progress.updates)
 
-    def end(self, worker: WorkerProcess, run: PlannedRun, attempt: Attempt) -> None:
+    def end(self, worker: WorkerProcess, run: PlannedRun, attempt: RunAttempt) -> None:
         """Handle the end of an attempt."""
         self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
@@ -212,7 +212,7 @@ class Pool:
             return
         if self.stopping:  # it was between two runs, or has been killed; its runs stay to be done
             for run in worker.runs.values():
-                self.callback.ended(run, Attempt("interrupted", reason))
+                self.callback.ended(run, RunAttempt("interrupted", reason))
             worker.runs = {}
             return
         runs = worker.give_back()
@@ -231,7 +231,7 @@ class Pool:
                 f"its {reason}, {deaths} times without getting any further",
             )
 
-    def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
+    def start_again(self, runs: Task, reason: str, together: bool) -> None:
         """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame."""
         how = "they are started again" if together else "they are carried out one by one"
         self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")

@@ -63,7 +63,7 @@ class FusedAdam:
         with torch.no_grad():
             self.counters.add_(1)
             for optimizer, arguments in zip(self.optimizers, self.calls, strict=True):
-                torch._fused_adam_(*arguments, **settings_of(optimizer.param_groups[0]))
+                torch._fused_adam_(*arguments, **fused_settings(optimizer.param_groups[0]))
 
     def gather(self) -> None:
         """Make the lists of the fused operation, once."""
@@ -83,7 +83,7 @@ class FusedAdam:
             self.calls.append((parameters, gradients, *averages, [], [state["step"] for state in own]))
 
 
-def settings_of(group: dict[str, Any]) -> dict[str, Any]:
+def fused_settings(group: dict[str, Any]) -> dict[str, Any]:
     """Return a group's settings as the fused operation names them."""
     return {
         "lr": group["lr"],
