@@ -15,7 +15,7 @@ from plench.algorithms.classical.crowd import DS_LR, MV_LR
 from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
 from plench.algorithms.classical.ipal import IPAL, propagate
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import (
+from plench.algorithms.classical.parts.annotators import (
     count_votes_or_one,
     estimate_labels,
     infer_labels,

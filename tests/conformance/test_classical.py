@@ -20,10 +20,10 @@ from plench.algorithms.classical.ipal import (
     weigh_neighbours,
 )
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import (
+from plench.algorithms.classical.parts.annotators import (
     count_votes_or_one as count_answers,
 )
-from plench.algorithms.classical.parts.answers import (
+from plench.algorithms.classical.parts.annotators import (
     estimate_labels,
     infer_labels,
     share_votes,

@@ -9,9 +9,9 @@ import torch
 from plench.algorithms.base import LossAlgorithm
 from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches
 from plench.contract.subject import Session, Subject
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackedRuns, StackError, choose_form, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 
 RUNS = 2
 HOW = {

@@ -20,8 +20,8 @@ from plench.sweeps.engines.base import Assignment, AttemptStatus, RunAttempt, Ta
 from plench.sweeps.plan import PlannedRun
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
+from plench.training.fleet.loop import run_fleet
 from plench.training.fleet.members import FleetTask
-from plench.training.fleet.run import run_fleet
 from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, preparation_key, prepare_data

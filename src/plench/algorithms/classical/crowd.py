@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.answers import AnswerArrays, infer_labels, take_majority
+from plench.algorithms.classical.parts.annotators import AnswerArrays, infer_labels, take_majority
 from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, soft_target_loss
 from plench.algorithms.classical.parts.targets import Floats
 from plench.algorithms.fitted import FittedAlgorithm

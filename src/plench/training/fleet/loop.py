@@ -14,7 +14,6 @@ from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, StorageError
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import Totals, choose_chunk, measure
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.members import (
     FleetTask,
     Left,
@@ -25,6 +24,7 @@ from plench.training.fleet.members import (
     set_aside,
 )
 from plench.training.fleet.stack import StackedRuns, StackError, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import EvaluationSet
