@@ -226,7 +226,7 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     if short:
         measured = (
             f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one "
-            "split has no interval and tells nothing of noise."
+            "split has no interval and says nothing about noise."
         )
     told = [row[0] for row in whole_rows if int(row[1]) > 1]
     verdict = "Whether it loses to default PRODEN beyond noise cannot be told: no dataset has two splits."
@@ -245,11 +245,11 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
             "are those of a search by CR, among which CR and AA choose.",
             measured,
-            "## As a user gets it",
+            "## The whole procedure against default PRODEN",
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
             "fifth, chooses by CR or by AA, and trains the choice once more on all. " + verdict,
             "The rule of choice (its caution, further splits, finalists) was changed three times with test "
-            "accuracies of split 0 in view, so that split 0 flatters it; splits 1 to 4 were not looked at.",
+            "accuracies of split 0 in view, so that split 0 is optimistic; splits 1 to 4 were not looked at.",
             render_table(
                 [
                     "dataset",
@@ -262,10 +262,11 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
                 ],
                 whole_rows,
             ),
-            "## What the choice without truth costs",
+            "## The cost of choosing without true labels",
             "Here every model learns from the same four fifths. The best default is chosen in hindsight, one "
             "method a dataset; the oracle takes on each split, among the same runs, the one with the highest "
-            "test accuracy, which no honest choice can reach. The cost is what the oracle is ahead.",
+            "test accuracy, which no choice without true labels can know. The cost is the lead of the "
+            "oracle.",
             render_table(
                 [
                     "dataset",

@@ -108,7 +108,7 @@ def make_page(figures: dict[str, Any]) -> str:
         f"{figures['interrupted']:,} took long and were interrupted as by Ctrl-C.",
         "",
         f"    python -m campaigns.arguments --seed {figures['seed']} --calls {figures['calls']} "
-        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. Calls are children "
         "forked from one warm process, without network.",

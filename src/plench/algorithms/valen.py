@@ -220,7 +220,7 @@ class Reconstruction(NamedTuple):
 
 
 def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block: Tensor) -> Reconstruction:
-    """Compare what the distributions d (B, K) tell of inputs, candidates and graph with what these are."""
+    """Return the losses of reconstructing inputs, candidates and graph from the distributions d (B, K)."""
     graph = (d @ d.T).sigmoid().softmax(-1)
     return Reconstruction(
         SMALL * mse_loss(decoded, x),

@@ -133,7 +133,7 @@ def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
         "steps": f"{card['default_steps']:,} by default",
     }
     if card["protocol_noise_rate"] is not None:
-        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
+        rows["given noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
     return rows
 
 

@@ -242,7 +242,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
-    """Delete the folders of runs that are neither finished nor going on."""
+    """Delete the folders of runs that are neither finished nor running."""
     folder = describe_folder(arguments.output_dir)
     with sweeps.hold_folder(folder.absolute()):
         _, states = read_planned(arguments)

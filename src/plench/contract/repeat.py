@@ -97,7 +97,7 @@ def resumes_exactly(subject: Subject) -> None:
 
 
 def describe_state(session: Session) -> dict[str, Any]:
-    """Return all that a run has come to: the algorithm's state, and the sums of what its updates logged."""
+    """Return the whole state of a run: that of the algorithm, and the sums of what its updates logged."""
     return {**snapshot(session.algorithm), "what update logs": session.run.totals.state()}
 
 

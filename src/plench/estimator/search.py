@@ -146,7 +146,7 @@ class Searcher:
             self.budget = Budget(runs=DEFAULT_RUNS)
         self.begun = time.perf_counter()
         self.entries = [find_algorithm(name) for name in self.list_methods()]
-        for entry in self.entries:  # what cannot be configured is told before anything is trained
+        for entry in self.entries:  # what cannot be configured is reported before anything is trained
             self.material.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
         self.contenders: list[Contender] = []
         self.errors: list[PlenchError] = []
@@ -194,7 +194,7 @@ class Searcher:
         return Search(self.tried, choose(usable, self.criterion), self.criterion)
 
     def pass_over(self, contender: Contender, error: PlenchError) -> None:
-        """Go on without a contender that cannot be run; it counts as a run, so that the search ends."""
+        """Continue without a contender that cannot be run; it counts as a run, so that the search ends."""
         self.n_made += 1
         self.errors.append(error)
         logger.warning("%s could not be trained: %s", contender.entry.name, error)

@@ -62,7 +62,7 @@ class Performer:
         callbacks: Sequence[Callback],
         ended: Callable[[PlannedRun, RunAttempt], None],
     ) -> None:
-        """Carry out runs as one, or continue them; `ended` is told of each, as soon as it ends."""
+        """Carry out runs as one, or continue them; `ended` is called for each, as soon as it ends."""
         if len(runs) == 1:
             ended(runs[0], self.perform(runs[0], dataset, stores[0], callbacks[0]))
             return
@@ -90,7 +90,9 @@ class Performer:
                 ]
                 run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
             except (Exception, SystemExit):  # each by itself will tell what is wrong
-                logger.warning("%s: a fleet stopped, its runs go on one by one", runs[0].label, exc_info=True)
+                logger.warning(
+                    "%s: a fleet stopped, its runs continue one by one", runs[0].label, exc_info=True
+                )
             for run, store, callback in list(left.values()):
                 if stop.asked:
                     ended(run, RunAttempt("interrupted", "the same command continues it"))
@@ -133,7 +135,7 @@ def make_attempt(
     if isinstance(outcome, RunOutcome):
         return RunAttempt(outcome.status, outcome.message, outcome.updates_made, seconds)
     error = outcome
-    if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep goes on
+    if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep continues
         kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
         try:
             record_failure(store, run, dataset, kind, str(error), trace)

@@ -90,7 +90,7 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
 
 
 def probe_run(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
-    """Carry out a few updates in a folder that is thrown away; None if the run fails or diverges."""
+    """Carry out a few updates in a temporary folder; None if the run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
         _try_out(run, shelf, performer, FIRST_STEPS)
     cost = _try_out(run, shelf, performer, FIRST_STEPS)

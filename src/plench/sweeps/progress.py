@@ -43,7 +43,7 @@ def watch_sweep() -> Iterator[SweepCallback]:
 
 
 class Tally:
-    """Counts what has ended and what is going on, and works out rate and time left."""
+    """Counts ended and running runs, and estimates rate and time left."""
 
     def __init__(self) -> None:
         self.todo = 0
@@ -135,7 +135,7 @@ class SweepLog:
 
 
 class LiveView:
-    """Totals, a bar, the runs going on and the latest notices, drawn anew four times a second."""
+    """Totals, a bar, the runs in progress and the latest notices, redrawn four times a second."""
 
     def __init__(self) -> None:
         self.tally = Tally()

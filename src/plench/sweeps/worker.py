@@ -85,7 +85,7 @@ class Reporter:
 
 
 class RunReporter:
-    """Tells the driver how one run goes on."""
+    """Reports the progress of one run to the driver."""
 
     def __init__(self, reporter: Reporter, folder: str) -> None:
         self.reporter = reporter
@@ -116,7 +116,7 @@ class Worker:
         self.performer = Performer()
 
     def listen(self) -> None:
-        """Receive messages while runs are going on; leave the moment the driver is gone."""
+        """Receive messages while runs are carried out; exit as soon as the driver is gone."""
         while True:
             try:
                 message = self.connection.recv()

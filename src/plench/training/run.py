@@ -95,7 +95,7 @@ class TrainingRun(SavedRun):
                 status = self.train(stop)
         except (BusyError, StorageError):
             raise
-        except PlenchError as error:  # is told to the user, and run.json must not say that the run goes on
+        except PlenchError as error:  # run.json must not say that it is still running
             if self.has_begun:
                 self.fail(error)
             raise

@@ -40,7 +40,7 @@ logger = logging.getLogger("plench")
 
 
 class SavedRun:
-    """All that a run has come to, and its files. `TrainingRun` carries it out."""
+    """The state of a run and its files. `TrainingRun` carries it out."""
 
     algorithm: Algorithm
     training_set: TrainingSet
@@ -79,7 +79,7 @@ class SavedRun:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.has_begun = False
-        self.has_older_models = False  # those that were written before the checkpoint it goes on from
+        self.has_older_models = False  # those written before the checkpoint that it continues from
 
     def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
         """Refuse to continue another run, on other data, or, unless asked to, under other conditions."""
@@ -97,7 +97,7 @@ class SavedRun:
             check_environment(checkpoint["environment"], self.environment)
 
     def is_own(self, checkpoint: Mapping[str, Any]) -> bool:
-        """Say whether a checkpoint is this run's; those of older versions are told by their records."""
+        """Say whether a checkpoint is this run's; those of older versions are recognised by their records."""
         if "run_id" in checkpoint:
             return bool(checkpoint["run_id"] == self.run_id)
         if not checkpoint["records"]:

@@ -70,7 +70,7 @@ def load_mat(
 
 
 def parse_mat(content: bytes, name: str) -> MatContent:
-    """Return the arrays of a `.mat` file; what is wrong with them is told under its name."""
+    """Return the arrays of a `.mat` file; an error names the file."""
     try:
         return read_mat(content)
     except DataError as error:

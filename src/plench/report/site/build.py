@@ -73,7 +73,7 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     """Write the site into a folder of its own: new, empty, or one that an earlier call wrote.
 
     The data of each writing have a folder of their own, named after their content. The page, which names it,
-    is replaced last, so that a reader never meets half of one.
+    is replaced last, so that a reader never sees half of one.
     """
     check_folder(folder)
     results = content.results

@@ -53,7 +53,7 @@ class LocalEngine:
         started: Sequence[WorkerProcess] = (),
         request: StopRequest | None = None,
     ) -> None:
-        """`started` are workers that are starting already; whoever started them ends them.
+        """`started` are workers that are starting already; the caller ends them.
 
         `request` says when to stop; without one, Ctrl-C and SIGTERM do.
         """
@@ -113,7 +113,7 @@ class Pool:
         self.stopping = False
 
     def work(self, stop: StopRequest) -> None:
-        """Carry out runs until none is left or a stop is asked for."""
+        """Carry out runs until none is left or a stop is requested."""
         while self.waiting or self.busy():
             if stop.asked:
                 self.interrupt()
@@ -187,7 +187,7 @@ class Pool:
         """Handle the end of an attempt."""
         self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
-            worker.again.append(run)  # somebody stopped this process alone; the sweep goes on
+            worker.again.append(run)  # this process alone was stopped; the sweep continues
         elif attempt.status == "failed":
             worker.failed = True
         elif attempt.status == "unwritable":
@@ -232,7 +232,7 @@ class Pool:
             )
 
     def start_again(self, runs: Task, reason: str, together: bool) -> None:
-        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame."""
+        """Put the runs of a fleet back into the queue: as one, or each by itself, to find the one to blame."""
         how = "they are started again" if together else "they are carried out one by one"
         self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
         self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])

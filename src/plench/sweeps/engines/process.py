@@ -43,7 +43,7 @@ class WorkerProcess:
         self.connection = Connection(os.dup(ours.fileno()))
         self.ready = False
         self.task: Task = ()
-        # Of its task: the runs that have not ended, and what became of others.
+        # Of its task: the runs that have not ended, and how the others ended.
         self.runs: dict[str, PlannedRun] = {}
         self.again: list[PlannedRun] = []
         self.failed = False

@@ -42,7 +42,7 @@ class RayEngine:
         workers: int | None = None,
         started: EarlyRay | None = None,
     ) -> None:
-        """`started` is a Ray that is starting already; whoever started it ends it."""
+        """`started` is a Ray that is starting already; the caller ends it."""
         if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
@@ -103,7 +103,7 @@ class RayDriver:
         )(carry_out_runs)
 
     def work(self, stop: StopRequest) -> None:
-        """Carry out runs until none is left or a stop is asked for."""
+        """Carry out runs until none is left or a stop is requested."""
         slots = self.count_slots()
         self.callback.planned(self.assignment.todo, self.assignment.finished, slots)
         if slots < 1:
@@ -208,7 +208,7 @@ class RayDriver:
             fail_run(self.assignment, runs[0], "WorkerDied", message)
 
     def start_again(self, runs: Task, reason: str, together: bool) -> None:
-        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame.
+        """Put the runs of a fleet back into the queue: as one, or each by itself, to find the one to blame.
 
         Those that had finished before are looked at and left as they are; those that had failed try again.
         """

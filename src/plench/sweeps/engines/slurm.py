@@ -298,7 +298,7 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
 
 
 def read_shares(path: Path) -> list[list[str]]:
-    """Return which runs each job of an array has; a file that cannot be used is told and counts as empty."""
+    """Return the runs of each job of an array; a file that cannot be used is reported and counts as empty."""
     try:
         shares = json.loads(read_plain(path, MAX_BYTES))
         if all(isinstance(share, list) and all(isinstance(run, str) for run in share) for share in shares):

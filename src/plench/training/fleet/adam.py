@@ -27,7 +27,7 @@ def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool
 
 
 def is_watched(optimizer: torch.optim.Optimizer) -> bool:
-    """Say whether somebody is to be told of an optimiser's steps."""
+    """Say whether an optimiser has step hooks."""
     return bool(
         of_torch._global_optimizer_pre_hooks
         or of_torch._global_optimizer_post_hooks

@@ -60,12 +60,12 @@ def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 class MappedRuns(StackedRuns):
-    """A stack whose losses are computed run by run in the author's eyes, and at once in torch's."""
+    """A stack whose loss is written for one run and mapped over all of them by `vmap`."""
 
     takes_tensors: ClassVar[bool] = False
 
     def rows(self, name: str, index: Tensor) -> Tensor:
-        """Return rows of the state of the run at hand."""
+        """Return rows of the state of the run that is being mapped."""
         return Algorithm.rows(self, name, index)
 
     def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
