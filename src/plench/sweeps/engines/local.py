@@ -232,7 +232,7 @@ class Pool:
             )
 
     def start_again(self, runs: Task, reason: str, together: bool) -> None:
-        """Put the runs of a fleet back into the queue: as one, or each by itself, to find the one to blame."""
+        """Put the runs of a fleet back into the queue: as one, or one by one, to find the one to blame."""
         how = "they are started again" if together else "they are carried out one by one"
         self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
         self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])

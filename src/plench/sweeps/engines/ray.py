@@ -208,7 +208,7 @@ class RayDriver:
             fail_run(self.assignment, runs[0], "WorkerDied", message)
 
     def start_again(self, runs: Task, reason: str, together: bool) -> None:
-        """Put the runs of a fleet back into the queue: as one, or each by itself, to find the one to blame.
+        """Put the runs of a fleet back into the queue: as one, or one by one, to find the one to blame.
 
         Those that had finished before are looked at and left as they are; those that had failed try again.
         """
