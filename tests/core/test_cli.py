@@ -48,6 +48,16 @@ def test_a_module_never_hides_the_function_of_its_name(name):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_training_does_not_import_torchs_compiler(tmp_path):
+    """It takes two seconds; torch's own optimisers import it when they are made."""
+    words = ["train", "-a", "PRODEN", "-d", "Digits_USS", "--steps", "3", "--output_dir", str(tmp_path)]
+    code = (
+        "import sys; from plench.cli import main; status = main(sys.argv[1:]);"
+        "sys.exit('torch._dynamo' in sys.modules or status)"
+    )
+    subprocess.run([sys.executable, "-c", code, *words], check=True)
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
