@@ -1,12 +1,12 @@
 """Classical methods beside four deep ones under the whole protocol; writes docs/results/classical.md.
 
-    python benchmarks/classical.py                  20 configurations × 5 splits; a day on one core
+    python benchmarks/classical.py                  20 configurations × 5 splits; most of a day on one core
     python benchmarks/classical.py --report_only    the page from the records that are there
 
 The runs are a sweep in runs/classical: the same command continues it, and `plench sweep status` and `plench
-sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Quick methods come
-first, then the others split by split, so that the page of an unfinished sweep has whole rows, and compares
-all methods on fewer splits. A split counts for a method once all of its configurations are there.
+sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Deep methods are
+trained as fleets. The order is that in which the page of an unfinished sweep says most: see STAGES. A split
+counts for a method once all of its configurations are there.
 """
 
 import argparse
@@ -20,11 +20,10 @@ from plench.criteria import criteria
 from plench.report.results import Results, read_results
 from plench.selection import Cell
 from plench.storage import Run
-from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
+from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, read_fleet, watch_sweep
 
 CLASSICAL = ("LR_EM", "CLPL", "PL_KNN", "IPAL", "PL_ECOC", "ET_AVG", "RF_AVG", "ET_EM", "RF_EM")
 ANSWERS = ("MV_LR", "DS_LR")
-QUICK = ("CLPL", "PL_KNN", "IPAL", "PL_ECOC", *ANSWERS)  # seconds a run, or less
 DEEP = ("PRODEN", "CC", "POP", "CRDPLL")
 DATASETS: Mapping[str, tuple[str, ...]] = {
     "Lost": CLASSICAL,
@@ -36,30 +35,44 @@ DATASETS: Mapping[str, tuple[str, ...]] = {
 N_CONFIGURATIONS, N_SPLITS = 20, 5
 STEPS = 10_000  # the paper's for tables; fitted methods have their rounds instead
 
+CHEAP = ("CLPL", "PL_KNN", "IPAL", "PL_ECOC", *ANSWERS, "LR_EM", "ET_AVG")  # seconds a run
+DEAR = ("RF_AVG", "ET_EM", "RF_EM")
+FIRST, *OTHERS = DATASETS
+# What is run after what: one dataset with the deep methods, what is cheap on the others, then the rest.
+STAGES = (
+    ((FIRST,), CHEAP),
+    ((FIRST,), DEEP),
+    (OTHERS, CHEAP),
+    ((FIRST,), DEAR),
+    *(((dataset,), methods) for dataset in OTHERS for methods in (DEEP, DEAR)),
+)
+
 
 def plan() -> SweepSpec:
     """Return what is to be run, in the order in which unfinished results are of most use."""
     return SweepSpec(
         tuple(
             Grid(
-                tuple(algorithms),
+                group,
                 (dataset,),
                 n_hparams=N_CONFIGURATIONS,
-                n_trials_from=split,
-                n_trials=split + 1,
+                n_trials=N_SPLITS,
                 steps=STEPS,
                 skip_model_save=True,
             )
-            for quick in (True, False)
-            for split in range(N_SPLITS)
-            for dataset, classical in DATASETS.items()
-            for algorithms in (
-                [name for name in classical if (name in QUICK) == quick],
-                () if quick else DEEP,
+            for datasets, methods in STAGES
+            for dataset in datasets
+            # Dear methods one after another, so that some are complete as early as can be.
+            for group in (
+                [(name,) for name in methods] if methods == DEAR else [methods_of(dataset, methods)]
             )
-            if algorithms
         )
     )
+
+
+def methods_of(dataset: str, methods: Sequence[str]) -> tuple[str, ...]:
+    """Return those of some methods that a dataset is given to."""
+    return tuple(name for name in methods if name in (*DATASETS[dataset], *DEEP))
 
 
 @dataclass(frozen=True)
@@ -188,6 +201,7 @@ def main() -> None:
                 options.output_dir,
                 data_dir=options.data_dir,
                 engine=LocalEngine(options.workers),
+                fleet=read_fleet("auto"),
                 callback=callback,
             )
     rows = read_rows(read_results(options.output_dir))
