@@ -220,7 +220,7 @@ def test_forests_are_those_of_scikit_learn(bootstrap: bool, words: str, count: i
 def test_forests_refuse_numbers_that_single_precision_has_no_room_for() -> None:
     X, S = draw_data(20)
     X[3, 1] = 1e39
-    with pytest.raises(ValueError, match="infinity or a value too large"):
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="infinity or a value too large"):
         grow_forest(X, share_equally(S), ForestShape(2, 1, "all", False), 0)
 
 
