@@ -21,7 +21,7 @@ from plench.criteria import criteria
 from plench.report.results import Results, read_results
 from plench.selection import Cell
 from plench.storage import Run
-from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, read_fleet, watch_sweep
+from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
 
 CLASSICAL = ("LR_EM", "CLPL", "PL_KNN", "IPAL", "PL_ECOC", "ET_AVG", "RF_AVG", "ET_EM", "RF_EM")
 ANSWERS = ("MV_LR", "DS_LR")
@@ -237,7 +237,6 @@ def main() -> None:
                 options.output_dir,
                 data_dir=options.data_dir,
                 engine=LocalEngine(options.workers),
-                fleet=read_fleet("auto"),
                 callback=callback,
             )
     rows = read_rows(read_results(options.output_dir))
