@@ -1,8 +1,10 @@
 """Call every command with random and contradicting arguments: `python -m campaigns.arguments --calls 5000`.
 
 One process imports plench once and forks for every call; the child is the command `plench`, in a copy of a
-small folder, without network, with limits on time and memory. A call that takes long is interrupted as by
-Ctrl-C. Ray is asked for by address only, as starting it takes longer than a thousand other calls.
+small folder, without network, with limits on time and memory. Every twentieth call is a Python of its own,
+started as a shell does. Training and the like are interrupted as by Ctrl-C when they take long; every other
+command has to end by itself. Ray is asked for by address only, as starting it takes longer than a thousand
+other calls.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from campaigns.arguments.child import Limits, call
-from campaigns.arguments.words import list_commands, make_words
+from campaigns.arguments.child import Ending, Limits, call
+from campaigns.arguments.words import Command, list_commands, make_words, may_take_long
 from campaigns.arguments.world import make_world
 from campaigns.figures import read_figures, write_figures, write_pages
-from campaigns.forked import warm_up
+from campaigns.forked import keep_in_memory, warm_up
 
 CODES = ("0", "1", "2", "130")
 TURN = 50  # calls after which the figures are written
+AFRESH = 20  # every so many calls, one is a Python of its own
 
 
 def main() -> int:
@@ -44,6 +47,7 @@ def main() -> int:
     )
     parser.add_argument("--page", type=Path, help="also write the page here")
     options = parser.parse_args()
+    keep_in_memory()
     with tempfile.TemporaryDirectory(prefix="arguments-") as folder:
         world = Path(folder) / "world"
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -54,10 +58,16 @@ def main() -> int:
         return attack(options, world, Path(folder))
 
 
+def call_number(seed: int, number: int, world: Path, folder: Path) -> tuple[Command, list[str], Ending]:
+    """Make one call of a campaign; return its command, its words and how it ended."""
+    command, words = make_words(seed, number)
+    long, afresh = may_take_long(command, words), number % AFRESH == 0
+    return command, words, call(words, world, folder / "call", Limits(), long=long, afresh=afresh)
+
+
 def call_one(options: argparse.Namespace, world: Path, folder: Path) -> int:
     """Repeat one call and show it."""
-    _, words = make_words(options.seed, options.only)
-    ending = call(words, world, folder / "call", Limits())
+    _, words, ending = call_number(options.seed, options.only, world, folder)
     print(f"plench {shlex.join(words)}\n{ending.printed}\nexit code {ending.code} {ending.fault}")
     return 1 if ending.fault else 0
 
@@ -70,12 +80,10 @@ def attack(options: argparse.Namespace, world: Path, folder: Path) -> int:
     )
     counts = {command.name: Counter(figures["commands"].get(command.name, {})) for command in list_commands()}
     start, before = time.monotonic(), figures["seconds"]
-    limits = Limits()
     while time.monotonic() - start < options.seconds and not (
         options.calls and figures["calls"] >= options.calls
     ):
-        command, words = make_words(options.seed, figures["calls"])
-        ending = call(words, world, folder / "call", limits)
+        command, words, ending = call_number(options.seed, figures["calls"], world, folder)
         counts[command.name][ending.code if ending.code in CODES else "other"] += 1
         figures["interrupted"] += ending.interrupted
         if ending.fault:
@@ -105,13 +113,18 @@ def make_page(figures: dict[str, Any]) -> str:
         "",
         f"{figures['calls']:,} calls of {len(figures['commands'])} commands, of which {len(findings):,} "
         "ended in another way than with an exit code of ours (0, 1, 2 or 130) and without a traceback. "
-        f"{figures['interrupted']:,} took long and were interrupted as by Ctrl-C.",
+        f"{figures['interrupted']:,} calls of commands that train or repeat themselves went on for more than "
+        f"{Limits.seconds:g} s and were interrupted as by Ctrl-C; any other had to end within "
+        f"{Limits.patience:g} s, and an interrupted one within as much after it.",
         "",
         f"    python -m campaigns.arguments --seed {figures['seed']} --calls {figures['calls']} "
         f"--seconds {figures['seconds']}    # the same command goes on with it",
         "",
-        f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. Calls are children "
-        "forked from one warm process, without network.",
+        f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. How calls are "
+        f"made: one in {AFRESH} is a Python of its own (`python -m plench`), "
+        f"{-(-figures['calls'] // AFRESH):,} in all; the others are children forked from a process that has "
+        "imported plench, and call `main` with the words. There is nothing to read from standard input, and "
+        "no network. Training is nearly always asked for a few updates on small data.",
         "",
         f"| command | calls | {' | '.join(CODES)} | other |",
         f"|---|{'---:|' * (len(CODES) + 2)}",

@@ -75,3 +75,20 @@ def test_refitting_a_run_whose_description_is_forged(
     (folder / "run.json").write_text(json.dumps({**info, **changes}))
     assert main(["refit", str(folder), "--output_dir", str(tmp_path / "refit")]) == 2
     assert "plench: error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hparams": [{"lr": 0.1}]}, {"hparams": {"lr": []}}, {"candidates": "ab"}]
+)
+@pytest.mark.parametrize("command", ["refit", "verify"])
+def test_a_run_whose_configuration_is_forged_within(
+    command: str, changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = plench.train("CC", "Digits_FPS", tmp_path / "runs", steps=3, progress=False).folder
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "config": {**info["config"], **changes}}))
+    words = {"refit": [str(folder), "--output_dir", str(tmp_path / "refit")], "verify": [str(folder.parent)]}
+    code = main([command, *words[command]])
+    shown = "".join(capsys.readouterr())
+    assert code == {"refit": 2, "verify": 1}[command], shown
+    assert ("plench: error: " if command == "refit" else "cannot be repeated: ") in shown
