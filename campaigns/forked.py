@@ -24,6 +24,7 @@ RAISED = 70  # exit code of a process in which an error came through that is not
 GOOD_CODES = (0, 1, 2, 130)
 # Modules that only a command line runs: imported, they would hide the functions of the same name.
 HIDING = ("plench.train", "plench.sweep", "plench.collect_results")
+Command = list[str] | Callable[[], int]  # words of `plench`, or what is to be done, which says the exit code
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -59,7 +60,7 @@ class Forked:
 
     def __init__(
         self,
-        words: list[str],
+        command: Command,
         place: Path,
         printed: Path,
         *,
@@ -73,8 +74,9 @@ class Forked:
         printed.write_bytes(b"")
         self.process = os.fork()
         if self.process == 0:
-            be = _become_command if afresh else _be_command
-            _live(partial(be, words), place, printed, memory_bytes, environment or {}, prepare)
+            if not callable(command):
+                command = partial(_become_command if afresh else _be_command, command)
+            _live(command, place, printed, memory_bytes, environment or {}, prepare)
         self.descriptor = os.pidfd_open(self.process)
 
     def wait(self, seconds: float) -> int | None:

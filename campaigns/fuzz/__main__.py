@@ -31,7 +31,7 @@ from campaigns.fuzz.readers import READERS, Reader
 CORPUS = Path(__file__).parents[2] / "tests" / "corpus"
 KEPT_OF_A_KIND = 2
 PER_TURN = 50  # files of one reader in a row
-SLOW_PER_TURN = 15
+SLOW_PER_TURN = 8
 
 
 def main() -> int:

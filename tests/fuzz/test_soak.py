@@ -69,7 +69,18 @@ def test_damages_are_drawn_from_the_seed(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_few_rounds_lose_nothing(tmp_path: Path) -> None:
-    words = ["--rounds", "12", "--seconds", "280", "--seed", "4", "--sweeps", "0", "--output", str(tmp_path)]
+    words = [
+        "--rounds",
+        "12",
+        "--seconds",
+        "280",
+        "--seed",
+        "4",
+        "--sweep_every",
+        "0",
+        "--output",
+        str(tmp_path),
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "campaigns.soak", *words],
         cwd=ROOT,
