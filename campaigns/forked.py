@@ -75,7 +75,7 @@ class Forked:
         self.process = os.fork()
         if self.process == 0:
             if not callable(command):
-                command = partial(_become_command if afresh else _be_command, command)
+                command = partial(_become_command if afresh else be_command, command)
             _live(command, place, printed, memory_bytes, environment or {}, prepare)
         self.descriptor = os.pidfd_open(self.process)
 
@@ -132,12 +132,9 @@ def _live(
     try:
         os.setsid()
         os.chdir(place)
-        _redirect(printed)
+        redirect(printed)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if memory_bytes is not None:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes,) * 2)
+        limit_memory(memory_bytes)
         os.environ.update(environment)
         if prepare is not None:
             prepare()
@@ -153,19 +150,29 @@ def _live(
         os._exit(code)
 
 
-def _redirect(printed: Path) -> None:
+def limit_memory(more_bytes: int | None) -> None:
+    """Let this process take so much more memory than it has, and leave no core behind."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if more_bytes is not None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + more_bytes,) * 2)
+
+
+def redirect(printed: Path) -> None:
     """Read from nowhere, and print to a file."""
     sink = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     source = os.open(os.devnull, os.O_RDONLY)
     for number, descriptor in ((0, source), (1, sink), (2, sink)):
         os.dup2(descriptor, number)
+    os.close(sink)
+    os.close(source)
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace")
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
 
 
-def _be_command(words: list[str]) -> int:
+def be_command(words: list[str]) -> int:
     """Return the exit code, as Python's own interpreter would make it."""
     from plench.cli import main
 

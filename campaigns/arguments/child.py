@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.arguments.world import copy_world
+from campaigns.arguments.world import Scene
 from campaigns.forked import GOOD_CODES, TRACEBACK, Forked
 
 # For a Python of its own, which does not know that connections fail: downloads ask where nobody answers.
@@ -39,16 +38,13 @@ class Ending:
 
 
 def call(
-    words: list[str], world: Path, folder: Path, limits: Limits, *, long: bool, afresh: bool = False
+    words: list[str], scene: Scene, printed: Path, limits: Limits, *, long: bool, afresh: bool = False
 ) -> Ending:
     """Run one command line in a copy of the world; `long`: it may take long; `afresh`: in its own Python."""
-    shutil.rmtree(folder, ignore_errors=True)
-    place = folder / "here" / "world"
-    copy_world(world, place)
     command = Forked(
         words,
-        place,
-        folder / "printed",
+        scene.set_up(),
+        printed,
         memory_bytes=limits.memory_bytes,
         environment=NO_NETWORK,
         prepare=cut_off_network,

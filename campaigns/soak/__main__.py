@@ -148,8 +148,8 @@ def make_page(figures: dict[str, Any]) -> str:
     lines = [
         "# Runs and sweeps under faults",
         "",
-        f"{figures['rounds']:,} runs and sweeps with {sum(faults.values()):,} faults, each compared with an "
-        f"undisturbed one: records, weights, status. **{hurt:,} lost or changed anything.** "
+        f"{figures['rounds']:,} runs, fleets and sweeps with {sum(faults.values()):,} faults, each compared "
+        f"with an undisturbed one: records, weights, status. **{hurt:,} lost or changed anything.** "
         f"{figures['refused']:,} commands were refused with a reason, as they should be, and the run was "
         "mended and went on.",
         "",
