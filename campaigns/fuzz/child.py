@@ -136,8 +136,9 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(place.filename).name}:{place.name}: {str(error)[:100]!r}"
 
 
-def work(connection: Connection, limits: Limits) -> None:
-    """Read files until told to stop. This is the child's whole life."""
+def work(connection: Connection, others_end: Connection, limits: Limits) -> None:
+    """Read files until there is nobody to send any. This is the child's whole life."""
+    others_end.close()  # this process has it too, and would never hear that the other has ended
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -150,7 +151,10 @@ def work(connection: Connection, limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     by_name = {reader.name: reader for reader in READERS}
     while True:
-        name, content = connection.recv()
+        try:
+            name, content = connection.recv()
+        except EOFError:
+            return
         reader = by_name[name]
         limit_processor(limits.seconds)
         connection.send(read_one(reader, content, watch))
@@ -211,7 +215,8 @@ class Keeper:
     def start(self) -> None:
         """Start a child."""
         self.connection, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=work, args=(theirs, self.limits), daemon=True)
+        arguments = (theirs, self.connection, self.limits)
+        self.process = self.context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         self.n_read = 0
         theirs.close()
