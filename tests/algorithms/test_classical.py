@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 from scipy.optimize import nnls
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -21,7 +22,8 @@ from plench.algorithms.classical.parts.annotators import (
     infer_labels,
     share_votes,
 )
-from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_forest
+from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
+from plench.algorithms.classical.parts.linear import log_softmax
 from plench.algorithms.classical.parts.neighbours import find_neighbours
 from plench.algorithms.classical.parts.nonnegative import solve_nonnegative
 from plench.algorithms.classical.parts.targets import share_equally
@@ -216,6 +218,20 @@ def test_forests_are_those_of_scikit_learn(bootstrap: bool, words: str, count: i
         assert outside is None
     kept = {name: np.asarray(values) for name, values in forest.to_arrays().items()}
     np.testing.assert_array_equal(Forest.from_arrays(kept, 5).predict(X), forest.predict(X))
+    shape = ForestShape(20, 2, words, bootstrap)
+    np.testing.assert_array_equal(grow_and_predict(X, q, queries, shape, 11), forest.predict(queries))
+
+
+def test_forests_refuse_numbers_that_single_precision_has_no_room_for() -> None:
+    X, S = draw_data(20)
+    X[3, 1] = 1e39
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="infinity or a value too large"):
+        grow_forest(X, share_equally(S), ForestShape(2, 1, "all", False), 0)
+
+
+def test_logs_of_probabilities_are_scipys_bit_for_bit() -> None:
+    scores = np.random.default_rng(4).normal(0, 30, size=(300, 16))
+    np.testing.assert_array_equal(log_softmax(scores), scipy.special.log_softmax(scores, axis=1))
 
 
 def test_an_example_in_every_bag_gets_equal_targets_again() -> None:
