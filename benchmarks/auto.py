@@ -254,8 +254,8 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
             "fifth, chooses by CR or by AA, and trains the choice once more on all. " + verdict,
             "The rule of choice (its caution, further splits, finalists) was changed three times with test "
-            f"accuracies of split {SEEN} in view, so that it is optimistic; the other splits were not looked at. "
-            f"The difference by {CRITERIA[0]} on those alone: {'; '.join(fresh) or 'not measured'}.",
+            f"accuracies of split {SEEN} in view, so that it is optimistic; the other splits were not looked "
+            f"at. The difference by {CRITERIA[0]} on those alone: {'; '.join(fresh) or 'not measured'}.",
             render_table(
                 [
                     "dataset",
