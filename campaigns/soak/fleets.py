@@ -28,13 +28,13 @@ LOSS_RTOL, ACCURACY_ATOL = 1e-3, 0.05
 def train_fleet(algorithm: str, output: Path, save_steps: int) -> int:
     """Carry out runs of different seeds, splits and learning rates as one; return an exit code."""
     import torch
-    from plench.training.fleet.loop import run_fleet
 
     from plench.algorithms import find_algorithm
     from plench.data import load_dataset
     from plench.storage.store import RunStore
     from plench.training import RunOutcome, configure_run, prepare_data
     from plench.training.callbacks import NoCallback
+    from plench.training.fleet.loop import run_fleet
     from plench.training.fleet.members import FleetTask
 
     entry, dataset = find_algorithm(algorithm), load_dataset(str(TABULAR))
