@@ -16,11 +16,16 @@ from plench.algorithms.classical.crowd import DS_LR, MV_LR
 from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
 from plench.algorithms.classical.ipal import IPAL, propagate
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import count_votes, estimate_labels, infer_labels, share_votes
+from plench.algorithms.classical.parts.annotators import (
+    count_votes_or_one,
+    estimate_labels,
+    infer_labels,
+    share_votes,
+)
 from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
 from plench.algorithms.classical.parts.linear import log_softmax
 from plench.algorithms.classical.parts.neighbours import find_neighbours
-from plench.algorithms.classical.parts.nonnegative import reconstruct
+from plench.algorithms.classical.parts.nonnegative import solve_nonnegative
 from plench.algorithms.classical.parts.targets import share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
@@ -259,7 +264,7 @@ def test_batched_least_squares_agree_with_scipy(k: int, D: int) -> None:
     A[50:60] = 0.0
     x[60:70] = 0.0
     A[70:90] *= 1e6
-    w = reconstruct(A, x)
+    w = solve_nonnegative(A, x)
     assert (w >= 0).all()
     expected = [nnls(A[i].T, x[i])[0] for i in range(300)]
     left, least = (((x - np.einsum("nk,nkd->nd", v, A)) ** 2).sum(1) for v in (w, np.array(expected)))
@@ -305,7 +310,7 @@ def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarra
 def test_dawid_and_skene_learn_whom_to_trust() -> None:
     answers, labels = make_answers(300, 4)
     q = infer_labels(answers, 0.01, 100)
-    majority = count_votes(answers).argmax(1)
+    majority = count_votes_or_one(answers).argmax(1)
     assert (q.argmax(1) == labels).mean() > max(0.95, (majority == labels).mean())
     objectives = [e.objective for _, e in zip(range(20), estimate_labels(answers, 0.01), strict=False)]
     assert (np.diff(objectives) >= -1e-9).all()

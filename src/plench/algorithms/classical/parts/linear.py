@@ -76,7 +76,7 @@ class LinearObjective:
         return unpack(found.x), float(found.fun)
 
 
-def soft_cross_entropy(targets: Floats) -> ScoreLoss:
+def soft_target_loss(targets: Floats) -> ScoreLoss:
     """Return the loss Σ_i Σ_j −q_ij log p_ij of soft targets."""
     mass = targets.sum(1, keepdims=True)
 
