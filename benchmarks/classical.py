@@ -124,12 +124,11 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
         there = {name: row for name, row in rows[dataset].items() if row.splits and name not in ANSWERS}
         simple = [name for name in classical if name in there]
         deep = [name for name in DEEP if name in there]
-        if simple and len(deep) == len(DEEP):
-            splits = frozenset.intersection(*(there[name].splits for name in deep))
-            simple = [name for name in simple if there[name].splits >= splits]
-        elif simple:
-            deep, splits = [], frozenset(range(N_SPLITS))
-            simple = [name for name in simple if there[name].splits >= splits]
+        if len(deep) < len(DEEP):
+            deep = []
+        parts = [there[name].splits for name in deep or simple]
+        splits = frozenset.intersection(*parts) if parts else frozenset()
+        simple = [name for name in simple if there[name].splits >= splits]
         if not simple or not splits:
             continue
         first, others = lead(there, simple, splits)
@@ -140,17 +139,15 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
             beside.append(f"{first} against {lead(there, deep, splits)[0]} on {dataset} {about}")
         else:
             alone.append(f"{first}{f' before {others}' if others else ''} on {dataset} {about}")
-    said = []
-    if beside:
-        said.append(
-            "Chosen by CR, without true labels, the best classical method reaches, against the best of four "
-            f"deep ones: {'; '.join(beside)}."
-        )
-    else:
-        said.append("No dataset has yet a split that all deep methods have completed.")
-    if alone:
-        said.append(f"Among classical methods alone, the deep ones not being there yet: {'; '.join(alone)}.")
-    return " ".join(said)
+    against = (
+        "Chosen by CR, without true labels, the best classical method reaches, against the best of four deep "
+        f"ones: {'; '.join(beside)}."
+    )
+    among = f"Among classical methods alone, chosen by CR, without true labels: {'; '.join(alone)}."
+    unknown = "No dataset has yet a split that all four deep methods have completed: nothing is said on them."
+    return " ".join(
+        [*([against] if beside else []), *([among] if alone else []), *([] if beside else [unknown])]
+    )
 
 
 def lead(rows: Mapping[str, Row], names: Sequence[str], splits: Iterable[int]) -> tuple[str, str]:
