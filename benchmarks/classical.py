@@ -88,7 +88,10 @@ class Row:
         return [100 * accuracy for split in sorted(splits) if (accuracy := chosen.get(split)) is not None]
 
     def seconds(self) -> str:
-        """Return the median over configurations of the seconds that the least disturbed split took."""
+        """Return the median over configurations of the seconds that the least disturbed split took.
+
+        Only where a split is complete: the first few configurations are no fair sample.
+        """
         taken: dict[int, list[float]] = {}
         for run in self.runs:
             if run.fleet_size == 1:
@@ -96,7 +99,7 @@ class Row:
                 taken.setdefault(run.hparams_seed, []).append(
                     times["training_seconds"] + times["evaluation_seconds"]
                 )
-        return f"{statistics.median(map(min, taken.values())):.1f}" if taken else "–"
+        return f"{statistics.median(map(min, taken.values())):.1f}" if taken and self.splits else "–"
 
 
 def read_rows(results: Results) -> dict[str, dict[str, Row]]:
