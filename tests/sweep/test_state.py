@@ -378,7 +378,7 @@ def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
 
 
-def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
+def test_a_look_and_a_launch_compare_records_by_hash(tmp_path: Path) -> None:
     words = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
     output = ["--output_dir", str(tmp_path), "--workers", "1", "--quiet"]
     assert main(["sweep", "launch", *words, "--steps", "3", *output]) == 0
@@ -386,9 +386,18 @@ def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
     (run,) = expand(spec)
     records = tmp_path / run.folder / "results.jsonl"
     content = records.read_bytes()
-    for changed, by_size in ((content.replace(b"1", b"2", 1), "done"), (content[:-5], "damaged")):
+    altered = content.replace(b"1", b"2", 1), "changed since"
+    for changed, why in (altered, (content[:-5], "last record"), (content[1:], "another size")):
         records.write_bytes(changed)
-        assert read_states([run], tmp_path, by_size=True)[0].state == by_size
-        assert read_states([run], tmp_path)[0].state == "damaged"
+        for in_short in (True, False):
+            (state,) = read_states([run], tmp_path, in_short=in_short)
+            assert state.state == "damaged"
+            assert why in state.message
     records.unlink()
-    assert "is missing" in read_states([run], tmp_path, by_size=True)[0].message
+    assert "is missing" in read_states([run], tmp_path, in_short=True)[0].message
+    records.write_bytes(content)
+    described = tmp_path / run.folder / "run.json"
+    described.write_bytes(described.read_bytes()[:-3])  # torn: its headlines are all there
+    for in_short in (True, False):
+        (state,) = read_states([run], tmp_path, in_short=in_short)
+        assert (state.state, state.message) == ("damaged", "its run.json is missing or broken")

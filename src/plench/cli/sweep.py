@@ -222,10 +222,10 @@ def status(arguments: argparse.Namespace) -> int:
     folder = describe_folder(arguments.output_dir)
     remembered = sweeps.recall(read_specs(arguments), folder)
     if remembered is None:
-        runs, states = read_planned(arguments, by_size=True)
+        runs, states = read_planned(arguments)
     else:  # they have all that a look at states needs
         runs = cast("list[PlannedRun]", remembered)
-        states = sweeps.read_states(runs, folder, by_size=True)
+        states = sweeps.read_states(runs, folder, in_short=True)
     content = summarise(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -262,13 +262,11 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_planned(
-    arguments: argparse.Namespace, *, by_size: bool = False
-) -> tuple[list[PlannedRun], list[RunState]]:
+def read_planned(arguments: argparse.Namespace) -> tuple[list[PlannedRun], list[RunState]]:
     """Return the runs of sweeps and their states in the output folder, without importing third-party code."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return runs, sweeps.read_states(runs, arguments.output_dir, by_size=by_size)
+    return runs, sweeps.read_states(runs, arguments.output_dir)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
