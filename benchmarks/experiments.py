@@ -51,8 +51,8 @@ class Setting:
     seeded_as: str | None = None
     imbalance: float | None = None
 
-    def configure(self, trial_seed: int) -> RunConfig:
-        """Describe the run on one split."""
+    def configure(self, trial_seed: int, configuration: int = 0) -> RunConfig:
+        """Describe the run on one split, seeded as a sweep would seed this configuration."""
         entry, card = find_algorithm(self.algorithm), dataset_card(self.dataset)
         return configure_run(
             entry,
@@ -64,7 +64,7 @@ class Setting:
             device="cpu",
             skip_model_save=True,
             trial_seed=trial_seed,
-            seed=seed_hash(card.name, self.seeded_as or entry.name, 0, trial_seed),
+            seed=seed_hash(card.name, self.seeded_as or entry.name, configuration, trial_seed),
         )
 
 

@@ -22,6 +22,8 @@ html_theme = "furo"  # light and dark, without a request to another host
 html_title = f"plench {__version__}"
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
+html_show_search_summary = False  # browsers refuse to fetch pages of a folder for it
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # scikit-learn adds the methods of its metadata routing, whose texts refer to its own pages.

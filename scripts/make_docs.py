@@ -116,6 +116,7 @@ def copy_pages(folder: Path) -> None:
             shutil.copyfile(path, place)
             continue
         text = turn_links(path.read_text(encoding="utf-8"), path, target)
+        text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")  # one figure, one line
         if target == "index.md":
             text = text.replace("](docs/", "](")  # pictures
         place.write_text(text, encoding="utf-8")

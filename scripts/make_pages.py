@@ -231,7 +231,7 @@ def describe_measured(name: str) -> list[str]:
     lines = []
     for page in ("accuracy", "classical_defaults", "newer"):
         for header, row in read_rows(RESULTS / f"{page}.md"):
-            if name in row[:3] and "R" not in header:
+            if name in row[:3] and not {"R", "split / seed"} & {*header}:
                 cells = zip(header, row, strict=False)
                 shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
                 source = f"[{page}](../results/{page}.md)"

@@ -37,6 +37,16 @@ def test_import_is_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_training_does_not_import_torchs_compiler(tmp_path):
+    """It takes two seconds; torch's own optimisers import it when they are made."""
+    words = ["train", "-a", "PRODEN", "-d", "Digits_USS", "--steps", "3", "--output_dir", str(tmp_path)]
+    code = (
+        "import sys; from plench.cli import main; status = main(sys.argv[1:]);"
+        "sys.exit('torch._dynamo' in sys.modules or status)"
+    )
+    subprocess.run([sys.executable, "-c", code, *words], check=True)
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

@@ -7,7 +7,7 @@ step: a method then says how it is set up, what its losses are, and what it revi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms.cards import FAMILIES, find_reference
+from plench.algorithms.optimizer import build_adam, descend
 from plench.batch import VIEWS, Batch
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
@@ -315,18 +316,6 @@ def build_network(input_shape: Sequence[int], num_classes: int, hparams: Mapping
     """Build the featurizer that `hparams["model"]` names, with a linear classifier on top."""
     featurizer = Featurizer(input_shape, hparams)
     return nn.Sequential(featurizer, Classifier(featurizer.n_outputs, num_classes))
-
-
-def build_adam(parameters: Iterable[nn.Parameter], hparams: Mapping[str, Any]) -> torch.optim.Adam:
-    """Build the benchmark's optimiser: Adam with the weight decay added to the gradient."""
-    return torch.optim.Adam(parameters, lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True)
-
-
-def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Take one optimiser step on a loss."""
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
 
 
 def device_with_doubles(device: torch.device) -> torch.device:

@@ -21,7 +21,7 @@ from plench.storage.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.version import __version__
 
 # What `--fleet` is if nothing is said.
-DEFAULT_FLEET = "off"
+DEFAULT_FLEET = "auto"
 
 SCHEMA = 1
 MAX_PLACES = 10**5  # configurations times splits: a thousand times a full benchmark's

@@ -108,14 +108,20 @@ def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # a class of torch's own, which no safe file may hold
         "numpy": np.__version__,
-        "scipy": version("scipy"),
-        "scikit-learn": version("scikit-learn"),
+        "scipy": installed("scipy"),
+        "scikit-learn": installed("scikit-learn"),
         "platform": platform.platform(),
         "device": device.type,
         "threads": threads,
         "processor": name_processor(),
         "arithmetic": describe_arithmetic(),
     }
+
+
+@cache
+def installed(package: str) -> str:
+    """Return the version of a package; looking it up takes as long as several updates of a small network."""
+    return version(package)
 
 
 def describe_arithmetic() -> str:

@@ -106,7 +106,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         "--fleet",
         default=DEFAULT_FLEET,
         metavar="SIZE",
-        help="train runs that differ in split and configuration as one: off (default), auto, or how many",
+        help="train runs that differ in split and configuration as one: auto (default), off, or how many",
     )
     parser.add_argument(
         "--fleet_memory_gb",

@@ -9,13 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as of_torch
 
+from plench.algorithms.optimizer import Adam
+
 # An optimiser with other values than these is left to torch.
 USUAL = {"amsgrad": False, "maximize": False, "fused": True, "capturable": False, "differentiable": False}
 
 
 def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool:
     """Say whether an optimiser is the benchmark's: a fused Adam on just these parameters."""
-    if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
+    if not isinstance(optimizer, torch.optim.Adam) or type(optimizer) not in (Adam, torch.optim.Adam):
+        return False
+    if len(optimizer.param_groups) != 1:
         return False
     group = optimizer.param_groups[0]
     same = len(group["params"]) == len(parameters) and all(
