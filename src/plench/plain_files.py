@@ -68,7 +68,7 @@ def read_plain(path: str | os.PathLike[str], limit: int, *, follow_links: bool =
 
 
 def _open(path: str | os.PathLike[str], follow_links: bool) -> tuple[int, int]:
-    """Open a plain file for reading; return its descriptor and size. Reading thousands, this must be quick."""
+    """Open a plain file for reading; return its descriptor and size."""
     try:
         # Looked at before it is opened, as opening alone can have effects on a device; and once more after,
         # as another file may have taken the name in between. Without O_NONBLOCK a pipe would block here.

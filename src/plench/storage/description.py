@@ -235,7 +235,7 @@ class DescriptionReader:
 
 
 def _parse_members(part: str) -> dict[str, Any] | None:
-    """Return what `"key": value, …,` says as an object; None if it is no JSON or a value is of another type."""
+    """Return what `"key": value, …,` says as an object; None if it is no JSON or a type is another."""
     whole = f"{{{part[:-1]}}}"
     try:
         members, end = _scan(whole, 0)

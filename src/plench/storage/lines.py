@@ -66,7 +66,7 @@ def _parse_whole(text: str) -> ParsedLines | None:
     if start < 0 or lines.pop() or not lines:
         return None
     shared = lines[0][start:]
-    if not all([line.endswith(shared) for line in lines]):
+    if not all(line.endswith(shared) for line in lines):
         return None
     own = "},".join([line[: -len(shared)] for line in lines])
     first, values = _decode(f"{{{shared[2:]}"), _decode(f"[{own}}}]")
