@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from plench import sweeps
+from plench import report, sweeps
 from plench.cli.shared.options import add_folder_options
 from plench.cli.shared.sweep_options import (
     add_grid_options,
@@ -22,11 +22,8 @@ from plench.cli.shared.sweep_options import (
     read_specs,
     start_early,
 )
-from plench.criteria import find_criterion
 from plench.errors import UsageError
-from plench.report.best import describe_choice, find_best
 from plench.report.escape import clean
-from plench.report.results import read_results
 from plench.shown import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
@@ -130,11 +127,11 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
 
 def show_best(arguments: argparse.Namespace) -> int:
     """Name what a criterion chooses in each setting."""
-    criterion = find_criterion(arguments.criterion)
-    board = read_results(arguments.folder, criteria=[criterion.name]).board
+    board = report.read_results(arguments.folder, criteria=[arguments.criterion]).board
+    (criterion,) = board.criteria
     rows = []
     for setting in board.settings:
-        chosen = find_best(board, setting, criterion)
+        chosen = report.find_best(board, setting, criterion)
         if chosen is None:
             raise UsageError(
                 f"{clean(board.labels[setting], None)}: no finished run has a checkpoint that "
@@ -155,7 +152,7 @@ def show_best(arguments: argparse.Namespace) -> int:
         )
         if not arguments.json:
             print(f"{rows[-1]['setting']}: {criterion.name} {100 * chosen.score:.2f} %")
-            print(f"  {clean(describe_choice(chosen, criterion), None)}")
+            print(f"  {clean(report.describe_choice(chosen, criterion), None)}")
             print(f"  {clean(str(chosen.run.path), None)}")
     if arguments.json:
         print(json.dumps(rows, indent=2))
