@@ -180,7 +180,8 @@ def measure_status(folder: Path) -> str:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     plan, status = seconds
-    text = f"With {number:,} finished runs `plan` takes {plan:.1f} s of processor time and `status` {status:.1f} s."
+    took = f"`plan` takes {plan:.1f} s and `status` {status:.1f} s of processor time"
+    text = f"With {number:,} finished runs {took}."
     print(text, flush=True)
     return text
 
