@@ -6,6 +6,7 @@ import math
 import pytest
 
 from plench.storage.description import DescriptionError, DescriptionReader, read_description
+from plench.storage.ended import find_breach, make_done
 from plench.storage.lines import parse_lines, parse_text
 
 
@@ -99,6 +100,7 @@ FILES = {
     "falling": write_lines({"step": 2}, {"step": 1}),
     "repeated": write_lines({"step": 1}, {"step": 1, "loss": 2.5}),
     "steps that are none": write_lines({"step": 1.0}, {"step": -1}, {"step": "2"}, {"step": True}),
+    "a step too large": write_lines({"step": 1}, {"step": 10**400}),
     "other args": write_lines({"step": 1}) + write_lines({"step": 2}, args={"algorithm": "NN"}),
     "args in the middle": write_lines({"step": 1, "args": {"a": 1}}, {"step": 2}),
     "no args": write_lines({"step": 1}, args=None),
@@ -122,3 +124,24 @@ def test_files_parsed_at_once_say_what_their_lines_do(file):
         assert [record.step for record in found.records] == [0, 1, 2]
         assert found.first == SHARED
         assert not found.notices
+
+
+@pytest.mark.parametrize("name", ["model_CR.pt", "a\0b", "\ud800", ".", "x" * 300])
+@pytest.mark.parametrize("thorough", [True, False])
+def test_what_done_names_is_told_where_it_is_not_there(name, thorough, tmp_path):
+    (tmp_path / "results.jsonl").write_text(write_lines(*STEPS))
+    done = make_done(tmp_path, ["results.jsonl"])
+    (tmp_path / "done").write_bytes(done)
+    assert find_breach(str(tmp_path), {"status": "done"}, 3, thorough=thorough) is None
+    files = json.loads(done.splitlines()[1]) | {name: {"bytes": 1, "sha256": ""}}
+    (tmp_path / "done").write_text(f"done\n{json.dumps(files)}\n")
+    assert find_breach(str(tmp_path), {"status": "done"}, 3, thorough=thorough).startswith(f"its {name} ")
+
+
+@pytest.mark.parametrize("last", [None, 1, "2", 2.5, True, [2]])
+def test_records_end_with_the_step_before_divergence(last, tmp_path):
+    (tmp_path / "results.jsonl").write_text(write_lines(*STEPS))
+    (tmp_path / "done").write_bytes(make_done(tmp_path, ["results.jsonl"]))
+    info = {"status": "diverged", "diverged_after_step": last}
+    assert "does not end" in find_breach(str(tmp_path), info, 9)
+    assert find_breach(str(tmp_path), {**info, "diverged_after_step": 2}, 9) is None

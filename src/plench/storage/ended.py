@@ -105,7 +105,8 @@ def _has_hash(content: bytes, known: Mapping[str, Any]) -> bool:
 
 def _ends_with(content: bytes, last: object) -> bool:
     """Say whether the last line begins as the record of a step does; only of records that have their hash."""
-    return content.startswith(b'{"step": %d, ' % last, content.rfind(b"\n", 0, -1) + 1)
+    start = content.rfind(b"\n", 0, -1) + 1
+    return type(last) is int and content.startswith(b'{"step": %d, ' % last, start)
 
 
 def read_last_step(content: bytes) -> Any:
@@ -128,11 +129,11 @@ def _compare(path: str, known: Mapping[str, Any], *, by_hash: bool) -> str | Non
             if os.fstat(file.fileno()).st_size != known.get("bytes"):
                 return OTHER_SIZE
             return None if hashlib.file_digest(file, "sha256").hexdigest() == known.get("sha256") else CHANGED
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name with a zero byte in it
         return _tell(error)
 
 
-def _tell(error: OSError) -> str:
+def _tell(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "is missing"
-    return f"cannot be read ({error.strerror or error})"
+    return f"cannot be read ({getattr(error, 'strerror', None) or error})"

@@ -75,7 +75,8 @@ def _parse_whole(text: str) -> ParsedLines | None:
     if len(values) != len(lines) or set(map(type, values)) != {dict} or not isinstance(first["args"], dict):
         return None
     steps = [value.get("step") for value in values]
-    rising = set(map(type, steps)) == {int} and steps[0] >= 0 and all(map(lt, steps, steps[1:]))
+    whole = set(map(type, steps)) == {int}
+    rising = whole and steps[0] >= 0 and steps[-1] <= _LARGEST and all(map(lt, steps, steps[1:]))
     if not rising or any("args" in value or "hparams" in value for value in values):
         return None
     return None if _may_be_odd(values) else ParsedLines(tuple(map(Record, steps, values)), first, [])
