@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.arguments.world import copy_world
+from campaigns.arguments.world import Scene
 from campaigns.forked import GOOD_CODES, TRACEBACK, Forked
+
+# For a Python of its own, which does not know that connections fail: downloads ask where nobody answers.
+NO_NETWORK = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a command may take: after `seconds` it is interrupted as by Ctrl-C, later killed."""
+    """What a command may take: one that may be long is interrupted as by Ctrl-C after `seconds`.
+
+    Any other has to end by itself within `patience`, and an interrupted one within as much after it.
+    """
 
     seconds: float = 6.0
     patience: float = 60.0
@@ -32,22 +37,27 @@ class Ending:
     printed: str = ""
 
 
-def call(words: list[str], world: Path, folder: Path, limits: Limits) -> Ending:
-    """Run one command line in a copy of the world."""
-    shutil.rmtree(folder, ignore_errors=True)
-    place = folder / "here" / "world"
-    copy_world(world, place)
+def call(
+    words: list[str], scene: Scene, printed: Path, limits: Limits, *, long: bool, afresh: bool = False
+) -> Ending:
+    """Run one command line in a copy of the world; `long`: it may take long; `afresh`: in its own Python."""
     command = Forked(
-        words, place, folder / "printed", memory_bytes=limits.memory_bytes, prepare=cut_off_network
+        words,
+        scene.set_up(),
+        printed,
+        memory_bytes=limits.memory_bytes,
+        environment=NO_NETWORK,
+        prepare=cut_off_network,
+        afresh=afresh,
     )
-    code = command.wait(limits.seconds)
-    interrupted = code is None
+    code = command.wait(limits.seconds if long else limits.patience)
+    interrupted = code is None and long
     if interrupted:
         command.send(signal.SIGINT)
         code = command.wait(limits.patience)
     if code is None:
         command.end()
-        fault = f"did not end within {limits.patience:.0f} s of Ctrl-C"
+        fault = f"did not end within {limits.patience:.0f} s{' of Ctrl-C' if long else ''}"
         return Ending("none", fault, interrupted, command.read())
     lives = command.leaves_processes(5.0)
     command.end()

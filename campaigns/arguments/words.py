@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 # Commands that start processes of their own, which takes seconds, are called less often than others.
-SELDOM = ("demo", "pilot", "fit", "sweep launch", "sweep retry", "check", "verify", "submit check")
+SELDOM = ("demo", "pilot", "fit", "sweep launch", "sweep retry", "check", "verify", "submit check", "bench")
 ODD_TEXTS = (
     "",
     " ",
@@ -124,12 +124,16 @@ POOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "suite": (("lite",), ("tabular", "image", "full", "extended", "x")),
     "ray_address": (("127.0.0.1:1",), ("x",)),
     "slurm_options": (("account=x",), ("x", "=", "time=1")),
+    "fleet": (("off", "auto", "2", "4"), ("0", "-1", "x", "1e9")),
+    "parts": (("step", "evaluation", "reading"), ("x", "sweep")),
 }
 # Values of these are small unless they are bad: otherwise calls would only take long.
 SMALL = {
     **{"steps": ("1", "2", "3"), "n_hparams": ("1", "2"), "n_trials": ("1", "2"), "workers": ("1", "2")},
     **{
         "n_runs": ("1",),
+        "repeats": ("1",),
+        "runs": ("3",),
         "time": ("1",),
         "sample": ("1",),
         "probe_seconds": ("0", "0.1"),
@@ -148,7 +152,12 @@ TRAINING = (
     "sweep plan",
     "verify",
     "submit check",
+    "bench",
 )
+# What may go on for longer than a caller waits: training, the contract's checks, and whatever repeats itself.
+LONG = (*TRAINING, "check")
+LONG_OPTIONS = ("every", "compile")
+COMPILE_SHARE = 0.1  # of the calls that would compile do: it takes a minute of a processor
 TOGETHER = ("algorithms", "datasets")
 
 
@@ -197,6 +206,8 @@ def make_words(seed: int, number: int) -> tuple[Command, list[str]]:
     chosen = [action for action in options if action.required and random.random() > odd / 4]
     more = [action for action in options if action not in chosen]
     chosen += random.choices(more, k=random.choice((0, 0, 1, 1, 2, 5))) if more else []
+    if random.random() > COMPILE_SHARE:
+        chosen = [action for action in chosen if action.dest != "compile"]
     if command.name in TRAINING:
         wanted = SMALL if command.words[0] != "sweep" else (*SMALL, *TOGETHER)
         rest = [action for action in options if action.dest in wanted and action not in chosen]
@@ -207,6 +218,13 @@ def make_words(seed: int, number: int) -> tuple[Command, list[str]]:
         random.shuffle(pieces)
     words = [*command.words, *(word for piece in pieces for word in piece)]
     return command, spoil(words, odd, random)
+
+
+def may_take_long(command: Command, words: list[str]) -> bool:
+    """Say whether a command line asks for something that nobody promises to be quick."""
+    return command.name in LONG or any(
+        word.startswith(f"--{name}") for name in LONG_OPTIONS for word in words
+    )
 
 
 def make_option(command: Command, action: argparse.Action, odd: float, random: Random) -> list[str]:

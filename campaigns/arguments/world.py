@@ -86,6 +86,33 @@ def make_images(folder: Path) -> None:
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
 
 
+class Scene:
+    """The copy of a world in which a command works. It is made anew only if the one before changed it."""
+
+    def __init__(self, world: Path, folder: Path) -> None:
+        self.world = world
+        self.folder = folder
+        self.place = folder / "here" / "world"
+        self.seen: dict[str, tuple[int, ...]] | None = None
+
+    def set_up(self) -> Path:
+        """Return the folder to work in, as it has to be."""
+        if self.seen is None or self.look() != self.seen:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            copy_world(self.world, self.place)
+            self.seen = self.look()
+        return self.place
+
+    def look(self) -> dict[str, tuple[int, ...]]:
+        """Return what tells a file that was written from one that was not."""
+        found = {}
+        for place, _, names in os.walk(self.folder):
+            for path in (place, *(os.path.join(place, name) for name in names)):
+                state = os.lstat(path)
+                found[path] = (state.st_ino, state.st_mode, state.st_size, state.st_mtime_ns)
+        return found
+
+
 def copy_world(world: Path, to: Path) -> None:
     """Copy a world with its pipes."""
     for place, folders, names in os.walk(world):

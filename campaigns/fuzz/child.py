@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import multiprocessing
 import os
 import resource
@@ -16,7 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -28,6 +29,7 @@ from campaigns.fuzz.samples import make_run
 
 OUTCOMES = ("accepted", "refused", "raw", "hang", "crash", "memory", "executed")
 GOOD = ("accepted", "refused")
+FILES_OF_A_CHILD = 500
 STARTS_PROCESSES = (
     "os.system",
     "os.exec",
@@ -41,10 +43,15 @@ STARTS_PROCESSES = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a reader may take for one file."""
+    """What a reader may take for one file: seconds of the processor, and a few times as many by the clock."""
 
     seconds: float = 20.0
     memory_bytes: int = 2**30
+
+    @property
+    def clock_seconds(self) -> float:
+        """How long one file may take by the clock, on a machine that has other things to do as well."""
+        return 6 * self.seconds
 
 
 @dataclass(frozen=True)
@@ -129,8 +136,9 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(place.filename).name}:{place.name}: {str(error)[:100]!r}"
 
 
-def work(connection: Connection, limits: Limits) -> None:
-    """Read files until told to stop. This is the child's whole life."""
+def work(connection: Connection, others_end: Connection, limits: Limits) -> None:
+    """Read files until there is nobody to send any. This is the child's whole life."""
+    others_end.close()  # this process has it too, and would never hear that the other has ended
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -143,45 +151,83 @@ def work(connection: Connection, limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     by_name = {reader.name: reader for reader in READERS}
     while True:
-        name, content = connection.recv()
+        try:
+            name, content = connection.recv()
+        except EOFError:
+            return
         reader = by_name[name]
+        limit_processor(limits.seconds)
         connection.send(read_one(reader, content, watch))
 
 
+def limit_processor(seconds: float) -> None:
+    """Let the kernel end this process (SIGXCPU) after so many more seconds of the processor."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    end = math.ceil(usage.ru_utime + usage.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
+
+
 class Keeper:
-    """Keeps one child reading, replaces it when it dies or does not answer."""
+    """Keeps one child reading, and replaces it when it dies, does not answer or has read enough.
+
+    What a file does in a child that has read others may be due to those: harm is tried again in a new child.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.context = multiprocessing.get_context("fork")  # a new child is there at once, all imported
         self.process: Any = None
         self.connection: Connection | None = None
+        self.n_read = 0
 
     def read(self, reader: Reader, content: bytes) -> Outcome:
         """Return what becomes of a file."""
+        if self.n_read >= FILES_OF_A_CHILD:
+            self.stop()
+        outcome = self.read_once(reader, content)
+        if outcome.kind in GOOD or self.n_read == 1:
+            return outcome
+        self.stop()
+        alone = self.read_once(reader, content)
+        self.stop()
+        return replace(outcome, where=f"{outcome.where} (after other files)") if alone.kind in GOOD else alone
+
+    def read_once(self, reader: Reader, content: bytes) -> Outcome:
+        """Return what becomes of a file in the child that there is, or in a new one."""
         if self.connection is None:
             self.start()
         assert self.connection is not None
-        self.connection.send((reader.name, content))
+        self.n_read += 1
         try:
-            if self.connection.poll(self.limits.seconds):
+            self.connection.send((reader.name, content))
+            if self.connection.poll(self.limits.clock_seconds):
                 return self.connection.recv()
-            outcome = Outcome("hang", f"more than {self.limits.seconds:g} s", self.limits.seconds)
+            outcome = Outcome("hang", f"more than {self.limits.clock_seconds:g} s", self.limits.clock_seconds)
         except (EOFError, ConnectionError):
             self.process.join()
-            outcome = Outcome("crash", f"exit code {self.process.exitcode}")
-        self.stop()
+            if self.process.exitcode == -signal.SIGXCPU:
+                outcome = Outcome("hang", f"more than {self.limits.seconds:g} s", self.limits.seconds)
+            else:
+                outcome = Outcome("crash", f"exit code {self.process.exitcode}")
+        self.close()
         return outcome
 
     def start(self) -> None:
         """Start a child."""
         self.connection, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=work, args=(theirs, self.limits), daemon=True)
+        arguments = (theirs, self.connection, self.limits)
+        self.process = self.context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
+        self.n_read = 0
         theirs.close()
 
     def stop(self) -> None:
         """End the child."""
+        self.close()
+        self.n_read = 0
+
+    def close(self) -> None:
+        """End the child; how many files it has read is still known."""
         if self.connection is not None:
             self.process.kill()
             self.process.join()

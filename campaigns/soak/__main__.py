@@ -1,8 +1,9 @@
 """Disturb runs and sweeps for a while and compare them with undisturbed ones: `make soak SECONDS=600`.
 
-A round is one run of some algorithm, or one sweep, with faults of one kind; it is drawn from the seed and its
-number. The same command goes on where an earlier one with the same --output ended. Processes are real and so
-are the kills; commands of single runs are forked from one process that has imported plench.
+A round is one run, one fleet or one sweep, with faults of one kind; it is drawn from the seed and its number.
+Algorithms and faults are dealt like cards: all of them come before one comes again. The same command goes on
+where an earlier one with the same --output ended. Processes are real and so are the kills; single runs and
+fleets are forked from one process that has imported plench, sweeps are started as a user starts them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from campaigns.figures import read_figures, write_figures, write_pages
-from campaigns.forked import warm_up
+from campaigns.forked import keep_in_memory, warm_up
 from campaigns.soak.bench import Bench, Counted, Round
-from campaigns.soak.cases import choose_case, make_case
+from campaigns.soak.cases import ALL, choose_case, make_case
+from campaigns.soak.fleets import SIZE, disturb_fleet
 from campaigns.soak.runs import FAULTS
 from campaigns.soak.sweeps import SWEEP_FAULTS, disturb_sweep
 
-SWEEP_SHARE = 0.04  # of the rounds; one takes as long as some twenty of single runs
+Card = TypeVar("Card")
+FLEET_EVERY = 8  # rounds
+SWEEP_EVERY = 25  # rounds; one takes as long as some twenty of single runs
 
 
 def main() -> int:
@@ -35,7 +40,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
     parser.add_argument("--rounds", type=int, help="stop earlier, at so many rounds of this campaign in all")
     parser.add_argument("--seed", type=int, default=0, help="which faults happen to which runs (0)")
-    parser.add_argument("--sweeps", type=float, default=SWEEP_SHARE, help=f"share of sweeps ({SWEEP_SHARE})")
+    parser.add_argument(
+        "--sweep_every",
+        type=int,
+        default=SWEEP_EVERY,
+        help=f"rounds from sweep to sweep, 0: none ({SWEEP_EVERY})",
+    )
     parser.add_argument("--only", type=int, metavar="N", help="only round number N")
     parser.add_argument(
         "--output",
@@ -47,6 +57,7 @@ def main() -> int:
     options = parser.parse_args()
     from plench.training.environment import source_digest
 
+    memory = keep_in_memory()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warm_up()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
@@ -56,7 +67,7 @@ def main() -> int:
             name, done = carry_out(bench, options, options.only)
             print(f"{name}: {done}")
             return 1 if done.differences else 0
-        return soak(bench, options)
+        return soak(bench, options, "in memory" if memory == "/dev/shm" else "on a disk")
 
 
 def make_other(bench: Bench) -> None:
@@ -77,19 +88,37 @@ def make_other(bench: Bench) -> None:
 def carry_out(bench: Bench, options: argparse.Namespace, number: int) -> tuple[str, Round]:
     """Carry out a round; return what it was of, and what came of it."""
     random = Random(f"{options.seed} soak {number}")
-    if random.random() < options.sweeps:
-        kind = random.choice(SWEEP_FAULTS)
+    kinds = [choose_kind(earlier, options.sweep_every) for earlier in range(number + 1)]
+    place = kinds.count(kinds[-1]) - 1  # how many of its kind there were before
+    if kinds[-1] == "sweep":
+        kind = SWEEP_FAULTS[place % len(SWEEP_FAULTS)]
         return f"sweep, {kind}", disturb_sweep(bench, random, kind)
-    case = choose_case(random)
-    (fault,) = random.choices([*FAULTS], [*FAULTS.values()])
-    return case.algorithm, fault(bench, random, case)
+    if kinds[-1] == "fleet":
+        algorithm, done = disturb_fleet(bench, random)
+        return f"fleet, {algorithm}", done
+    case = choose_case(random, deal(ALL, options.seed, place))
+    faults = [fault for fault, count in FAULTS.items() for _ in range(count)]
+    return case.algorithm, deal(faults, options.seed, place)(bench, random, case)
 
 
-def soak(bench: Bench, options: argparse.Namespace) -> int:
-    """Carry out rounds until the time is over, then write the page."""
+def choose_kind(number: int, sweep_every: int) -> str:
+    """Return what a round is of."""
+    if sweep_every and number % sweep_every == sweep_every - 1:
+        return "sweep"
+    return "fleet" if number % FLEET_EVERY == FLEET_EVERY - 1 else "run"
+
+
+def deal(cards: Sequence[Card], seed: int, place: int) -> Card:
+    """Return one of the cards: each comes once before any comes again, in an order of the seed."""
+    turn, within = divmod(place, len(cards))
+    return Random(f"{seed} cards {turn}").sample(cards, len(cards))[within]
+
+
+def soak(bench: Bench, options: argparse.Namespace, place: str) -> int:
+    """Carry out rounds until the time is over, then write the page. `place` says where files are."""
     known = options.output / "soak.json"
     empty = {"rounds": 0, "refused": 0, "faults": {}, "runs": {}, "skipped": {}, "findings": []}
-    figures = read_figures(known, options.seed, empty)
+    figures = {**read_figures(known, options.seed, empty), "place": place}
     start, before = time.monotonic(), figures["seconds"]
     while time.monotonic() - start < options.seconds and not (
         options.rounds and figures["rounds"] >= options.rounds
@@ -119,13 +148,13 @@ def make_page(figures: dict[str, Any]) -> str:
     lines = [
         "# Runs and sweeps under faults",
         "",
-        f"{figures['rounds']:,} runs and sweeps with {sum(faults.values()):,} faults, each compared with an "
-        f"undisturbed one: records, weights, status. **{hurt:,} lost or changed anything.** "
+        f"{figures['rounds']:,} runs, fleets and sweeps with {sum(faults.values()):,} faults, each compared "
+        f"with an undisturbed one: records, weights, status. **{hurt:,} lost or changed anything.** "
         f"{figures['refused']:,} commands were refused with a reason, as they should be, and the run was "
-        "mended and went on.",
+        "repaired and continued.",
         "",
         f"    python -m campaigns.soak --seed {figures['seed']} --rounds {figures['rounds']} "
-        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}.",
         "",
@@ -136,20 +165,35 @@ def make_page(figures: dict[str, Any]) -> str:
         "",
     ]
     lines += [f"Skipped {count:,} times: {reason}." for reason, count in figures["skipped"].items()]
-    single = {name: count for name, count in sorted(runs.items()) if not name.startswith("sweep")}
-    many = {name: count for name, count in sorted(runs.items()) if name.startswith("sweep")}
+    single, fleets, sweeps = (
+        {name.removeprefix(kind): count for name, count in sorted(runs.items()) if name.startswith(kind)}
+        for kind in ("", "fleet, ", "sweep, ")
+    )
+    single = {name: count for name, count in single.items() if ", " not in name}
     lines += [
         "",
-        f"Runs of {len(single)} algorithms, all phases within a few updates: "
-        + ", ".join(f"{name} {count}" for name, count in single.items())
-        + ".",
+        f"Single runs of {len(single)} of {len(ALL)} algorithms, all phases within a few updates: "
+        f"{say(single)}.",
         "",
-        "Sweeps: " + (", ".join(f"{name[7:]} {count}" for name, count in many.items()) or "none") + ".",
+        f"Fleets of {SIZE} runs trained as one in a process of their own: {say(fleets)}. Their bits are "
+        "compared, unless some members had ended at a kill and others had not: then numbers are, to "
+        "rounding; and so are those of fleets of sweeps.",
+        "",
+        f"Sweeps with two workers: {say(sweeps)}.",
+        "",
+        f"Files were {figures['place']}: what is tried are deaths of processes, not of machines. A clock "
+        "that jumps is one that Python is told. A full disk is a small one of its own, for root; files "
+        "limited in size are so by the kernel, as under a quota.",
     ]
     if findings:
         lines += ["", "Findings:", ""]
         lines += [f"- round {found['round']}, {found['of']}: {found['difference']}" for found in findings]
     return "\n".join(lines) + "\n"
+
+
+def say(counts: dict[str, int]) -> str:
+    """Return counts as words."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
 if __name__ == "__main__":

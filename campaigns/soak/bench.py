@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from campaigns.figures import write_figures
-from campaigns.forked import TRACEBACK, Forked
+from campaigns.forked import TRACEBACK, Command, Forked
 from campaigns.soak.cases import Case
 from campaigns.soak.comparison import compare, summarise
 
@@ -88,7 +88,7 @@ class Bench:
 
     def start(
         self,
-        words: list[str],
+        words: Command,
         prepare: Callable[[], None] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Forked:
@@ -97,7 +97,7 @@ class Bench:
         printed = self.work / f"printed-{self.rounds % 8}"
         return Forked(words, self.work, printed, prepare=prepare, environment=environment)
 
-    def finish(self, words: list[str], **options: Any) -> tuple[int | None, str]:
+    def finish(self, words: Command, **options: Any) -> tuple[int | None, str]:
         """Carry out a command; return its exit code, None if it does not end, and what it printed."""
         command = self.start(words, **options)
         code = command.wait(PATIENCE)
@@ -128,7 +128,7 @@ class Bench:
         (folder,) = (path for path in output.iterdir() if path.is_dir())
         return folder
 
-    def kill_somewhere(self, words: list[str], calm: dict[str, Any], random: Random, done: Round) -> None:
+    def kill_somewhere(self, words: Command, calm: dict[str, Any], random: Random, done: Round) -> None:
         """Start a run and kill it: between two file operations, or at any moment."""
         if random.random() < 0.6:
             at = random.randrange(1, calm["operations"] + 1)

@@ -34,6 +34,11 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
+def read_sweep(output: Path) -> dict[str, Any]:
+    """Return what every run of a sweep or a fleet holds."""
+    return {path.parent.name: summarise(path.parent) for path in sorted(output.glob("*/run.json"))}
+
+
 def hash_model(path: Path) -> str:
     """Return a hash of all values in a model's file. Bytes would depend on which tensors share memory."""
     payload = parse(path.read_bytes())

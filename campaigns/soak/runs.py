@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -187,8 +188,32 @@ def change_conditions(bench: Bench, random: Random, case: Case) -> Round:
     return done
 
 
+@dataclass(frozen=True)
+class SmallFiles:
+    """Lets no file of a child be larger than this, which its owner hears as an error of the disk."""
+
+    size: int
+
+    def __call__(self) -> None:
+        """Set it."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, self.size))
+
+
+def limit_files(bench: Bench, random: Random, case: Case) -> Round:
+    """Files may not grow beyond some size, as under a quota, and later may."""
+    words, output, done = begin(bench, random, case)
+    size = 1024 * random.choice((1, 4, 16, 64, 256))
+    code, text = bench.finish(words, prepare=SmallFiles(size))
+    done.faults["files limited in size"] += code == 2
+    done.refused += code == 2
+    large = code == 2 and "File too large" in text
+    done.check((code == 0 or large) and TRACEBACK not in text, f"{size} B: exit code {code}: {text[-300:]}")
+    bench.judge(words, output, bench.calm(case), done)
+    return done
+
+
 def fill_disk(bench: Bench, random: Random, case: Case) -> Round:
-    """The output folder's disk is full at some moment, and later is not."""
+    """The output folder's disk is full at some moment, and later is not: a small one, which needs root."""
     words, output, done = begin(bench, random, case)
     calm = bench.calm(case)
     output.mkdir()
@@ -225,4 +250,5 @@ FAULTS: dict[Fault, int] = {
     turn_clock: 1,
     change_conditions: 1,
     fill_disk: 2,
+    limit_files: 1,
 }

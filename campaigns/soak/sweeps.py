@@ -20,7 +20,8 @@ from campaigns.figures import write_figures
 from campaigns.forked import TRACEBACK
 from campaigns.soak import damage
 from campaigns.soak.bench import PATIENCE, Bench, Round
-from campaigns.soak.comparison import compare, summarise
+from campaigns.soak.comparison import read_sweep
+from campaigns.soak.fleets import judge
 
 GRIDS = (
     ("PRODEN", "PiCO", "VALEN"),
@@ -28,26 +29,27 @@ GRIDS = (
     ("FREDIS", "LWS", "IDGP"),
     ("CroSel", "ABLE", "ALIM"),
 )
+# All runs of one algorithm, so that they are trained as one.
+FLEETS = (("PRODEN",), ("CC",), ("POP",), ("PC",))
 SWEEP_FAULTS = (
     "worker killed",
-    "worker stopped",
+    "fleet's worker killed",
     "driver killed",
-    "driver told to stop",
-    "files torn",
     "two launches",
+    "files torn",
+    "fleet's driver killed",
+    "worker stopped",
+    "driver told to stop",
 )
 SILENCE = 10.0  # seconds after which a worker that says nothing is replaced, here
 
 
 def launch_words(algorithms: tuple[str, ...], output: Path) -> list[str]:
-    """Return the words of a sweep's command.
-
-    Fleets (`--fleet N`) have their place here. They need a comparison to rounding: one that goes on with
-    other members than it had before does not promise bits.
-    """
+    """Return the words of a sweep's command; runs of a single algorithm are trained as one."""
+    shape = ("--n_trials", "4", "--fleet", "4") if algorithms in FLEETS else ("--n_trials", "1")
     return [
-        *("launch", "--datasets", str(TABULAR), "--algorithms", *algorithms, "--n_hparams", "2"),
-        *("--n_trials", "1", "--steps", "60", "--checkpoint_freq", "20", "--hparams", '{"batch_size": 16}'),
+        *("launch", "--datasets", str(TABULAR), "--algorithms", *algorithms, "--n_hparams", "2", *shape),
+        *("--steps", "60", "--checkpoint_freq", "20", "--hparams", '{"batch_size": 16}'),
         *(
             "--workers",
             "2",
@@ -59,11 +61,6 @@ def launch_words(algorithms: tuple[str, ...], output: Path) -> list[str]:
             str(output),
         ),
     ]
-
-
-def read_sweep(output: Path) -> dict[str, Any]:
-    """Return what every run of a sweep holds."""
-    return {path.parent.name: summarise(path.parent) for path in sorted(output.glob("*/run.json"))}
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int | None, str]:
@@ -93,7 +90,8 @@ def find_calm(bench: Bench, algorithms: tuple[str, ...]) -> dict[str, Any]:
 
 def disturb_sweep(bench: Bench, random: Random, kind: str) -> Round:
     """Launch a sweep, disturb it one to three times, let it end, and compare every run."""
-    algorithms = random.choice(GRIDS)
+    fleet = kind.startswith("fleet's ")
+    algorithms = random.choice(FLEETS if fleet else GRIDS)
     calm, done, output = find_calm(bench, algorithms), Round(), bench.work / "rough-sweep"
     shutil.rmtree(output, ignore_errors=True)
     words = launch_words(algorithms, output)
@@ -112,9 +110,7 @@ def disturb_sweep(bench: Bench, random: Random, kind: str) -> Round:
     code, text = finish(start(*words))
     done.check(code == 0, f"exit code {code} in the end: {text[-300:]}")
     found = read_sweep(output)
-    done.check(found.keys() == calm.keys(), f"{len(found)} runs, not {len(calm)}")
-    for name in calm.keys() & found.keys():
-        done.differences += [f"{name}: {text}" for text in compare(calm[name], found[name])]
+    judge(calm, found, done, exactly=not fleet)
     return done
 
 
@@ -136,12 +132,12 @@ def disturb(
     done: Round,
 ) -> None:
     """Do it."""
-    if kind in ("worker killed", "worker stopped") and workers:
-        number = signal.SIGKILL if kind == "worker killed" else signal.SIGSTOP
+    if "worker" in kind and workers:
+        number = signal.SIGSTOP if kind == "worker stopped" else signal.SIGKILL
         with suppress(ProcessLookupError):
             os.kill(random.choice(workers), number)
             done.faults[f"sweep: {kind}"] += 1
-    elif kind in ("driver killed", "files torn", "driver told to stop") and driver.poll() is None:
+    elif ("driver" in kind or kind == "files torn") and driver.poll() is None:
         driver.send_signal(signal.SIGTERM if kind == "driver told to stop" else signal.SIGKILL)
         done.faults[f"sweep: {'driver killed' if kind == 'files torn' else kind}"] += 1
     elif kind == "two launches":

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaigns.arguments.__main__ import plan
 from campaigns.arguments.child import find_fault
 from campaigns.arguments.words import list_commands, make_words
+from campaigns.arguments.world import Scene
 
 import plench
 from plench.cli import main
@@ -36,6 +38,34 @@ def test_faults_are_seen() -> None:
     assert find_fault(2, "", lives=False) == "exit code 2 without a word"
     assert find_fault(2, "error: \x1b[2J", lives=False) == "an escape was printed"
     assert find_fault(0, "good", lives=True) == "processes were left behind"
+
+
+def test_quick_calls_share_a_process_and_others_do_not() -> None:
+    planned = [plan(3, number) for number in range(400)]
+    assert all(call.afresh == (call.number % 20 == 0) for call in planned)
+    assert not any(call.quick for call in planned if call.command.name in ("train", "sweep launch", "bench"))
+    assert all(call.long for call in planned if any(word.startswith("--every") for word in call.words))
+    assert sum(call.quick for call in planned) > 200
+
+
+def test_a_world_is_made_anew_when_it_was_changed(tmp_path: Path) -> None:
+    (tmp_path / "world" / "deep").mkdir(parents=True)
+    (tmp_path / "world" / "deep" / "file").write_text("as it has to be")
+    scene = Scene(tmp_path / "world", tmp_path / "scene")
+    file = scene.set_up() / "deep" / "file"
+    before = file.stat().st_ino
+    assert scene.set_up() / "deep" / "file" == file
+    assert file.stat().st_ino == before, "nothing had changed"
+    for change in (
+        lambda: file.write_text("changed"),
+        file.unlink,
+        lambda: (scene.place / "new").mkdir(),
+        lambda: (scene.place.parent / "outside").touch(),
+    ):
+        change()
+        scene.set_up()
+        assert file.read_text() == "as it has to be"
+        assert {path.name for path in scene.folder.rglob("*")} == {"here", "world", "deep", "file"}
 
 
 @pytest.mark.real
@@ -75,3 +105,20 @@ def test_refitting_a_run_whose_description_is_forged(
     (folder / "run.json").write_text(json.dumps({**info, **changes}))
     assert main(["refit", str(folder), "--output_dir", str(tmp_path / "refit")]) == 2
     assert "plench: error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hparams": [{"lr": 0.1}]}, {"hparams": {"lr": []}}, {"candidates": "ab"}]
+)
+@pytest.mark.parametrize("command", ["refit", "verify"])
+def test_a_run_whose_configuration_is_forged_within(
+    command: str, changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = plench.train("CC", "Digits_FPS", tmp_path / "runs", steps=3, progress=False).folder
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "config": {**info["config"], **changes}}))
+    words = {"refit": [str(folder), "--output_dir", str(tmp_path / "refit")], "verify": [str(folder.parent)]}
+    code = main([command, *words[command]])
+    shown = "".join(capsys.readouterr())
+    assert code == {"refit": 2, "verify": 1}[command], shown
+    assert ("plench: error: " if command == "refit" else "cannot be repeated: ") in shown

@@ -93,6 +93,26 @@ def test_harm_is_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         keeper.stop()
 
 
+def test_harm_is_tried_again_in_a_new_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that is harmful at its second file in a process: harm all the same, and it is said which."""
+    read_so_far: list[int] = []
+
+    def read(folder: Path) -> object:
+        read_so_far.append(1)
+        if len(read_so_far) > 1:
+            raise KeyError("x")
+        return None
+
+    reader = Reader("test later", "x", lambda: [b"x"], read)
+    monkeypatch.setattr("campaigns.fuzz.child.READERS", (reader,))
+    keeper = Keeper(Limits())
+    try:
+        assert [keeper.read(reader, b"x").kind for _ in range(3)] == ["accepted", "raw", "accepted"]
+        assert "(after other files)" in keeper.read(reader, b"x").where
+    finally:
+        keeper.stop()
+
+
 def test_files_are_made_anew_from_their_numbers() -> None:
     for reader in READERS[:5]:
         made = [make_input(reader, 7, number) for number in range(20)]

@@ -7,8 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from campaigns.soak.__main__ import choose_kind, deal
+from campaigns.soak.cases import ALL
 from campaigns.soak.comparison import compare
 from campaigns.soak.damage import DAMAGES, damage_one
+from campaigns.soak.fleets import compare_closely
 
 from tests.conftest import ROOT
 
@@ -67,9 +70,43 @@ def test_damages_are_drawn_from_the_seed(tmp_path: Path) -> None:
     assert said[0] == said[1] != "nothing"
 
 
+def test_algorithms_are_dealt_until_all_have_come() -> None:
+    from plench.sweeps.suites import own_algorithms
+
+    assert {*ALL} == {*own_algorithms(lambda card: True)}
+    dealt = [deal(ALL, 5, place) for place in range(2 * len(ALL))]
+    assert sorted(dealt[: len(ALL)]) == sorted(dealt[len(ALL) :]) == sorted(ALL)
+    assert dealt[: len(ALL)] != dealt[len(ALL) :]
+    kinds = [choose_kind(number, 25) for number in range(100)]
+    assert (kinds.count("sweep"), kinds.count("fleet")) == (4, 12)
+    assert "sweep" not in [choose_kind(number, 0) for number in range(100)]
+
+
+def test_runs_of_fleets_are_compared_to_rounding() -> None:
+    calm = {**CALM, "records": [{"step": 0, "loss": 1.0, "test_acc": 0.5}]}
+    near = {**calm, "records": [{"step": 0, "loss": 1.0001, "test_acc": 0.51}], "models": CALM["models"]}
+    assert compare_closely(calm, near) == []
+    far = {**near, "records": [{"step": 0, "loss": 1.1, "test_acc": 0.5}]}
+    assert compare_closely(calm, far) == ["the record of step 0 differs by more than rounding"]
+    assert compare_closely(calm, {**near, "records": []}) == ["0 records, not 1"]
+    assert compare_closely(calm, {**near, "models": {"model_CR.pt": "a"}}) == ["model_last.pt lost"]
+    assert compare_closely(calm, {**near, "status": "failed"}) == ["status 'failed', not 'done'"]
+
+
 @pytest.mark.real
 def test_a_few_rounds_lose_nothing(tmp_path: Path) -> None:
-    words = ["--rounds", "12", "--seconds", "280", "--seed", "4", "--sweeps", "0", "--output", str(tmp_path)]
+    words = [
+        "--rounds",
+        "12",
+        "--seconds",
+        "280",
+        "--seed",
+        "4",
+        "--sweep_every",
+        "0",
+        "--output",
+        str(tmp_path),
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "campaigns.soak", *words],
         cwd=ROOT,

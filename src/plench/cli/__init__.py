@@ -10,10 +10,13 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import io
 import logging
 import pkgutil
 import sys
+import tokenize
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from plench.errors import PlenchError, RunFailedError
@@ -80,12 +83,18 @@ def module_of(command: str) -> str:
     return f"{__name__}.{command.replace('-', '_')}"
 
 
+@cache
 def describe_command(name: str) -> str:
-    """Return what a sub-command does, from the first line of its file, which is not imported for it."""
+    """Return what a sub-command does, from the first line of its file.
+
+    Every call of `plench` asks this of every command: their files are not imported, nor parsed beyond it.
+    """
     spec = importlib.util.find_spec(module_of(name))
     source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
-    docstring = ast.get_docstring(ast.parse(source or "")) or ""
-    return docstring.partition("\n")[0].partition(": ")[2].rstrip(".")
+    tokens = tokenize.generate_tokens(io.StringIO(source or "").readline)
+    first = next((token.string for token in tokens if token.type == tokenize.STRING), '""')
+    docstring: str = ast.literal_eval(first)
+    return docstring.strip().partition("\n")[0].partition(": ")[2].rstrip(".")
 
 
 def add_command(subparsers: Any, name: str) -> None:

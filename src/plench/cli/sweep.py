@@ -17,10 +17,10 @@ from plench.cli.shared.sweep_options import (
     add_launch_options,
     describe_folder,
     read_engine,
-    read_fleet,
+    read_fleet_options,
     read_limits,
     read_specs,
-    start_early,
+    start_engine_early,
 )
 from plench.errors import UsageError
 from plench.report.escape import clean
@@ -94,14 +94,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
     """Carry out what is not finished."""
-    with start_early(arguments) as early:
+    with start_engine_early(arguments) as early:
         return _launch(arguments, early, retry_failed)
 
 
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
-    limits, fleet = read_limits(arguments), read_fleet(arguments)
+    limits, fleet = read_limits(arguments), read_fleet_options(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
     shown = nullcontext() if arguments.quiet or arguments.no_progress else sweeps.watch_sweep()
@@ -118,7 +118,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             skip_missing=arguments.skip_missing,
         )
     if engine.writes and arguments.json:
-        content = {**summarise(outcome.states), "failures": list_failures(outcome.states)}
+        content = {**summarise_states(outcome.states), "failures": list_failures(outcome.states)}
         print(json.dumps({**content, "left_alone": outcome.busy, "exit_code": outcome.exit_code}, indent=1))
     elif engine.writes and not arguments.quiet:
         report_outcome(outcome, arguments.output_dir)
@@ -170,11 +170,11 @@ def plan(arguments: argparse.Namespace) -> int:
     named = arguments.suite or arguments.algorithms
     known = None if named else recall_states(specs, Path(arguments.output_dir))
     if known is not None and not any(entry.state in sweeps.PENDING for entry in known):
-        show_plan(known, {**summarise(known), "to_do": 0}, None, arguments.json)
+        show_plan(known, {**summarise_states(known), "to_do": 0}, None, arguments.json)
         return 0
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
-    engine, options = read_engine(arguments), read_fleet(arguments)
+    engine, options = read_engine(arguments), read_fleet_options(arguments)
     slots = engine.count_slots(specs[0].grids[0])
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
@@ -184,7 +184,7 @@ def plan(arguments: argparse.Namespace) -> int:
     ours = runs if named else [run for run in runs if sweeps.is_ours(run)]
     measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
     probes = bool(measured) and arguments.probe_seconds > 0
-    content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
+    content: dict[str, Any] = {**summarise_states(states), "to_do": len(todo), "workers": slots}
     fleets: list[tuple[PlannedRun, ...]] = []
     if named or probes:  # the data are there, or must be
         formed = sweeps.plan_fleets(ours, shelf, options, engine)
@@ -251,7 +251,7 @@ def status(arguments: argparse.Namespace) -> int:
     states = recall_states(read_specs(arguments), folder)
     if states is None:
         states = read_planned(arguments, in_short=True)
-    content = summarise(states)
+    content = summarise_states(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
     if arguments.json:
@@ -267,7 +267,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
-    """Delete the folders of runs that are neither finished nor going on."""
+    """Delete the folders of runs that are neither finished nor running."""
     folder = describe_folder(arguments.output_dir)
     with sweeps.hold_folder(folder.absolute()):
         states = read_planned(arguments)
@@ -305,7 +305,7 @@ def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
     return {"slurm": dict(Counter(queue.values()))}
 
 
-def summarise(states: list[RunState]) -> dict[str, Any]:
+def summarise_states(states: list[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
     return {"runs": len(states), "states": dict(sweeps.count_states(states))}
 
@@ -342,7 +342,7 @@ def describe_axes(runs: list[PlannedRun]) -> str:
 
 def print_states(states: list[RunState]) -> None:
     """Print how many runs are in each state."""
-    counts = summarise(states)["states"]
+    counts = summarise_states(states)["states"]
     print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())))
 
 

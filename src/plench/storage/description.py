@@ -28,7 +28,7 @@ MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
 _OWN = ("run_id", "config", "timings")
 _FIRST_CUTS = tuple(f'\n "{name}": ' for name in ("run_id", "protocol", "config", "algorithm_card"))
 _LAST_CUT = '\n "timings": '
-_scan = json.JSONDecoder().scan_once
+_decoder = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ KEYS = {
     "threads": Key(int, False, "compute threads"),
     "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
     "updates": Key(int, False, "updates made so far"),
-    "notices": Key(list, False, "what the user was told"),
+    "notices": Key(list, False, "notices and warnings"),
     "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
 
@@ -238,8 +238,8 @@ def _parse_members(part: str) -> dict[str, Any] | None:
     """Return what `"key": value, …,` says as an object; None if it is no JSON or a type is another."""
     whole = f"{{{part[:-1]}}}"
     try:
-        members, end = _scan(whole, 0)
-    except (ValueError, StopIteration, RecursionError):
+        members, end = _decoder.raw_decode(whole)
+    except (ValueError, RecursionError):
         return None
     right = end == len(whole) and part.endswith(",")
     types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
@@ -260,7 +260,7 @@ def check_description(content: dict[str, Any]) -> list[str]:
 
 
 def find_lack(content: dict[str, Any]) -> str | None:
-    """Say what a run.json lacks without which a run cannot be told; None if nothing."""
+    """Return what a run.json lacks that is needed to identify its run; None if nothing."""
     for name, key in NEEDED.items():
         if not isinstance(content.get(name), key.type):
             return f"has no {name}"

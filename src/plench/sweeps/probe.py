@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plench.storage.ended import RESULTS
 from plench.storage.store import RUN, RunStore
-from plench.sweeps.engines.base import Attempt, Fleet
+from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.callbacks import NoCallback
@@ -60,7 +60,7 @@ class CostEstimate:
 
 
 def estimate_cost(
-    runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float, fleets: Iterable[Fleet] = ()
+    runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float, fleets: Iterable[Task] = ()
 ) -> CostEstimate | None:
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
@@ -71,7 +71,7 @@ def estimate_cost(
     wanted = {run.folder for run in runs}
     tasks = [tuple(run for run in fleet if run.folder in wanted) for fleet in fleets]
     together = {run.folder: task for task in tasks if len(task) > 1 for run in task}
-    examples: dict[tuple[str, str, bool], Fleet] = {}
+    examples: dict[tuple[str, str, bool], Task] = {}
     for run in runs:
         key = (run.algorithm, run.dataset, run.folder in together)
         examples.setdefault(key, together.get(run.folder, (run,)))
@@ -83,7 +83,7 @@ def estimate_cost(
         kind = (task[0].config.fitted, len(task) > 1)
         if kind in by_kind and time.monotonic() - begun > budget_seconds:
             continue
-        cost = measure(task, shelf, performer, warm=bool(costs))
+        cost = probe_task(task, shelf, performer, warm=bool(costs))
         if cost is not None:
             costs[key] = cost
             by_kind.setdefault(kind, []).append(cost)
@@ -101,7 +101,7 @@ def estimate_cost(
     return CostEstimate(seconds, disk, len(known), len(pairs), spent, any(key[2] for key in costs))
 
 
-def measure(task: Fleet, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
+def probe_task(task: Task, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
     """Carry out a few updates in a folder that is thrown away; None if a run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
         _try_out(task, shelf, performer, FIRST_STEPS)
@@ -111,11 +111,11 @@ def measure(task: Fleet, shelf: DataShelf, performer: Performer, warm: bool) -> 
     return _try_out(task, shelf, performer, PROBE_STEPS)
 
 
-def _try_out(task: Fleet, shelf: DataShelf, performer: Performer, steps: int) -> RunCost | None:
+def _try_out(task: Task, shelf: DataShelf, performer: Performer, steps: int) -> RunCost | None:
     """Return the cost of a run, of one of several a mean share."""
     steps = min(steps, task[0].config.steps)  # a method that is fitted in rounds may have fewer
     runs = tuple(replace(run, config=replace(run.config, steps=steps, checkpoint_freq=steps)) for run in task)
-    attempts: dict[str, Attempt] = {}
+    attempts: dict[str, RunAttempt] = {}
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         stores = [RunStore(Path(folder) / run.folder) for run in runs]
         quiet = [NoCallback() for _ in runs]
@@ -136,7 +136,7 @@ def _try_out(task: Fleet, shelf: DataShelf, performer: Performer, steps: int) ->
     return RunCost(*(sum(part) / len(part) for part in zip(*map(astuple, shares), strict=True)))
 
 
-def _read_cost(folder: Path, attempt: Attempt, steps: int) -> RunCost:
+def _read_cost(folder: Path, attempt: RunAttempt, steps: int) -> RunCost:
     """Return the cost of a run from its folder."""
     timings = json.loads((folder / RUN).read_text(encoding="utf-8"))["timings"]
     record_bytes = (folder / RESULTS).stat().st_size / 2

@@ -99,13 +99,20 @@ class RunConfig(Settings):
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunConfig:
-        """Rebuild a configuration; an unknown key is an error."""
+        """Rebuild a configuration; refuse unknown keys, and hyperparameters that are no single values."""
         flat = dict(content)
         for block in {setting.block for setting in declared().values() if setting.block}:
             flat.update(flat.pop(block, {}))
         unknown = set(flat) - set(cls.__dataclass_fields__)
         if unknown:
             raise UsageError(f"unknown key {sorted(unknown)[0]!r} in a run's configuration")
+        hparams = flat.get("hparams")
+        if not isinstance(hparams, dict) or not all(
+            isinstance(v, str | int | float) for v in hparams.values()
+        ):
+            raise UsageError(
+                f"a run's hyperparameters are names with a number or a text each, not {hparams!r}"
+            )
         return cls(**flat)
 
     def args(self) -> dict[str, Any]:

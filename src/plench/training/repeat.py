@@ -84,7 +84,7 @@ def repeat_run(run: Run, folder: Path, data_dir: str | None, source: Path | None
 def _read_config(run: Run) -> RunConfig:
     try:
         return RunConfig.from_json(run.info["config"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"its configuration cannot be used: {error}") from error
 
 
