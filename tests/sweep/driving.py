@@ -27,11 +27,11 @@ def grid_arguments(
     steps: int = 200,
     checkpoint_freq: int = 50,
 ) -> list[str]:
-    """Return the options of a small grid on built-in data."""
+    """Return the options of a small grid on built-in data, whose runs are trained each by itself."""
     return [
         *("--datasets", "Digits_USS", "--algorithms", *algorithms),
         *("--n_hparams", str(n_hparams), "--n_trials", str(n_trials)),
-        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq)),
+        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--fleet", "off"),
     ]
 
 
