@@ -218,7 +218,7 @@ def show_plan(
     if sizes:
         print(
             f"trained as one: {sum(sizes)} runs in {counted(len(sizes), 'fleet')} of up to {max(sizes)}, "
-            f"about {content['fleet_gigabytes']:.2f} GB of memory each at most"
+            f"about {1024 * content['fleet_gigabytes']:.0f} MB of memory each at most"
         )
     if estimate is None:
         return
