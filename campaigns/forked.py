@@ -167,7 +167,7 @@ def redirect(printed: Path) -> None:
     os.close(sink)
     os.close(source)
     sys.stdin, sys.stdout, sys.stderr = (
-        os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace")
+        os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
 

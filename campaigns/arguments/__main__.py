@@ -146,7 +146,7 @@ def attack(options: argparse.Namespace, scene: Scene, printed: Path) -> int:
             if ending.fault:
                 found = {
                     "call": planned.number,
-                    "words": shlex.join(planned.words),
+                    "words": shlex.join(planned.words).encode("utf-8", "backslashreplace").decode(),
                     "fault": ending.fault,
                 }
                 figures["findings"].append(found)

@@ -34,8 +34,8 @@ def train_fleet(algorithm: str, output: Path, save_steps: int) -> int:
     from plench.storage.store import RunStore
     from plench.training import RunOutcome, configure_run, prepare_data
     from plench.training.callbacks import NoCallback
+    from plench.training.fleet.loop import run_fleet
     from plench.training.fleet.members import FleetTask
-    from plench.training.fleet.run import run_fleet
 
     entry, dataset = find_algorithm(algorithm), load_dataset(str(TABULAR))
     ended: list[Any] = []

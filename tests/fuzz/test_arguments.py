@@ -68,6 +68,31 @@ def test_a_world_is_made_anew_when_it_was_changed(tmp_path: Path) -> None:
         assert {path.name for path in scene.folder.rglob("*")} == {"here", "world", "deep", "file"}
 
 
+def test_calls_in_a_row_end_like_calls_alone(tmp_path: Path) -> None:
+    """In a Python of their own, as it forks."""
+    (tmp_path / "world").mkdir()
+    script = """
+import json, sys
+from pathlib import Path
+from campaigns.arguments.child import Limits, call
+from campaigns.arguments.row import call_in_row
+from campaigns.arguments.world import Scene
+
+folder = Path(sys.argv[1])
+scene, printed = Scene(folder / "world", folder / "scene"), folder / "printed"
+calls = [["--version"], ["cite", "PRODEN"], ["nothing"], ["cite"], ["collect", "."], ["--version"]]
+row = call_in_row(calls, scene, printed, Limits())
+alone = [call(words, scene, printed, Limits(), long=False) for words in calls]
+print(json.dumps([[[one.code, one.fault, one.printed] for one in ones] for ones in (row, alone)]))
+"""
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    row, alone = json.loads(done.stdout)
+    assert row == alone, done.stderr
+    assert [code for code, _, _ in row] == ["0", "0", "2", "2", "2", "0"]
+    assert [fault for _, fault, _ in row] == [""] * 6
+
+
 @pytest.mark.real
 def test_a_campaign_calls_commands_and_writes_its_figures(tmp_path: Path) -> None:
     words = ["--calls", "25", "--seconds", "200", "--seed", "5", "--output", str(tmp_path)]
