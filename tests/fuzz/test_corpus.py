@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+import torch
 from campaigns.fuzz import mutations, samples
 from campaigns.fuzz.child import Keeper, Limits, make_input
 from campaigns.fuzz.readers import READERS, Reader
 
+from plench.training.tabular_inputs import TabularInputs
 from tests.conftest import ROOT
 
 CORPUS = ROOT / "tests" / "corpus"
@@ -134,3 +137,11 @@ def test_forged_heads_keep_their_checksums() -> None:
     code, size = struct.unpack_from("<II", forged, 128)
     assert code == 15
     assert len(forged) >= 128 + 8 + size
+
+
+@pytest.mark.parametrize("place", ["mean", "std"])
+@pytest.mark.parametrize("value", [torch.zeros(0), torch.tensor(1.0), torch.zeros(1, 64), torch.ones(64) > 0])
+def test_inputs_that_do_not_fit_are_refused(place: str, value: torch.Tensor) -> None:
+    state = {**TabularInputs(np.zeros(64), np.ones(64)).state(), place: value}
+    with pytest.raises(ValueError, match="not two rows of as many numbers"):
+        TabularInputs.from_state(state)
