@@ -126,11 +126,9 @@ def call_next(
 def attack(options: argparse.Namespace, scene: Scene, printed: Path) -> int:
     """Call commands until the time is over or there were enough calls, then write the page."""
     known = options.output / "arguments.json"
-    figures = read_figures(
-        known,
-        options.seed,
-        {"calls": 0, "interrupted": 0, "commands": {}, "findings": [], "made": {}, "mended": []},
-    )
+    empty = {"calls": 0, "interrupted": 0, "commands": {}, "findings": [], "made": {}}
+    figures = read_figures(known, options.seed, empty)
+    figures.setdefault("mended", [])
     counts = {command.name: Counter(figures["commands"].get(command.name, {})) for command in list_commands()}
     start, before = time.monotonic(), figures["seconds"]
     call_again(figures, scene, printed)
@@ -208,7 +206,7 @@ def make_page(figures: dict[str, Any]) -> str:
     lines.append(f"| all | {figures['calls']:,} | {' | '.join(f'{total:,}' for total in totals)} |")
     titles = {
         "findings": "Findings:",
-        "mended": "Found by this campaign, mended, and called again with a good end (the table has the first):",
+        "mended": "Found by this campaign, mended, and ended well when called again (the table has the first end):",
     }
     for name, title in titles.items():
         if figures[name]:
