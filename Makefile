@@ -1,7 +1,15 @@
 # `make demo` and `make test` set up all they need in .venv, then do their job.
+# On Windows (untested) a shell with `touch` is needed, such as that of Git.
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+SCRIPTS := Scripts
+else
 PYTHON ?= python3
+SCRIPTS := bin
+endif
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(SCRIPTS)
+LOWEST := .venv-lowest
 READY := $(VENV)/.ready
 
 .PHONY: bench demo docs test test-fast test-real test-lowest fuzz arguments soak lint format clean
@@ -30,12 +38,12 @@ test-real: $(READY)
 
 # The lowest versions that pyproject.toml allows; untested where the registry has no such torch.
 test-lowest:
-	$(PYTHON) -m venv .venv-lowest
-	$(PYTHON) scripts/lowest_versions.py > .venv-lowest/constraints.txt
-	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
-	.venv-lowest/bin/python -m pytest -n 2
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) scripts/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	$(LOWEST)/$(SCRIPTS)/python -m pytest -n 2
 
-# Campaigns: they run for as long as they are given, and go on where the one before ended (docs/trust.md).
+# Campaigns: they run for as long as they are given, and continue where the last one ended (docs/trust.md).
 fuzz: $(READY)
 	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
 
@@ -63,4 +71,4 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-lowest build dist src/*.egg-info
+	rm -rf $(VENV) $(LOWEST) build dist src/*.egg-info

@@ -33,8 +33,8 @@ from plench.algorithms import AlgorithmEntry, algorithms, find_algorithm
 from plench.algorithms.base import FAMILIES
 from plench.training.callbacks import NoCallback
 from plench.training.environment import choose_device
+from plench.training.fleet.loop import run_fleet
 from plench.training.fleet.members import FleetTask
-from plench.training.fleet.run import run_fleet
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import prepare_data
 

@@ -27,11 +27,12 @@ from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_d
 from plench.data.candidates import REAL_CANDIDATES
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
-from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, refit
+from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, train_on_all
 
 DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
 N_RUNS = 20
 CRITERIA = ("CR", "AA")
+SEEN = 0  # the split that was looked at when the rule of choice was made
 CAUTIONS = (0.25, 0.5, 1.0)  # of which the estimator has one; the choices of all are trained on all data
 
 
@@ -72,7 +73,7 @@ def measure(job: tuple[str, int], folder: Path) -> str:
         chosen = choose(searcher.usable, criterion, caution)
         number = found.contenders.index(chosen)
         if str(number) not in record["refit"]:
-            record["refit"][str(number)] = judge(refit(chosen.first, material, chosen.entry), test)
+            record["refit"][str(number)] = judge(train_on_all(chosen.first, material, chosen.entry), test)
     entry = find_algorithm(PORTFOLIO[0])
     made = attempt(material.configure(entry, 0.0, **settings), material, entry)
     record["default"] = judge(made, test)
@@ -189,7 +190,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> tuple[str, float
 
 def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Write the page from the records that are there."""
-    whole_rows, equal_rows, lost = [], [], []
+    whole_rows, equal_rows, lost, fresh = [], [], [], []
     for dataset in options.datasets:
         records = read_records(options, dataset)
         if not records:
@@ -210,6 +211,10 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             row += [summarise(made), text]
             if high < 0:
                 lost.append(f"{dataset} by {criterion}")
+            unseen = [number for number, record in enumerate(records) if record["split"] != SEEN]
+            if criterion == CRITERIA[0] and unseen:
+                pairs = [made[number] for number in unseen], [default[number] for number in unseen]
+                fresh.append(f"{dataset} {compare(*pairs)[0]}")
         whole_rows.append(row)
         equal["oracle"] = [max(each["test"] or 0.0 for each in found) for found in attempts]
         cells = [f"{summarise(values)}" for values in equal.values()]
@@ -226,7 +231,7 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     if short:
         measured = (
             f"Not all of the {options.splits} splits are measured yet: {', '.join(short)}. A row of one "
-            "split has no interval and tells nothing of noise."
+            "split has no interval and says nothing about noise."
         )
     told = [row[0] for row in whole_rows if int(row[1]) > 1]
     verdict = "Whether it loses to default PRODEN beyond noise cannot be told: no dataset has two splits."
@@ -245,11 +250,12 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
             "are those of a search by CR, among which CR and AA choose.",
             measured,
-            "## As a user gets it",
+            "## The whole procedure against default PRODEN",
             "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
             "fifth, chooses by CR or by AA, and trains the choice once more on all. " + verdict,
             "The rule of choice (its caution, further splits, finalists) was changed three times with test "
-            "accuracies of split 0 in view, so that split 0 flatters it; splits 1 to 4 were not looked at.",
+            f"accuracies of split {SEEN} in view, so that it is optimistic; the other splits were not looked "
+            f"at. The difference by {CRITERIA[0]} on those alone: {'; '.join(fresh) or 'not measured'}.",
             render_table(
                 [
                     "dataset",
@@ -262,10 +268,11 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
                 ],
                 whole_rows,
             ),
-            "## What the choice without truth costs",
+            "## The cost of choosing without true labels",
             "Here every model learns from the same four fifths. The best default is chosen in hindsight, one "
             "method a dataset; the oracle takes on each split, among the same runs, the one with the highest "
-            "test accuracy, which no honest choice can reach. The cost is what the oracle is ahead.",
+            "test accuracy, which no choice without true labels can know. The cost is the lead of the "
+            "oracle.",
             render_table(
                 [
                     "dataset",

@@ -228,7 +228,7 @@ def write_page(name: str, parts: Sequence[str]) -> None:
     import torch
 
     versions = f"Python {platform.python_version()} and torch {torch.__version__} on {platform.machine()}"
-    note = f"Made with {versions}, one thread per run. Seconds depend on what else the machine did."
+    note = f"Made with {versions}, one thread per run. Seconds depend on the other load of the machine."
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.md"
     temporary = path.with_suffix(".tmp")

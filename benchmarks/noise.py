@@ -129,7 +129,7 @@ def main() -> None:
             "mean ± sample standard deviation. Within each pair of rows only the named switch differs. The "
             "digits are tabular here: all views are one tensor.",
             "The first row of each pair is the method without its answer to noise (FREDIS uncorrected, "
-            "the others told that there is none); the second row is the method. Why FREDIS gains "
+            "the others with noise rate 0); the second row is the method. Why FREDIS gains "
             "little here: [fredis_views.md](fredis_views.md).",
             name_diverged(settings, options),
             render_table(["run", "test accuracy", "gain over PRODEN", "at the end of training"], rows),

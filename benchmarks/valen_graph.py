@@ -20,14 +20,14 @@ def measure(rows: int, features: int, threads: int) -> dict[str, float]:
     """Build the graph of random features in this process."""
     import torch
 
-    from plench.algorithms.valen import find_neighbours
+    from plench.algorithms.valen import find_nearest_rows
 
     torch.set_num_threads(threads)
     values = torch.randn(rows, features, generator=torch.Generator().manual_seed(0))
-    find_neighbours(values[:500], 3)
+    find_nearest_rows(values[:500], 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
-    neighbours = find_neighbours(values, 3)
+    neighbours = find_nearest_rows(values, 3)
     seconds = time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     kept = neighbours.numel() * neighbours.element_size() / 2**20

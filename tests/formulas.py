@@ -20,15 +20,13 @@ from plench.algorithms.nn_ga import class_risks
 from plench.algorithms.papi import similarity_ramp as papi_ramp
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
+    RingQueue,
     Similarities,
     compare,
-    mean_similarity_by_label,
-    sum_by_label,
-)
-from plench.algorithms.parts.momentum import (
-    RingQueue,
     confidence_momentum,
     follow,
+    mean_similarity_by_label,
+    sum_by_label,
     update_prototypes,
 )
 from plench.algorithms.parts.targets import (
@@ -46,7 +44,7 @@ from plench.algorithms.valen import build_decoder as valen_decoder
 from plench.algorithms.valen import clamped_concentration as valen_alpha
 from plench.algorithms.valen import concentrate as valen_concentration
 from plench.algorithms.valen import divergence_from_uniform as valen_kl
-from plench.algorithms.valen import find_neighbours as valen_neighbours
+from plench.algorithms.valen import find_nearest_rows as valen_neighbours
 from plench.algorithms.valen import graph_block as valen_graph_block
 from plench.algorithms.valen import reconstruct as valen_reconstruction
 

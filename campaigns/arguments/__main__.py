@@ -186,7 +186,7 @@ def make_page(figures: dict[str, Any]) -> str:
         f"{Limits.patience:g} s, and an interrupted one within as much after it.",
         "",
         f"    python -m campaigns.arguments --seed {figures['seed']} --calls {figures['calls']} "
-        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. How calls are "
         f"made: {made.get('afresh', 0):,} (one in {AFRESH}) are a Python of their own (`python -m plench`). "

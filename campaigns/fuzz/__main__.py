@@ -183,7 +183,7 @@ def make_page(figures: dict[str, Any]) -> str:
         "and counts in any case.",
         "",
         f"    python -m campaigns.fuzz --seed {figures['seed']} --files {total} "
-        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. A file is made from "
         "the seed, its reader and its number, and always the same.",

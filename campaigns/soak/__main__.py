@@ -151,10 +151,10 @@ def make_page(figures: dict[str, Any]) -> str:
         f"{figures['rounds']:,} runs, fleets and sweeps with {sum(faults.values()):,} faults, each compared "
         f"with an undisturbed one: records, weights, status. **{hurt:,} lost or changed anything.** "
         f"{figures['refused']:,} commands were refused with a reason, as they should be, and the run was "
-        "mended and went on.",
+        "repaired and continued.",
         "",
         f"    python -m campaigns.soak --seed {figures['seed']} --rounds {figures['rounds']} "
-        f"--seconds {figures['seconds']}    # the same command goes on with it",
+        f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}.",
         "",

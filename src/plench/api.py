@@ -108,7 +108,7 @@ def refit(
     from plench.storage.store import RunStore
     from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
-    from plench.training.model import find_entry
+    from plench.training.model import find_own_entry
     from plench.training.run import run_training
 
     choice = _choose(folder, criterion)
@@ -133,7 +133,7 @@ def refit(
         )
     with fitting(broken, DataError):
         config, everything = configure_refit(described, choice.record.step, data)
-        entry = find_entry(store, described)
+        entry = find_own_entry(store, described)
     shown = nullcontext(callback) if callback is not None or not progress else watch_run()
     with shown as told:
         return run_training(config, everything, entry, output_dir, told)

@@ -2,7 +2,7 @@
 
 
 class PlenchError(Exception):
-    """Base class: bad input of any kind. A command that meets one prints its text and exits with 2."""
+    """Base class: bad input of any kind. A command that fails with one prints its text and exits with 2."""
 
 
 class UsageError(PlenchError):
@@ -22,7 +22,7 @@ class ResumeError(PlenchError):
 
 
 class RunFailedError(PlenchError):
-    """A training run stopped with an error of the algorithm's own. A command that meets one exits with 1."""
+    """A training run stopped with an error of the algorithm. The command exits with 1."""
 
 
 class StorageError(PlenchError):

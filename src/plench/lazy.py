@@ -3,16 +3,28 @@
 import ast
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 
 def lazy_attributes(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__all__`, `__getattr__` and `__dir__` of a package, from the imports under `if TYPE_CHECKING`.
 
-    Type checkers read those imports; at run time each is done when its name is first asked for.
+    Type checkers read those imports; at run time each is done when its name is first asked for. A module of
+    the package never hides one of these names: `plench.train` is the function, also once
+    `plench/train.py`, which `python -m` needs, has been imported.
     """
     origins = _read_imports(package)
+
+    class LazyPackage(ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            # Having imported a module, Python sets it as an attribute of its package.
+            if not isinstance(value, ModuleType) or origins.get(name, package) == package:
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = LazyPackage
 
     def find(name: str) -> Any:
         if name not in origins:

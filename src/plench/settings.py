@@ -327,6 +327,7 @@ def format_table() -> str:
     for setting in declared().values():
         meaning, _, told = setting.help.partition(" (default: ")
         default = told.rstrip(")") if setting.default is None else f"`{setting.default}`".lower()
+        default = default if setting.default != "" else "none"
         decides = "yes" if setting.decides else "no"
         lines.append(f"| `{setting.name}` | {setting.allowed} | {default} | {meaning} | {decides} |")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 from scipy.optimize import nnls
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -15,10 +16,16 @@ from plench.algorithms.classical.crowd import DS_LR, MV_LR
 from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
 from plench.algorithms.classical.ipal import IPAL, propagate
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import count_votes, estimate_labels, infer_labels, share_votes
-from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_forest
+from plench.algorithms.classical.parts.annotators import (
+    count_votes_or_one,
+    estimate_labels,
+    infer_labels,
+    share_votes,
+)
+from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
+from plench.algorithms.classical.parts.linear import log_softmax
 from plench.algorithms.classical.parts.neighbours import find_neighbours
-from plench.algorithms.classical.parts.nonnegative import reconstruct
+from plench.algorithms.classical.parts.nonnegative import solve_nonnegative
 from plench.algorithms.classical.parts.targets import share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
@@ -211,6 +218,20 @@ def test_forests_are_those_of_scikit_learn(bootstrap: bool, words: str, count: i
         assert outside is None
     kept = {name: np.asarray(values) for name, values in forest.to_arrays().items()}
     np.testing.assert_array_equal(Forest.from_arrays(kept, 5).predict(X), forest.predict(X))
+    shape = ForestShape(20, 2, words, bootstrap)
+    np.testing.assert_array_equal(grow_and_predict(X, q, queries, shape, 11), forest.predict(queries))
+
+
+def test_forests_refuse_numbers_that_single_precision_has_no_room_for() -> None:
+    X, S = draw_data(20)
+    X[3, 1] = 1e39
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="infinity or a value too large"):
+        grow_forest(X, share_equally(S), ForestShape(2, 1, "all", False), 0)
+
+
+def test_logs_of_probabilities_are_scipys_bit_for_bit() -> None:
+    scores = np.random.default_rng(4).normal(0, 30, size=(300, 16))
+    np.testing.assert_array_equal(log_softmax(scores), scipy.special.log_softmax(scores, axis=1))
 
 
 def test_an_example_in_every_bag_gets_equal_targets_again() -> None:
@@ -243,7 +264,7 @@ def test_batched_least_squares_agree_with_scipy(k: int, D: int) -> None:
     A[50:60] = 0.0
     x[60:70] = 0.0
     A[70:90] *= 1e6
-    w = reconstruct(A, x)
+    w = solve_nonnegative(A, x)
     assert (w >= 0).all()
     expected = [nnls(A[i].T, x[i])[0] for i in range(300)]
     left, least = (((x - np.einsum("nk,nkd->nd", v, A)) ** 2).sum(1) for v in (w, np.array(expected)))
@@ -289,7 +310,7 @@ def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarra
 def test_dawid_and_skene_learn_whom_to_trust() -> None:
     answers, labels = make_answers(300, 4)
     q = infer_labels(answers, 0.01, 100)
-    majority = count_votes(answers).argmax(1)
+    majority = count_votes_or_one(answers).argmax(1)
     assert (q.argmax(1) == labels).mean() > max(0.95, (majority == labels).mean())
     objectives = [e.objective for _, e in zip(range(20), estimate_labels(answers, 0.01), strict=False)]
     assert (np.diff(objectives) >= -1e-9).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.parts.contrast import TwoHeadedNetwork, normalise_rows
+from plench.algorithms.parts.contrast import TwoHeadedNetwork, to_unit_rows
 from plench.algorithms.parts.views import one_pass_serves, pass_views
 
 
@@ -38,7 +38,7 @@ def test_outputs_keep_full_precision() -> None:
 
 def test_zero_rows_stay_zero() -> None:
     rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-    torch.testing.assert_close(normalise_rows(rows), torch.tensor([[0.0, 0.0], [0.6, 0.8]]))
+    torch.testing.assert_close(to_unit_rows(rows), torch.tensor([[0.0, 0.0], [0.6, 0.8]]))
 
 
 class Counting(nn.Module):

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from plench.algorithms.base import device_with_doubles
-from plench.algorithms.parts.momentum import (
+from plench.algorithms.parts.contrast import (
     RingQueue,
     copy_without_gradient,
     draw_empty_features,

@@ -20,10 +20,10 @@ from plench.algorithms.classical.ipal import (
     weigh_neighbours,
 )
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.answers import (
-    count_votes as count_answers,
+from plench.algorithms.classical.parts.annotators import (
+    count_votes_or_one as count_answers,
 )
-from plench.algorithms.classical.parts.answers import (
+from plench.algorithms.classical.parts.annotators import (
     estimate_labels,
     infer_labels,
     share_votes,
@@ -33,7 +33,7 @@ from plench.algorithms.classical.parts.linear import (
     LinearModel,
     LinearObjective,
     logistic_loss,
-    soft_cross_entropy,
+    soft_target_loss,
     sum_candidate_surprise,
 )
 from plench.algorithms.classical.parts.neighbours import find_neighbours
@@ -44,8 +44,8 @@ from plench.algorithms.classical.parts.targets import (
     sharpen,
     take_logs,
 )
-from plench.algorithms.classical.pl_ecoc import assign_sides, decode, draw_code, rate_columns
-from plench.algorithms.classical.pl_knn import PL_KNN, count_votes
+from plench.algorithms.classical.pl_ecoc import assign_sides, decode_scores, draw_code, rate_columns
+from plench.algorithms.classical.pl_knn import PL_KNN, vote_by_distance
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.contract.examples import GivenAnswers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
@@ -83,7 +83,7 @@ def model_of(case: Case) -> LinearModel:
 
 
 def check_m_step(case: Case) -> None:
-    objective = LinearObjective(array(case, "X"), soft_cross_entropy(array(case, "q")), case.inputs["C"])
+    objective = LinearObjective(array(case, "X"), soft_target_loss(array(case, "q")), case.inputs["C"])
     value, weight_slope, bias_slope = objective.evaluate(model_of(case))
     case.check(J=value, grad_W=weight_slope, grad_b=bias_slope)
 
@@ -94,7 +94,7 @@ def check_duplicates(case: Case) -> None:
     weight = q[example, label]
     case.check(rows_example=example, rows_label=label, rows_weight=weight)
     copies = np.eye(q.shape[1])[label] * weight[:, None]
-    objective = LinearObjective(array(case, "X")[example], soft_cross_entropy(copies), case.inputs["C"])
+    objective = LinearObjective(array(case, "X")[example], soft_target_loss(copies), case.inputs["C"])
     case.check(J=objective.evaluate(model_of(case))[0])
 
 
@@ -110,7 +110,7 @@ def check_weighted_e_step(case: Case) -> None:
 def check_identity(case: Case) -> None:
     scores = model_of(case).score(array(case, "X"))
     q = restrict_softmax(scores, mask(case))
-    expected, slope = soft_cross_entropy(q)(scores)
+    expected, slope = soft_target_loss(q)(scores)
     entropy = -float((q * np.log(np.where(q > 0, q, 1))).sum())
     cc = sum_candidate_surprise(scores, mask(case))
     case.check(cc=cc, expected=expected, entropy=entropy, grad_z=slope)
@@ -128,7 +128,7 @@ def check_rounds(case: Case) -> None:
         for _ in range(R):
             q = algorithm.soft_targets.copy()
             penalised.append(algorithm.update()["loss"] * C * len(X))
-            values.append(LinearObjective(X, soft_cross_entropy(q), C).evaluate(algorithm.model)[0])
+            values.append(LinearObjective(X, soft_target_loss(q), C).evaluate(algorithm.model)[0])
             targets.append(algorithm.soft_targets.copy())
         if tight:
             case.check(J=values, penalised_cc=penalised, q=targets, W_last=algorithm.model.weight)
@@ -186,14 +186,14 @@ def check_votes(case: Case) -> None:
     X, S, T, k = array(case, "X"), mask(case), array(case, "T"), case.inputs["k"]
     logits = predict(fit(build(PL_KNN, X, S, k=k)), T)
     index, distance = find_neighbours(T, X, min(k, len(X)))
-    votes = count_votes(distance, S[index])
+    votes = vote_by_distance(distance, S[index])
     p = normalise_rows(votes)
     case.check(votes=votes, p=p, prediction=logits.argmax(1))
     np.testing.assert_array_equal(logits, take_logs(p))
 
 
 def check_votes_of(case: Case) -> None:
-    case.check(votes=count_votes(array(case, "distance"), array(case, "S_neighbours")))
+    case.check(votes=vote_by_distance(array(case, "distance"), array(case, "S_neighbours")))
 
 
 def check_initial(case: Case) -> None:
@@ -291,7 +291,7 @@ def check_performance(case: Case) -> None:
 
 
 def check_decoding(case: Case) -> None:
-    case.check(z=decode(array(case, "g"), array(case, "M").astype(int), array(case, "G")))
+    case.check(z=decode_scores(array(case, "g"), array(case, "M").astype(int), array(case, "G")))
 
 
 def check_binary(case: Case) -> None:
@@ -329,13 +329,13 @@ def check_dawid_skene(case: Case) -> None:
 def check_weighted_cc(case: Case) -> None:
     z, w = array(case, "z"), normalise_rows(array(case, "V"))
     q = restrict_softmax(z, w)
-    _, slope = soft_cross_entropy(q)(z)
+    _, slope = soft_target_loss(q)(z)
     case.check(w=w, loss=sum_candidate_surprise(z, w) / len(z), grad_z=slope / len(z))
 
 
 def check_weighted_proden(case: Case) -> None:
     z, w = array(case, "z"), normalise_rows(array(case, "V"))
-    loss, _ = soft_cross_entropy(w)(z)
+    loss, _ = soft_target_loss(w)(z)
     case.check(
         c0=w,
         loss=loss / len(z),

@@ -37,6 +37,17 @@ def test_import_is_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_a_module_never_hides_the_function_of_its_name(name):
+    """`python -m plench.train` needs a module; `plench.train(…)` is the function, before and after."""
+    code = (
+        f"import plench; first = plench.{name}; import plench.{name}; from plench import {name} as last;"
+        f"assert plench.{name} is last is first is plench.api.{name}, plench.{name}; import plench.cli;"
+        "assert plench.cli.main"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_training_does_not_import_torchs_compiler(tmp_path):
     """It takes two seconds; torch's own optimisers import it when they are made."""
     words = ["train", "-a", "PRODEN", "-d", "Digits_USS", "--steps", "3", "--output_dir", str(tmp_path)]

@@ -46,7 +46,7 @@ def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):
     assert run("info", "PLCIFAR10 Vaguest") == 0
     text = capsys.readouterr().out
     assert dataset_card("PLCIFAR10_Vaguest").terms in text
-    assert "told noise    17.556%" in text
+    assert "given noise   17.556%" in text
     assert "examples      50,000\n" in text
     assert "noise rate    17.56%\n" in text
     assert "name their folder with --data_dir" in text

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from plench.data.sources.cifar import check_labels
+from plench.data.sources.cifar import check_image_labels
 from plench.data.sources.plcifar10 import parse_annotations
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError
@@ -96,9 +96,9 @@ def test_values_of_a_pickle_are_shown_in_few_words() -> None:
     with pytest.raises(DataError, match="image 0 has the label a list of 2"):
         parse_annotations({0: [[nested]]}, 1, "it")
     with pytest.raises(DataError, match="labels must be whole numbers"):
-        check_labels([nested, nested], 2, 10, "it")
+        check_image_labels([nested, nested], 2, 10, "it")
     with pytest.raises(DataError, match=r"labels must be whole numbers|allowed are 0…9"):
-        check_labels([1, 2**70], 2, 10, "it")
+        check_image_labels([1, 2**70], 2, 10, "it")
     many: list[object] = [[0] * 10] * 1000
     with pytest.raises(DataError, match="20,000 sets for 20 images; allowed are 200 per image"):
         parse_annotations(dict.fromkeys(range(20), many), 20, "it")

@@ -162,7 +162,7 @@ class RawGraphVALEN(VALEN):
         super().end_warm_up()
         assert self.inputs is not None
         rows = self.inputs.original(0, len(self.inputs)).flatten(1)
-        self.neighbours.copy_(valen.find_neighbours(rows, self.hparams["knn"]))
+        self.neighbours.copy_(valen.find_nearest_rows(rows, self.hparams["knn"]))
 
 
 @departure("VALEN", "weight 1 on the reconstruction of inputs on small tables")

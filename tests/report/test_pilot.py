@@ -1,6 +1,7 @@
 """The pilot experiment: what its second arm trains on, and how both arms are put side by side."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,8 @@ def test_command_says_what_is_missing(tmp_path, capsys):
         (["--criterion", "CR"], "CR uses none"),
         ([], "--algorithms and --datasets"),
         (["--plot_only", "--output", "x.bmp"], ".svg"),
+        (["--algorithms", "CC", "--datasets", "Digits_FPS", "--hparams", "lr=1"], "--hparams"),
+        (["--algorithms", "CC", "--datasets", "Digits_FPS", "--hparams", '{"rate": 1}'], "rate"),
     ],
 )
 def test_command_bad_usage(tmp_path, capsys, words, said):
@@ -131,6 +134,33 @@ def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
     usual = split_dataset(load_dataset("Digits_FPS"), 0)
     assert run.info["dataset"]["n_train"] == len(usual.train) + len(usual.validation)
     assert [again.updates_made for again in train_with_validation(grid, None, tmp_path)] == [0]
+
+
+def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
+    from plench.pilot.arms import train_with_validation
+    from plench.sweeps.spec import Grid
+
+    given = {"lr": 0.05, "batch_size": 16}
+    grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=2, checkpoint_freq=2)
+    plain, changed = (
+        next(train_with_validation(replace(grid, hparams=hparams), None, tmp_path)) for hparams in ({}, given)
+    )
+    assert plain.folder != changed.folder
+    found = {run.path.name: dict(run.hparams) for run in read_runs(tmp_path)}
+    assert found[changed.folder.name] == {**found[plain.folder.name], **given}
+    assert found[plain.folder.name]["lr"] != given["lr"]
+
+
+@pytest.mark.real
+def test_the_whole_experiment_with_given_hyperparameters(tmp_path, capsys):
+    """`--hparams` holds in both arms, in default and in drawn configurations."""
+    words = ["--algorithms", "CC", "--datasets", "Digits_FPS", "--n_hparams", "2", "--n_trials", "1"]
+    words += ["--steps", "20", "--checkpoint_freq", "10", "--output_dir", str(tmp_path), "--json"]
+    assert main(["pilot", *words, "--hparams", '{"lr": 0.05}']) == 0
+    assert json.loads(capsys.readouterr().out)[0]["n_splits"] == 1
+    for arm, count in (("validation", 2), ("training", 1)):
+        runs = read_runs(tmp_path / arm)
+        assert [run.hparams["lr"] for run in runs] == [0.05] * count
 
 
 @pytest.mark.real

@@ -20,7 +20,7 @@ from plench.criteria import criteria
 from plench.data import dataset_card, draw_candidates, load_dataset
 from plench.report.candidate_stats import describe_candidates
 from plench.report.comparison import compare_algorithms
-from plench.report.criterion_quality import judge_criteria, summarise
+from plench.report.criterion_quality import average_quality, judge_criteria
 from plench.report.leaderboard import build_leaderboard
 from plench.report.pairs import (
     compare_each_pair,
@@ -350,7 +350,7 @@ def test_expected_best_of_k_is_the_mean_over_all_subsets():
 def test_regret_of_all_configurations_is_the_regret_of_statistics(runs):
     shown = tuple(criteria.values())
     found = measure_subset_regret(runs, shown)
-    judged = summarise(judge_criteria(runs), "all")
+    judged = average_quality(judge_criteria(runs), "all")
     assert found.n_left_out == 0
     for criterion, curve in zip(shown, found.regrets, strict=True):
         assert len(curve) == 4

@@ -10,7 +10,7 @@ from scipy import stats
 from plench.criteria import criteria
 from plench.errors import UsageError
 from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows
-from plench.report.criterion_quality import correlate_with_test, judge_criteria, summarise
+from plench.report.criterion_quality import average_quality, correlate_with_test, judge_criteria
 from plench.report.leaderboard import build_leaderboard
 from plench.report.statistics import (
     Scores,
@@ -232,7 +232,7 @@ def test_quality_over_a_sweep(runs):
         if quality.criterion.name == "CR":
             (cell,) = [c for c in select(runs, criteria["CR"]) if c.experiment == quality.experiment]
             assert quality.regret == pytest.approx(reference[cell.experiment].mean - cell.mean)
-    everything = summarise(judged, "all")["CR", "all"]
+    everything = average_quality(judged, "all")["CR", "all"]
     assert everything.n_experiments == everything.n_regret == len(reference)
     assert everything.regret == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
     rows = quality_rows(judged)

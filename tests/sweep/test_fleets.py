@@ -14,7 +14,7 @@ from plench.data import Dataset
 from plench.data.table import Column, Table
 from plench.errors import UsageError
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Assignment, Attempt, DeathToll, Engine, Limits, NoSweepCallback
+from plench.sweeps.engines.base import Assignment, DeathToll, Engine, Limits, NoSweepCallback, RunAttempt
 from plench.sweeps.engines.local import LocalEngine, Pool
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.engines.ray import RayEngine
@@ -184,7 +184,7 @@ def test_a_stop_is_kept_where_a_fleet_has_stopped(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("plench.sweeps.perform.run_fleet", give_up)
     runs = tuple(plan("CC", n_hparams=3, n_trials=1, steps=20, checkpoint_freq=10, device="cpu"))
     stores = [RunStore(tmp_path / run.folder) for run in runs]
-    ended: dict[str, Attempt] = {}
+    ended: dict[str, RunAttempt] = {}
     callbacks = [Stopping(), NoCallback(), NoCallback()]
     Performer().perform_fleet(
         runs,
@@ -211,8 +211,8 @@ def test_interrupted_members_of_a_worker_that_ends_wait_again(
     pool.assignment = Assignment(list(runs), 0, tmp_path, SHELF, Limits(run_timeout=0.001))
     pool.callback, pool.stopping, pool.waiting = NoSweepCallback(), False, deque()
     pool.workers, pool.tolls = [worker], defaultdict(DeathToll)
-    pool.end(worker, worker.runs.pop(runs[0].folder), Attempt("interrupted"))
-    pool.end(worker, worker.runs.pop(runs[1].folder), Attempt("done"))
+    pool.end(worker, worker.runs.pop(runs[0].folder), RunAttempt("interrupted"))
+    pool.end(worker, worker.runs.pop(runs[1].folder), RunAttempt("done"))
     if end == "death":
         pool.bury(worker)
     else:

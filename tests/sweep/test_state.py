@@ -246,7 +246,7 @@ def test_slurms_queue_is_read_whatever_other_jobs_are_called(
         asked.append(words)
         return "\n".join([*lines, "0 RUNNING plench-2"]) + "\n"
 
-    monkeypatch.setattr(slurm, "run_command", answer)
+    monkeypatch.setattr(slurm, "call_slurm", answer)
     assert slurm.read_slurm_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
     assert asked[0][0] == "squeue"
     assert "--format=%K %T %j" in asked[0]
@@ -278,7 +278,7 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
         asked.append(request.asked)
         return next(answers)
 
-    monkeypatch.setattr(slurm, "run_command", answer)
+    monkeypatch.setattr(slurm, "call_slurm", answer)
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     warnings: queue.SimpleQueue[int] = queue.SimpleQueue()
     warnings.put(12)  # one warning comes a minute early, one when a pre-emption has cut the time short
@@ -297,7 +297,7 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
     def fail(*words: str) -> str:
         raise slurm.SlurmError("there is no command squeue")
 
-    monkeypatch.setattr(slurm, "run_command", fail)
+    monkeypatch.setattr(slurm, "call_slurm", fail)
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     warnings: queue.SimpleQueue[int] = queue.SimpleQueue()
     warnings.put(12)
@@ -307,12 +307,12 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
 
 
 def test_a_run_that_cannot_be_recorded_as_failed_does_not_end_the_sweep(tmp_path: Path) -> None:
-    from plench.sweeps.engines.base import Assignment, Attempt, Limits, NoSweepCallback
+    from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt
 
-    heard: list[Attempt] = []
+    heard: list[RunAttempt] = []
 
     class Callback(NoSweepCallback):
-        def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+        def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
             heard.append(attempt)
 
     run = plan_one()

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from plench.sweeps import progress as sweep_view
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import RunAttempt
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.progress import LiveView, SweepLog, Tally
 from plench.sweeps.spec import Grid, SweepSpec
@@ -38,12 +38,12 @@ def test_time_left_follows_the_updates_that_were_really_made(
     tally.advanced(runs[1], 80)
     # 60 updates in 10 s; 60, 20, 100 and 100 are left.
     assert tally.seconds_left() == pytest.approx(280 / 6)
-    tally.ended(runs[0], Attempt("failed", "it broke"))  # the rest of it will not be made
+    tally.ended(runs[0], RunAttempt("failed", "it broke"))  # the rest of it will not be made
     assert tally.seconds_left() == pytest.approx(220 / 6)
-    tally.ended(runs[1], Attempt("interrupted"))  # it is still to do, from its checkpoint
+    tally.ended(runs[1], RunAttempt("interrupted"))  # it is still to do, from its checkpoint
     tally.begun(runs[1], 80)
     assert tally.seconds_left() == pytest.approx(220 / 6)
-    tally.ended(runs[1], Attempt("done"))
+    tally.ended(runs[1], RunAttempt("done"))
     assert tally.seconds_left() == pytest.approx(200 / 8)
     assert tally.rate() == pytest.approx(12)
     assert tally.summary() == "2/4 ended, 0 running, 1 failed, 12.0 runs/min, 25 s left"
@@ -58,7 +58,7 @@ def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[Planned
     view.begun(runs[0], 0)
     view.begun(runs[1], 0)
     view.advanced(runs[0], 50)
-    view.ended(runs[1], Attempt("failed", "ZeroDivisionError: no\nsecond line"))
+    view.ended(runs[1], RunAttempt("failed", "ZeroDivisionError: no\nsecond line"))
     console.print(view.render())
     text = console.export_text()
     assert len(text.splitlines()) == 4  # totals, their bar, the run going on, the notice
@@ -74,8 +74,8 @@ def test_the_log_has_a_line_for_every_run(runs: list[PlannedRun]) -> None:
     log = SweepLog(lines.append)
     log.planned(runs, finished=1, slots=2)
     log.begun(runs[0], 0)
-    log.ended(runs[0], Attempt("done", seconds=1.25))
-    log.ended(runs[1], Attempt("failed", "Timeout: too long"))
+    log.ended(runs[0], RunAttempt("done", seconds=1.25))
+    log.ended(runs[1], RunAttempt("failed", "Timeout: too long"))
     assert lines[0] == "4 runs to do, 2 at a time; 1 finished before"
     assert lines[1].startswith(f"done {runs[0].label} (1.2 s) · 1/4 ended")
     assert lines[2].startswith(f"failed {runs[1].label} (0.0 s): Timeout: too long · 2/4 ended")

@@ -17,8 +17,8 @@ from plench.storage.store import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback
 from plench.training.checkpoint import parse
+from plench.training.fleet.loop import run_fleet
 from plench.training.fleet.members import FleetTask, Member
-from plench.training.fleet.run import run_fleet
 from plench.training.fleet.stack import StackedRuns
 from plench.training.interrupt import StopRequest
 from tests.training.harness import (

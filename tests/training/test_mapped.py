@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plench.data import Dataset, load_dataset
-from plench.training.stored import MappedRows, is_mapped, measure
+from plench.training.stored import MappedRows, is_mapped, measure_columns
 from plench.training.tabular_inputs import TabularInputs
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def test_mean_and_deviation_are_numpys_to_the_last_bit(columns: int, rows: int, 
     random = np.random.RandomState(columns)
     features = (random.standard_normal((rows, columns)) * 10.0 ** random.randint(-3, 4, columns)).astype("f4")
     order = random.permutation(rows)[: max(1, rows - 10)]
-    mean, std = measure(features, order)
+    mean, std = measure_columns(features, order)
     whole = features[order]
     assert np.array_equal(mean, whole.mean(0, dtype=np.float64))
     assert np.array_equal(std, whole.std(0, dtype=np.float64))

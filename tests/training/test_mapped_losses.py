@@ -18,9 +18,9 @@ from plench.contract.examples import make_examples
 from plench.hparams import Hyperparameter
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackError, choose_form, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.run import TrainingRun
 from tests.training.test_fleet import RunStore
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from plench.algorithms import algorithms, find_algorithm
 from plench.hparams import DataTraits, draw_hparams
 from plench.training.batches import TrainingSet
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackError, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.streams import Streams
 from plench.training.tabular_inputs import TabularInputs
 

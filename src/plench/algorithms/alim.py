@@ -9,8 +9,13 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import register
-from plench.algorithms.parts.contrast import BASE_TEMPERATURE, supervised_contrast
-from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast, draw_empty_features
+from plench.algorithms.parts.contrast import (
+    BASE_TEMPERATURE,
+    MOMENTUM_HPARAMS,
+    MomentumContrast,
+    draw_empty_features,
+    supervised_contrast,
+)
 from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
 from plench.algorithms.parts.targets import onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, mix

@@ -12,13 +12,15 @@ from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     ContrastiveAlgorithm,
+    RingQueue,
     TwoHeadedNetwork,
     compare,
+    draw_empty_features,
+    follow,
     instance_contrast,
-    normalise_rows,
     own_entries,
+    to_unit_rows,
 )
-from plench.algorithms.parts.momentum import RingQueue, draw_empty_features, follow
 from plench.algorithms.parts.targets import mask_out, masked_softmax, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import one_pass_serves
 from plench.batch import Batch
@@ -186,7 +188,7 @@ def find_affinities(
     Positives share a candidate and the most probable label. `candidates` (B, K) and `rows` (M, K) hold 0 and
     1 as floats, so that both conditions are products, which are faster than comparisons.
     """
-    closeness = normalise_rows(rectified) @ normalise_rows(distributions).T
+    closeness = to_unit_rows(rectified) @ to_unit_rows(distributions).T
     closeness.sub_(1).div_(temperature).exp_()
     same_label = mark_highest(rectified) @ mark_highest(distributions).T
     shared = (candidates @ rows.T).clamp_(max=1)

@@ -13,6 +13,7 @@ from plench.algorithms.parts.targets import (
     agree_on_target,
     divergence_from_target,
     push_non_candidates,
+    restrict,
     uniform_over,
 )
 from plench.algorithms.parts.views import pass_views
@@ -20,13 +21,12 @@ from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 SMALL_TO_LARGE = Choice(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+WEIGHTS = Choice(1e-3, 1e-2, 1e-1, 1)
 SIZES = Choice(50, 100, 500, 300, 800, 1000)
 # Beyond these the thresholds are no longer relaxed; the authors' constants.
 LARGEST_THETA, SMALLEST_DELTA = 0.9, 0.1
 # Ten times what the smallest step of the search space takes; half a second.
 MOST_SUBTRACTIONS = 10**7
-VIEWS_USED = ("weak", "strong", "distill")
-HParams = Mapping[str, Any]
 
 
 @register(
@@ -36,7 +36,7 @@ HParams = Mapping[str, Any]
     venue="ICML 2023",
     cite="qiao2023fredis",
     public_fault="the public code computes corrected candidates and then does not use them",
-    views=VIEWS_USED,
+    views=("weak", "strong", "distill"),
     passes="3 (weak, strong, distill)",
     state="corrected candidates N×K, targets N×K, posterior N×K",
     hyperparameters=(
@@ -48,9 +48,7 @@ HParams = Mapping[str, Any]
         Hyperparameter("change_size", 500, "cap on the additions of a correction", SIZES, at_least=0),
         Hyperparameter("update_interval", 20, "epochs between corrections", Choice(10, 20), at_least=1),
         Hyperparameter("lam", 10, "weight of the consistency", Choice(1, 10), type=float, at_least=0),
-        Hyperparameter(
-            "alpha", 1.0, "weight of the complementary loss", Choice(1e-3, 1e-2, 1e-1, 1), at_least=0
-        ),
+        Hyperparameter("alpha", 1.0, "weight of the complementary loss", WEIGHTS, at_least=0),
         Hyperparameter("views", 3, "views used: weak, strong and distill, or weak alone", one_of=(1, 3)),
     ),
     logs={
@@ -90,17 +88,16 @@ class FREDIS(LossAlgorithm):
         self.delta: float = self.hparams["delta"]
         self.changed = 0
         # Steps between two corrections: so many epochs, rounded down.
-        epochs = self.hparams["update_interval"]
-        self.interval = max(1, epochs * self.num_data // self.hparams["batch_size"])
+        self.interval = max(1, self.hparams["update_interval"] * self.num_data // self.hparams["batch_size"])
 
     @classmethod
-    def choose_views(cls, declared: tuple[str, ...], hparams: HParams) -> tuple[str, ...]:
+    def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the first `views` of them: no view is made that is not used."""
         return declared[: hparams["views"]]
 
     def passes(self, batch: Batch) -> Tensor:
         """Return the logits (V, B, K) of the views in use."""
-        views = self.choose_views(VIEWS_USED, self.hparams)
+        views = self.choose_views(self.card.views, self.hparams)
         return pass_views(self.network, *(batch.view(view) for view in views))
 
     def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
@@ -120,15 +117,36 @@ class FREDIS(LossAlgorithm):
             run.correct()
 
     def correct(self) -> Correction:
-        """Correct the candidate sets of all examples visited so far, and restrict their targets to them."""
+        """Add labels whose gap to the highest probability is below θ; remove candidates whose gap is above δ.
+
+        δ first falls until `times` removals per addition are found. Above the caps, the entries to change are
+        drawn from all near (or far) ones, whether they would change or not. A set that would become empty is
+        put back. Examples not visited so far keep their sets; the targets of the others are restricted anew.
+        """
         place = device_with_doubles(self.posterior.device)
-        state = (self.posterior, self.candidates, self.targets, self.visited[:, None])
-        posterior, candidates, targets, visited = (rows.to(place) for rows in state)
-        done = correct_candidates(posterior, candidates, visited, self.theta, self.delta, self.hparams)
-        self.candidates.copy_(done.candidates)
-        self.targets.copy_(torch.where(visited, restrict(posterior, done.candidates), targets))
-        self.theta, self.delta, self.changed = done.theta, done.delta, done.changed
-        return done
+        probs, old = self.posterior.to(place).double(), self.candidates.to(place)
+        visited, most_added = self.visited.to(place)[:, None], self.hparams["change_size"]
+        gaps = probs.amax(-1, keepdim=True) - probs
+        near = (gaps < self.theta) & visited
+        added = int((near & ~old).sum())
+        if added > most_added:
+            near, added = draw_among(near, most_added), most_added
+        of_candidates, times, dec = gaps[old & visited], self.hparams["times"], self.hparams["dec"]
+        self.delta = lower_delta(self.delta, dec, largest_but(of_candidates, added * times))
+        far = (gaps > self.delta) & visited
+        removable = int((of_candidates > self.delta).sum())
+        if removable > most_added * times:
+            far = draw_among(far, most_added * times)
+        new = (old | near) & ~far
+        empty = ~new.any(-1)
+        new = torch.where(empty[:, None], old, new)
+        self.changed = int((new != old).sum())
+        if self.theta < LARGEST_THETA and self.delta > SMALLEST_DELTA and self.changed < most_added:
+            self.theta, self.delta = self.theta + self.hparams["inc"], max(0.0, self.delta - dec)
+        self.candidates.copy_(new)
+        targets = restrict(self.posterior, self.candidates)
+        self.targets.copy_(torch.where(self.visited[:, None], targets, self.targets))
+        return Correction(added, removable, empty.nonzero().flatten())
 
     def more_to_log(self) -> Mapping[str, float]:
         """Return the thresholds and what the latest correction changed."""
@@ -140,45 +158,11 @@ class FREDIS(LossAlgorithm):
 
 
 class Correction(NamedTuple):
-    """Corrected candidates, thresholds after it, entries changed, and what was counted on the way."""
+    """What a correction counted: labels added, candidates with a gap above δ; and the rows put back."""
 
-    candidates: Tensor
-    theta: float
-    delta: float
-    changed: int
     added: int
     removable: int
     put_back: Tensor
-
-
-def correct_candidates(
-    posterior: Tensor, candidates: Tensor, visited: Tensor, theta: float, delta: float, hparams: HParams
-) -> Correction:
-    """Add labels whose gap to the highest probability is below θ; remove candidates whose gap is above δ.
-
-    Posterior and candidates are (N, K), `visited` (N, 1). δ first falls until `times` removals per addition
-    are found. Above the caps, the entries to change are drawn from all near (or far) ones, whether they would
-    change or not. A set that would become empty is put back.
-    """
-    probs, most_added = posterior.double(), hparams["change_size"]
-    gaps = probs.amax(-1, keepdim=True) - probs
-    near = (gaps < theta) & visited
-    added = int((near & ~candidates).sum())
-    if added > most_added:
-        near, added = draw_among(near, most_added), most_added
-    of_candidates = gaps[candidates & visited]
-    delta = lower_delta(delta, hparams["dec"], largest_but(of_candidates, added * hparams["times"]))
-    far = (gaps > delta) & visited
-    removable = int((of_candidates > delta).sum())
-    if removable > most_added * hparams["times"]:
-        far = draw_among(far, most_added * hparams["times"])
-    corrected = (candidates | near) & ~far
-    empty = ~corrected.any(-1)
-    corrected = torch.where(empty[:, None], candidates, corrected)
-    changed = int((corrected != candidates).sum())
-    if theta < LARGEST_THETA and delta > SMALLEST_DELTA and changed < most_added:
-        theta, delta = theta + hparams["inc"], max(0.0, delta - hparams["dec"])
-    return Correction(corrected, theta, delta, changed, added, removable, empty.nonzero().flatten())
 
 
 def draw_among(entries: Tensor, count: int) -> Tensor:
@@ -207,10 +191,3 @@ def lower_delta(delta: float, dec: float, needed_gap: float) -> float:
     while not needed_gap > delta and delta >= dec:
         delta -= dec
     return delta
-
-
-def restrict(posterior: Tensor, candidates: Tensor) -> Tensor:
-    """Return the posterior restricted to the candidates and normalised; uniform where nothing is left."""
-    kept = posterior * candidates
-    total = kept.sum(-1, keepdim=True)
-    return torch.where(total > 0, kept / total, uniform_over(candidates).to(kept.dtype))

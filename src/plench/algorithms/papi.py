@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import register
-from plench.algorithms.parts.contrast import ContrastiveAlgorithm
-from plench.algorithms.parts.momentum import confidence_momentum, parse_range, update_prototypes
+from plench.algorithms.parts.contrast import (
+    ContrastiveAlgorithm,
+    confidence_momentum,
+    parse_range,
+    update_prototypes,
+)
 from plench.algorithms.parts.targets import (
     best_candidate,
     divergence_from_target,

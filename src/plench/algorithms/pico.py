@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from plench.algorithms.base import register
-from plench.algorithms.parts.contrast import BASE_TEMPERATURE, instance_contrast, supervised_contrast
-from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast
+from plench.algorithms.parts.contrast import (
+    BASE_TEMPERATURE,
+    MOMENTUM_HPARAMS,
+    MomentumContrast,
+    instance_contrast,
+    supervised_contrast,
+)
 from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter

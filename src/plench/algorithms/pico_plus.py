@@ -10,6 +10,8 @@ from torch import Tensor
 from plench.algorithms.base import register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
+    MOMENTUM_HPARAMS,
+    MomentumContrast,
     Similarities,
     compare,
     instance_contrast,
@@ -17,7 +19,6 @@ from plench.algorithms.parts.contrast import (
     own_entries,
     sum_by_label,
 )
-from plench.algorithms.parts.momentum import MOMENTUM_HPARAMS, MomentumContrast
 from plench.algorithms.parts.schedules import first_step_of, starts_epoch
 from plench.algorithms.parts.targets import best_candidate, mean_over, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix

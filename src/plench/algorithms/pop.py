@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.targets import masked_softmax, over_rows, soft_cross_entropy, uniform_over
+from plench.algorithms.parts.targets import (
+    masked_softmax,
+    over_rows,
+    restrict,
+    soft_cross_entropy,
+    uniform_over,
+)
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter, LogRange
 
@@ -22,34 +28,18 @@ EPOCHS, SMALL = Choice(3, 4, 5, 6, 7), LogRange(-4.5, -2.5)
     family="vanilla PLL",
     venue="ICML 2023",
     cite="xu2023progressive",
-    public_fault=(
-        "in the public code purified labels come back at the next visit, so purification has no effect"
-    ),
+    public_fault="in the public code purified labels return at the next visit, so purification has no effect",
     state="confidence, window N×K, purified candidates N×K bool",
     hyperparameters=(
         Hyperparameter(
-            "rollWindow",
-            5,
-            "epochs in a window of confidences and between purifications",
-            EPOCHS,
-            at_least=1,
+            "rollWindow", 5, "epochs in a window of confidences and between purifications", EPOCHS, at_least=1
         ),
         Hyperparameter("warm_up", 20, "first epoch, from 0, that may purify", Choice(10, 15, 20), at_least=0),
         Hyperparameter(
-            "theta",
-            1e-3,
-            "threshold on a candidate's confidence relative to the best one, at first",
-            SMALL,
-            at_least=0,
-            at_most=1,
+            "theta", 1e-3, "first bound on a confidence relative to the best", SMALL, at_least=0, at_most=1
         ),
         Hyperparameter(
-            "inc",
-            1e-3,
-            "relative growth of theta after a purification that removed little",
-            SMALL,
-            at_least=0,
-            at_most=1.5,
+            "inc", 1e-3, "relative growth of theta when little was removed", SMALL, at_least=0, at_most=1.5
         ),
         Hyperparameter(
             "pop_interval",
@@ -116,8 +106,7 @@ class POP(LossAlgorithm):
         unlikely = self.window / self.window.amax(-1, keepdim=True) < over_rows(self.theta)
         dropped = self.purified & unlikely & due_rows
         self.purified &= ~dropped
-        weights = torch.where(self.purified, self.window, 0.0)
-        confidence = weights / weights.sum(-1, keepdim=True)
+        confidence = restrict(self.window, self.purified)
         self.confidence.copy_(torch.where(due_rows, confidence, self.confidence))
         removed = dropped.sum((-2, -1))
         few = removed < FEW_REMOVED * self.num_data * self.num_classes

@@ -66,25 +66,25 @@ ALGORITHMS = Registry[type[Algorithm]](
 
 def algorithms() -> dict[str, AlgorithmEntry]:
     """Return every algorithm of the package and of the installed entry points, by name."""
-    return {name: describe(entry) for name, entry in ALGORITHMS.items.items()}
+    return {name: add_card(entry) for name, entry in ALGORITHMS.items.items()}
 
 
 def find_algorithm(spec: str) -> AlgorithmEntry:
     """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
-    return describe(ALGORITHMS.find(spec))
+    return add_card(ALGORITHMS.find(spec))
 
 
 def load_third_party(spec: str) -> AlgorithmEntry:
     """Load a class given by path or module. Its name in records carries a hash of its file's content."""
-    return describe(ALGORITHMS.load_third_party(spec))
+    return add_card(ALGORITHMS.load_third_party(spec))
 
 
 def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:
     """Describe a third party's class that was asked for by `name`."""
-    return describe(ALGORITHMS.adopt(name, cls, spec))
+    return add_card(ALGORITHMS.adopt(name, cls, spec))
 
 
-def describe(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
+def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
     """Add the card; what a third party's does not say gets the paper's defaults."""
     cls = entry.member
     card = own_card(cls)

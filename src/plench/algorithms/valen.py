@@ -19,7 +19,7 @@ from plench.algorithms.base import (
     register,
 )
 from plench.algorithms.optimizer import build_adam, descend
-from plench.algorithms.parts.targets import mask_out, uniform_over
+from plench.algorithms.parts.targets import mask_out, restrict, uniform_over
 from plench.algorithms.parts.views import pass_all_inputs
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
@@ -35,12 +35,6 @@ DISTANCE_ROWS = 256
 def smoothed_cross_entropy(probs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over rows of −Σ_k o_k log(p_k + ε)."""
     return -(targets * (probs + EPSILON).log()).sum(-1).mean(-1)
-
-
-def restrict(probs: Tensor, candidates: Tensor) -> Tensor:
-    """Return p + ε restricted to the candidates and normalised."""
-    kept = (probs + EPSILON) * candidates
-    return kept / kept.sum(-1, keepdim=True)
 
 
 def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -146,7 +140,7 @@ class VALEN(LossAlgorithm):
         if self.inputs is None:
             raise RuntimeError("VALEN needs attach_inputs(inputs) before its main phase")
         features = pass_all_inputs(self.network[0], self.inputs)
-        self.neighbours.copy_(find_neighbours(features, self.hparams["knn"]))
+        self.neighbours.copy_(find_nearest_rows(features, self.hparams["knn"]))
         self.encoder.load_state_dict(self.network.state_dict())
         self.sampled_targets.copy_(self.targets)
 
@@ -183,7 +177,7 @@ class VALEN(LossAlgorithm):
             sampled = kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(sample.dtype).tiny)
             correct, targets = self.hparams["correct"], self.rows("targets", batch.index)
             self.write_rows("sampled_targets", batch.index, correct * sampled + (1 - correct) * targets)
-        self.write_rows("targets", batch.index, restrict(logits.softmax(-1), batch.candidates))
+        self.write_rows("targets", batch.index, restrict(logits.softmax(-1) + EPSILON, batch.candidates))
 
     def phases(self) -> Mapping[str, int]:
         """Return when the encoder starts to train."""
@@ -225,7 +219,7 @@ class Reconstruction(NamedTuple):
 
 
 def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block: Tensor) -> Reconstruction:
-    """Compare what the distributions d (B, K) tell of inputs, candidates and graph with what these are."""
+    """Return the losses of reconstructing inputs, candidates and graph from the distributions d (B, K)."""
     graph = (d @ d.T).sigmoid().softmax(-1)
     return Reconstruction(
         SMALL * mse_loss(decoded, x),
@@ -234,7 +228,7 @@ def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block
     )
 
 
-def find_neighbours(features: Tensor, k: int) -> Tensor:
+def find_nearest_rows(features: Tensor, k: int) -> Tensor:
     """Return the k nearest other rows (N, k) of each row, Euclidean, the lowest index first on ties.
 
     Exact, in double precision, a few rows at a time: no N × N matrix exists at any time. With fewer than

@@ -6,7 +6,7 @@ import sys
 
 
 def peak_megabytes() -> float | None:
-    """Return the process's peak memory, interpreter and torch included; None where it cannot be told."""
+    """Return the process's peak memory, interpreter and torch included; None where it is not known."""
     try:
         import resource
     except ImportError:  # Windows

@@ -48,10 +48,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write JSON, with hardware and versions")
     parser.add_argument("--json", action="store_true", help="print the same JSON")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(handler=measure)
+    parser.set_defaults(handler=run_bench)
 
 
-def measure(arguments: argparse.Namespace) -> int:
+def run_bench(arguments: argparse.Namespace) -> int:
     """Measure the parts that were asked for."""
     parts = arguments.parts or ["step", "evaluation"]
     unknown = [part for part in parts if part not in PARTS]
@@ -79,7 +79,7 @@ def measure(arguments: argparse.Namespace) -> int:
 
 def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part; steps and evaluations are measured in fresh processes."""
-    names = list_algorithms(arguments.algorithms)
+    names = choose_algorithms(arguments.algorithms)
     if part == "sweep":
         yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
     elif part == "reading":
@@ -90,7 +90,7 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
                 yield {"part": part, **measure_apart(part, name, dataset, arguments)}
 
 
-def list_algorithms(asked: list[str] | None) -> list[str]:
+def choose_algorithms(asked: list[str] | None) -> list[str]:
     """Return the names of the algorithms to measure."""
     if asked != ["all"]:
         return [algorithms.find_algorithm(name).name for name in asked] if asked else list(USUAL)

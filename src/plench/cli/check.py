@@ -43,7 +43,7 @@ def check(arguments: argparse.Namespace) -> int:
         name, outcomes = contract.check_algorithm(arguments.algorithm, arguments.device, tell)
     passed = all(outcome.status != "failed" for outcome in outcomes)
     if arguments.json:
-        rows = [describe(outcome) for outcome in outcomes]
+        rows = [describe_outcome(outcome) for outcome in outcomes]
         print(json.dumps({"algorithm": name, "passed": passed, "checks": rows}, indent=1))
     else:
         print(format_outcomes(name, outcomes))
@@ -67,7 +67,7 @@ def show_progress() -> Iterator[Callable[[Outcome], None] | None]:
         yield tell
 
 
-def describe(outcome: Outcome) -> dict[str, str]:
+def describe_outcome(outcome: Outcome) -> dict[str, str]:
     """Return an outcome as plain data."""
     return {
         "name": outcome.check.name,

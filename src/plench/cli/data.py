@@ -64,7 +64,7 @@ def show_info(arguments: argparse.Namespace) -> int:
     spec = read_candidates(arguments, loaded.card)
     trial_seed = settings_of(arguments).trial_seed
     dataset = draw_candidates(loaded, spec, trial_seed)
-    info = describe(dataset, spec, trial_seed, loaded.fingerprint)
+    info = describe_data(dataset, spec, trial_seed, loaded.fingerprint)
     print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))
     return 0
 
@@ -92,7 +92,7 @@ def run_download(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint: str) -> dict[str, Any]:
+def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint: str) -> dict[str, Any]:
     """Everything `data info` shows, as data. The fingerprint is that of the data as loaded."""
     sizes, counts = np.unique(dataset.candidates.sum(axis=1), return_counts=True)
     more: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def describe(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint
     }
 
 
-def describe_card(card: dict[str, Any]) -> dict[str, str]:
+def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
     """The rows of a card."""
     rows = {
         "task": card["task"],
@@ -133,13 +133,13 @@ def describe_card(card: dict[str, Any]) -> dict[str, str]:
         "steps": f"{card['default_steps']:,} by default",
     }
     if card["protocol_noise_rate"] is not None:
-        rows["told noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
+        rows["given noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
     return rows
 
 
 def format_card(info: dict[str, Any]) -> str:
     """The text form of what is known of a dataset whose files are not at hand."""
-    card, rows = info["card"], describe_card(info["card"])
+    card, rows = info["card"], list_card_rows(info["card"])
     sizes = card["published"] or card["sizes"]
     if sizes is not None:
         rows |= {name: f"{sizes[name]:,}" for name in ("examples", "features", "classes")}
@@ -172,13 +172,13 @@ def format_columns(columns: list[dict[str, Any]]) -> str:
 
 
 def format_info(info: dict[str, Any]) -> str:
-    """The text form of `describe`."""
+    """The text form of `describe_data`."""
     card, spec = info["card"], info["candidates"]
     rates = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "pl_type" and value)
     noise = "unknown (no true labels)" if info["noise_rate"] is None else f"{info['noise_rate']:.2%}"
     own_test = "" if info["test_examples"] is None else f", and {info['test_examples']:,} in its own test set"
     rows = {
-        **describe_card(card),
+        **list_card_rows(card),
         "examples": f"{info['examples']:,}{own_test}",
         "features": " × ".join(f"{size:,}" for size in info["input_shape"][1:]),
         "classes": f"{info['classes']:,}",

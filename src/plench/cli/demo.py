@@ -8,7 +8,7 @@ from pathlib import Path
 
 import plench
 from plench import sweeps
-from plench.report.site import SiteInput, measure_candidates, read_sweep_texts, write_site
+from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 from plench.storage.files import write_text
 
 # Two vanilla PLL methods, one with weights for both groups, and one of each other family.
@@ -81,7 +81,7 @@ def write_page(folder: Path) -> Path:
     content = SiteInput(
         results=found,
         notices=found.notices,
-        sweeps=read_sweep_texts([folder]),
+        sweeps=list_sweep_files([folder]),
         command=shlex.join(["plench", "report", str(folder), "-o", str(site)]),
         measured=measured,
     )

@@ -40,12 +40,12 @@ def info(arguments: argparse.Namespace) -> int:
         for name, source in sources.items():
             print(f"# {name}\n{clean_text(source.decode('utf-8', 'replace'))}")
     else:
-        for name, text in describe(head, sources):
+        for name, text in describe_model_file(head, sources):
             print(clean_text(f"{name + ':' if name else '':<14} {text}", keep=""))
     return 0
 
 
-def describe(head: Mapping[str, Any], sources: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+def describe_model_file(head: Mapping[str, Any], sources: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Yield what a file says, line by line; whatever is missing or of another type is left out."""
     run, notes = block(head, "run"), block(head, "notes")
     config, data = block(run, "config"), block(run, "dataset")

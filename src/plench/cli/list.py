@@ -20,8 +20,6 @@ from plench.data.sources import dataset_patterns
 from plench.hparams import SHARED, DataTraits
 from plench.names import normalise
 
-Row = dict[str, Any]
-
 EXAMPLES = """examples:
   plench list algorithms
   plench list algorithms 'SCL_*' 'pico*'
@@ -71,7 +69,7 @@ def list_names(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def print_table(console: Console, rows: list[Row]) -> None:
+def print_table(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print rows as a table of the columns that fit, and say which do not."""
     cells = [{column: format_value(column, value) for column, value in row.items()} for row in rows]
     columns = choose_columns(cells, console.width)
@@ -86,11 +84,11 @@ def print_table(console: Console, rows: list[Row]) -> None:
         console.print(f"in a wider window, or with --json: {', '.join(left_out)}", highlight=False)
 
 
-def list_hyperparameters(name: str) -> list[Row]:
+def list_hyperparameters(name: str) -> list[dict[str, Any]]:
     """Describe the hyperparameters of an algorithm: default, search and bounds."""
     card = algorithms.find_algorithm(name).card
     table, image = DataTraits("tabular"), DataTraits("image")
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     for parameter in (*(SHARED if card.shared else ()), *card.hyperparameters):
         defaults = [parameter.default_for(traits) for traits in (table, image)]
         searches = [str(parameter.search_for(traits)) for traits in (table, image)]
@@ -150,7 +148,7 @@ def explain_patterns() -> list[str]:
     ]
 
 
-def list_criteria() -> list[Row]:
+def list_criteria() -> list[dict[str, Any]]:
     """Describe each model-selection criterion."""
     return [
         {
@@ -163,7 +161,7 @@ def list_criteria() -> list[Row]:
     ]
 
 
-LISTS: dict[str, Callable[[], list[Row]]] = {
+LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "algorithms": lambda: plench.list_algorithms(),
     "datasets": lambda: plench.list_datasets(),
     "criteria": list_criteria,

@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def compare_arms(args: argparse.Namespace) -> int:
-    """Carry out both arms unless told not to, then print the table and draw the figure."""
+    """Carry out both arms (unless they are only to be read), then print the table and draw the figure."""
     criterion = find_criterion(args.criterion)
     if not criterion.needs_labels:
         raise UsageError(f"the pilot experiment is about clean validation labels; {criterion.name} uses none")

@@ -6,7 +6,7 @@ import argparse
 
 import plench
 from plench.cli.shared.options import add_folder_options
-from plench.cli.train import report
+from plench.cli.train import show_outcome
 
 DESCRIPTION = """Train the configuration that a criterion chose for the number of steps that it chose, on all
 data: nothing is held out for validation or test, so no accuracy is measured. FOLDER is a run's folder, or one
@@ -39,4 +39,4 @@ def refit(arguments: argparse.Namespace) -> int:
         criterion=arguments.criterion,
         data_dir=arguments.data_dir,
     )
-    return report(outcome, arguments.json)
+    return show_outcome(outcome, arguments.json)

@@ -10,7 +10,7 @@ from pathlib import Path
 from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
 from plench.errors import UsageError
 from plench.report.costs import read_costs
-from plench.report.site import SiteInput, measure_candidates, read_sweep_texts, write_site
+from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 
 DESCRIPTION = """Write a static site from folders of runs: leaderboard, every cell down to its runs,
 comparisons, criteria, datasets, algorithms, and how it was made. It opens from disk."""
@@ -62,7 +62,7 @@ def report(args: argparse.Namespace) -> int:
         content = SiteInput(
             results=found,
             notices=(*found.notices, *missed),
-            sweeps=read_sweep_texts(args.folders),
+            sweeps=list_sweep_files(args.folders),
             command=shlex.join(["plench", "report", *map(str, args.folders), "-o", str(args.output)]),
             costs=() if args.costs is None else read_costs(args.costs),
             measured=measured,

@@ -49,18 +49,18 @@ def resolve(arguments: argparse.Namespace) -> int:
     items = estimator.read_items(arguments.data, arguments.data_dir)
     found = estimator.resolve_items(model, items)
     names = [str(label) for label in model.classes]
-    text = format_rows(found, items, names)
+    text = format_resolved(found, items, names)
     if arguments.output == "-":
         sys.stdout.write(text)
     else:
         write_text(Path(arguments.output), text)
     if arguments.annotators is not None:
         write_text(Path(arguments.annotators), format_annotators(found))
-    print(clean_text(summarise(found)), file=sys.stderr)
+    print(clean_text(summarise_resolution(found)), file=sys.stderr)
     return 0
 
 
-def format_rows(found: estimator.Resolution, items: estimator.Items, names: list[str]) -> str:
+def format_resolved(found: estimator.Resolution, items: estimator.Items, names: list[str]) -> str:
     """Return the rows as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -84,7 +84,7 @@ def format_annotators(found: estimator.Resolution) -> str:
     return sink.getvalue()
 
 
-def summarise(found: estimator.Resolution) -> str:
+def summarise_resolution(found: estimator.Resolution) -> str:
     """Return doubtful sets and annotators in short."""
     doubtful = [str(row + 1) for row in found.doubtful.nonzero()[0][:20]]
     more = " …" if found.doubtful.sum() > len(doubtful) else ""

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     checking.add_argument("results", metavar="DIR", help="folder of runs, or results file (`plench export`)")
     checking.add_argument("--against", metavar="FILE", help="results file that they would be added to")
     add_repeat_options(checking)
-    checking.set_defaults(handler=check)
+    checking.set_defaults(handler=submit_check)
     merging = commands.add_parser("merge", help="add a submission that passes the check to a results file")
     merging.add_argument("into", metavar="FILE", help="results file, or folder of runs")
     merging.add_argument("results", metavar="DIR", help="the submission: folder of runs, or results file")
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     merging.set_defaults(handler=merge)
 
 
-def check(args: argparse.Namespace) -> int:
+def submit_check(args: argparse.Namespace) -> int:
     """Print what every check found; 1 if anything is wrong."""
     if args.source is None:
         raise UsageError("say which file the algorithm is in: --source FILE")

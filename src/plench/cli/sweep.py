@@ -17,10 +17,10 @@ from plench.cli.shared.sweep_options import (
     add_launch_options,
     describe_folder,
     read_engine,
-    read_fleet,
+    read_fleet_options,
     read_limits,
     read_specs,
-    start_early,
+    start_engine_early,
 )
 from plench.criteria import find_criterion
 from plench.errors import UsageError
@@ -97,14 +97,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
     """Carry out what is not finished."""
-    with start_early(arguments) as early:
+    with start_engine_early(arguments) as early:
         return _launch(arguments, early, retry_failed)
 
 
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
-    limits, fleet = read_limits(arguments), read_fleet(arguments)
+    limits, fleet = read_limits(arguments), read_fleet_options(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
     shown = nullcontext() if arguments.quiet or arguments.no_progress else sweeps.watch_sweep()
@@ -121,7 +121,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             skip_missing=arguments.skip_missing,
         )
     if engine.writes and arguments.json:
-        content = {**summarise(outcome.states), "failures": list_failures(outcome.states)}
+        content = {**summarise_states(outcome.states), "failures": list_failures(outcome.states)}
         print(json.dumps({**content, "left_alone": outcome.busy, "exit_code": outcome.exit_code}, indent=1))
     elif engine.writes and not arguments.quiet:
         report_outcome(outcome, arguments.output_dir)
@@ -172,7 +172,7 @@ def plan(arguments: argparse.Namespace) -> int:
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
     specs = read_specs(arguments)
-    engine, fleet = read_engine(arguments), read_fleet(arguments)
+    engine, fleet = read_engine(arguments), read_fleet_options(arguments)
     slots = engine.count_slots(specs[0].grids[0])
     named = arguments.suite or arguments.algorithms
     folder = arguments.output_dir
@@ -184,7 +184,7 @@ def plan(arguments: argparse.Namespace) -> int:
     estimate = None
     if measured and arguments.probe_seconds > 0:
         estimate = sweeps.estimate_cost(measured, shelf, arguments.probe_seconds)
-    content: dict[str, Any] = {**summarise(states), "to_do": len(todo), "workers": slots}
+    content: dict[str, Any] = {**summarise_states(states), "to_do": len(todo), "workers": slots}
     if named:  # what a file names is not imported to look at
         fleets = sweeps.plan_fleets(runs, shelf, fleet, engine)
         content["fleets"] = [len(runs) for runs in fleets if len(runs) > 1]
@@ -226,7 +226,7 @@ def status(arguments: argparse.Namespace) -> int:
     else:  # they have all that a look at states needs
         runs = cast("list[PlannedRun]", remembered)
         states = sweeps.read_states(runs, folder, by_size=True)
-    content = summarise(states)
+    content = summarise_states(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
     if arguments.json:
@@ -242,7 +242,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
-    """Delete the folders of runs that are neither finished nor going on."""
+    """Delete the folders of runs that are neither finished nor running."""
     folder = describe_folder(arguments.output_dir)
     with sweeps.hold_folder(folder.absolute()):
         _, states = read_planned(arguments)
@@ -282,7 +282,7 @@ def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
     return {"slurm": dict(Counter(queue.values()))}
 
 
-def summarise(states: list[RunState]) -> dict[str, Any]:
+def summarise_states(states: list[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
     return {"runs": len(states), "states": dict(sweeps.count_states(states))}
 
@@ -319,7 +319,7 @@ def describe_axes(runs: list[PlannedRun]) -> str:
 
 def print_states(states: list[RunState]) -> None:
     """Print how many runs are in each state."""
-    counts = summarise(states)["states"]
+    counts = summarise_states(states)["states"]
     print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())))
 
 

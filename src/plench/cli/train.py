@@ -61,10 +61,10 @@ def train(arguments: argparse.Namespace) -> int:
         hparams=read_hparams(arguments.hparams),
         **given_settings(arguments),
     )
-    return report(outcome, arguments.json)
+    return show_outcome(outcome, arguments.json)
 
 
-def report(outcome: RunOutcome, as_json: bool) -> int:
+def show_outcome(outcome: RunOutcome, as_json: bool) -> int:
     """Say how the run ended; return the exit code."""
     if as_json:
         print(

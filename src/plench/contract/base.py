@@ -9,7 +9,7 @@ from typing import Literal
 from plench.contract.subject import Subject
 
 Level = Literal["required", "advised"]
-Status = Literal["passed", "failed", "advice", "skipped"]
+CheckStatus = Literal["passed", "failed", "advice", "skipped"]
 
 
 class BreachError(Exception):
@@ -46,7 +46,7 @@ class Outcome:
     """How a check ended; `detail` says what was seen if it did not pass, or more of what did."""
 
     check: Check
-    status: Status
+    status: CheckStatus
     detail: str = ""
 
 

@@ -16,7 +16,7 @@ from plench.data import Dataset, dataset_card, draw_candidates, load_dataset
 BUILT_IN = ("Digits_USS", "Digits_FPS", "Digits_ID")
 
 
-def predict(session: Session, x: Tensor) -> Tensor:
+def predict_in_evaluation(session: Session, x: Tensor) -> Tensor:
     """Return predictions as evaluation makes them."""
     session.algorithm.eval()
     with session.run.streams.ambient("evaluation"), torch.no_grad():
@@ -40,7 +40,7 @@ def train_and_predict(session: Session, updates: int) -> None:
     if broken:
         raise BreachError(f"after {updates} updates {broken} holds NaN or infinite values")
     x = test_inputs(session)
-    logits = predict(session, x)
+    logits = predict_in_evaluation(session, x)
     wanted = (len(x), session.training_set.candidates.shape[1])
     if not isinstance(logits, Tensor) or tuple(logits.shape) != wanted:
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -62,9 +62,9 @@ def learns_weights(subject: Subject) -> None:
     """Updates change what `predict` returns."""
     session = subject.start()
     x = test_inputs(session)
-    before = predict(session, x)
+    before = predict_in_evaluation(session, x)
     session.update(subject.count_updates(session))
-    if torch.equal(before, predict(session, x)):
+    if torch.equal(before, predict_in_evaluation(session, x)):
         raise BreachError(
             "predictions are the same after training: does the optimiser hold the parameters of the network "
             "that predict uses, and does update call backward and step?"
@@ -79,14 +79,14 @@ def predicts_each_example_alone(subject: Subject) -> None:
     session.update(min(BEFORE_PREDICTION, session.run.config.steps))
     x = test_inputs(session)
     before = snapshot(session.algorithm)
-    together = predict(session, x)
-    again = predict(session, x)
+    together = predict_in_evaluation(session, x)
+    again = predict_in_evaluation(session, x)
     if not torch.equal(together, again):
         raise BreachError("two calls of predict(x) in evaluation mode differ")
     changed = find_difference(before, snapshot(session.algorithm))
     if changed:
         raise BreachError(f"predict(x) in evaluation mode changed {changed}")
-    alone = torch.cat([predict(session, x[:1]), predict(session, x[1:])])
+    alone = torch.cat([predict_in_evaluation(session, x[:1]), predict_in_evaluation(session, x[1:])])
     if not torch.allclose(alone, together, rtol=1e-4, atol=1e-4):
         raise BreachError("the prediction for an example depends on the others it is predicted with")
 

@@ -9,9 +9,9 @@ import torch
 from plench.algorithms.base import LossAlgorithm
 from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches
 from plench.contract.subject import Session, Subject
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackedRuns, StackError, choose_form, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 
 RUNS = 2
 HOW = {
@@ -32,7 +32,7 @@ def runs_trained_as_one(subject: Subject) -> str:
     needs_batches(subject)
     try:
         form = choose_form(subject.entry.cls)
-        together, members = stack(subject)
+        together, members = start_stack(subject)
     except StackError as reason:
         raise NotCheckedError(f"its runs are trained alone: {reason}") from None
     alone = [subject.start(seed=seed) for seed in range(RUNS)]
@@ -44,16 +44,16 @@ def runs_trained_as_one(subject: Subject) -> str:
     except Exception as error:
         if form == "stacked":
             raise
-        raise NotCheckedError(f"its runs are trained alone: {describe(error)}") from None
+        raise NotCheckedError(f"its runs are trained alone: {show_error(error)}") from None
     together.hand_out()
     for one, other in zip(alone, members, strict=True):
         one.update(updates)
-        compare(one, other, updates)
+        compare_with_alone(one, other, updates)
     compare_by_hand(subject, alone[0], updates)
     return HOW[form]
 
 
-def stack(subject: Subject) -> tuple[StackedRuns, Sequence[Session]]:
+def start_stack(subject: Subject) -> tuple[StackedRuns, Sequence[Session]]:
     """Start runs and make one of them."""
     members = [subject.start(seed=seed) for seed in range(RUNS)]
     algorithms = [member.algorithm for member in members]
@@ -61,7 +61,7 @@ def stack(subject: Subject) -> tuple[StackedRuns, Sequence[Session]]:
     return stack_runs(own, [member.run.streams for member in members]), members
 
 
-def compare(alone: Session, member: Session, updates: int) -> None:
+def compare_with_alone(alone: Session, member: Session, updates: int) -> None:
     """Raise BreachError if a run of a stack is not what it is alone."""
     found = member.algorithm.state_dict()
     for name, value in alone.algorithm.state_dict().items():
@@ -92,7 +92,7 @@ def compare_by_hand(subject: Subject, alone: Session, updates: int) -> None:
             )
 
 
-def describe(error: Exception) -> str:
+def show_error(error: Exception) -> str:
     """Say in one line what was raised."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}".strip()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from plench.algorithms.fitted import UnfitError
 from plench.contract.base import BreachError, NotCheckedError, needs_batches, required
-from plench.contract.basics import predict, train_and_predict
+from plench.contract.basics import predict_in_evaluation, train_and_predict
 from plench.contract.examples import make_examples
 from plench.contract.subject import BATCH_SIZE, Session, Subject
 from plench.data import Dataset
@@ -145,17 +145,17 @@ def enlarge_logits(session: Session) -> float:
     hooks = [layer.register_forward_hook(note) for layer in layers]
     x = session.training_set.original(0, len(session.training_set))
     session.update(1)
-    predict(session, x)
+    predict_in_evaluation(session, x)
     for hook in hooks:
         hook.remove()
     scale_layers({layer: HUGE / max(peak, 1e-3) for layer, peak in peaks.items()})
-    reached = float(predict(session, x).abs().max())
+    reached = float(predict_in_evaluation(session, x).abs().max())
     if HUGE / 2 <= reached < HUGE:
         scale_layers(dict.fromkeys(peaks, HUGE / reached))
-        reached = float(predict(session, x).abs().max())
+        reached = float(predict_in_evaluation(session, x).abs().max())
     elif reached < HUGE / 2:
         session.training_set.stored[:].mul_(HUGE / max(reached, 1e-3))
-        reached = float(predict(session, session.training_set.original(0, len(x))).abs().max())
+        reached = float(predict_in_evaluation(session, session.training_set.original(0, len(x))).abs().max())
     return reached
 
 

@@ -15,7 +15,9 @@ from plench.training.evaluation import evaluate
 from plench.training.state import take_snapshot
 
 
-def train(subject: Subject, seed: int = 0, evaluating: bool = False) -> tuple[list[float], dict[str, Any]]:
+def train_phases(
+    subject: Subject, seed: int = 0, evaluating: bool = False
+) -> tuple[list[float], dict[str, Any]]:
     """Train through every phase; return the losses and the whole final state."""
     session = subject.start(seed=seed)
     losses = []
@@ -30,7 +32,7 @@ def train(subject: Subject, seed: int = 0, evaluating: bool = False) -> tuple[li
 @required
 def repeats_with_the_same_seed(subject: Subject) -> None:
     """Two runs with the same seed agree in every bit."""
-    first, second = train(subject), train(subject)
+    first, second = train_phases(subject), train_phases(subject)
     different = find_difference(first[1], second[1])
     if different or first[0] != second[0]:
         raise BreachError(
@@ -44,14 +46,14 @@ def repeats_with_the_same_seed(subject: Subject) -> None:
 def differs_with_another_seed(subject: Subject) -> None:
     """Two runs with different seeds differ."""
     needs_batches(subject)
-    if find_difference(train(subject, seed=0)[1], train(subject, seed=1)[1]) is None:
+    if find_difference(train_phases(subject, seed=0)[1], train_phases(subject, seed=1)[1]) is None:
         raise BreachError("runs with the seeds 0 and 1 are the same: is a fixed seed set somewhere?")
 
 
 @required
 def is_not_disturbed_by_evaluation(subject: Subject) -> None:
     """Evaluating after every update changes nothing in the training."""
-    different = find_difference(train(subject)[1], train(subject, evaluating=True)[1])
+    different = find_difference(train_phases(subject)[1], train_phases(subject, evaluating=True)[1])
     if different:
         raise BreachError(
             f"a run that is evaluated more often ends with another {different}: predict must not "
@@ -76,12 +78,12 @@ def resumes_exactly(subject: Subject) -> None:
                 session.run.store = store_at(folder, done)
                 session.run.write_checkpoint()
             losses += session.update(1)
-        final = describe(session)
+        final = describe_state(session)
         for cut in cuts:
             resumed = resume(subject, store_at(folder, cut), session)
             again = resumed.update(updates - cut)
             different = find_difference(
-                {**final, "the losses": losses[cut:]}, {**describe(resumed), "the losses": again}
+                {**final, "the losses": losses[cut:]}, {**describe_state(resumed), "the losses": again}
             )
             if different:
                 unsaved = take_snapshot(session.algorithm).unsaved
@@ -94,8 +96,8 @@ def resumes_exactly(subject: Subject) -> None:
                 )
 
 
-def describe(session: Session) -> dict[str, Any]:
-    """Return all that a run has come to: the algorithm's state, and the sums of what its updates logged."""
+def describe_state(session: Session) -> dict[str, Any]:
+    """Return the whole state of a run: that of the algorithm, and the sums of what its updates logged."""
     return {**snapshot(session.algorithm), "what update logs": session.run.totals.state()}
 
 

@@ -6,7 +6,7 @@ import torch
 
 from plench.algorithms import FittedAlgorithm
 from plench.contract.base import BreachError, NotCheckedError, required
-from plench.contract.basics import predict, test_inputs
+from plench.contract.basics import predict_in_evaluation, test_inputs
 from plench.contract.subject import Session, Subject
 
 FAR = 1e6
@@ -47,7 +47,7 @@ def predicts_any_input(subject: Subject) -> None:
     odd = torch.cat([x, torch.zeros_like(x[:1]), torch.full_like(x[:1], FAR), -FAR * x[:1]])
     for number in range(subject.count_updates(session)):
         session.update(1)
-        logits = predict(session, odd)
+        logits = predict_in_evaluation(session, odd)
         if not logits.isfinite().all():
             raise BreachError(f"after update {number} predict(x) returns NaN or infinite logits")
         if number == 0 and not torch.equal(logits, logits[:1].expand_as(logits)):
@@ -66,5 +66,5 @@ def repeats_every_round(subject: Subject) -> None:
         with other.run.streams.ambient("algorithm"):
             torch.rand(7 + number)
         other.update(1)
-        if not torch.equal(predict(session, x), predict(other, x)):
+        if not torch.equal(predict_in_evaluation(session, x), predict_in_evaluation(other, x)):
             raise BreachError(f"update {number} depends on a running stream: draw by self.seed_for(...)")

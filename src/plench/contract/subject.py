@@ -73,7 +73,7 @@ class Session:
             raise
 
     def resize_batches(self, batch_size: int) -> TrainingSet:
-        """Return batches of another size than the algorithm was told, from the same examples."""
+        """Return batches of another size than `batch_size`, from the same examples."""
         return self.run.build_training_set(batch_size)
 
 

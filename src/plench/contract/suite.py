@@ -58,9 +58,9 @@ def run_suite(subject: Subject, tell: Callable[[Outcome], None] | None = None) -
 
 
 def run_check(check: Check, subject: Subject) -> Outcome:
-    """Run one check. Whatever the algorithm raises is a breach, told with the line it comes from.
+    """Run one check. Whatever the algorithm raises is a breach, reported with the line it comes from.
 
-    What it prints is not shown (`prints_nothing` tells of it).
+    What it prints is not shown (`prints_nothing` reports it).
     """
     said = io.StringIO()
     try:

@@ -25,7 +25,7 @@ GNU_NAME, GNU_LINK, PAX, PAX_FOR_ALL = "L", "K", "xX", "g"
 
 
 @dataclass(frozen=True)
-class Member:
+class TarEntry:
     """An entry of an archive: name and type as they stand there, its size and where its content begins."""
 
     name: str
@@ -65,7 +65,7 @@ def read_members(path: Path, wanted: Iterable[str], name: str) -> Iterator[tuple
         raise DataError(f"{where} cannot be read ({error.strerror or error})") from None
 
 
-def check_member(member: Member) -> Member:
+def check_member(member: TarEntry) -> TarEntry:
     """Return an entry if it is a plain file or a folder and stays inside."""
     shown = show_value(member.name)
     place = PurePosixPath(member.name.replace("\\", "/"))
@@ -78,7 +78,7 @@ def check_member(member: Member) -> Member:
     return member
 
 
-def list_members(archive: Unpacker) -> Iterator[Member]:
+def list_members(archive: Unpacker) -> Iterator[TarEntry]:
     """Yield the entries of an archive up to its end, each with its full name."""
     carried: dict[str, str] = {}  # what heads before the next one say of it
     for _ in range(MAX_MEMBERS):
@@ -87,48 +87,48 @@ def list_members(archive: Unpacker) -> Iterator[Member]:
             if not head and not archive.place:
                 raise DataError("it is damaged or no tar archive: it is empty")
             return  # two blocks of zeros end an archive; one, or the file's end, does as well
-        member = parse_head(head, archive.place)
+        member = parse_tar_head(head, archive.place)
         if member.kind in (GNU_NAME, GNU_LINK, *PAX, PAX_FOR_ALL):
             if member.size > MAX_NAME_BYTES:
                 raise DataError(f"a name has {member.size:,} bytes; allowed are {MAX_NAME_BYTES:,}")
             content = archive.read(member.size)
             if member.kind == GNU_NAME:
-                carried["path"] = decode(content.partition(b"\0")[0])
+                carried["path"] = decode_name(content.partition(b"\0")[0])
             elif member.kind in PAX:
                 carried |= parse_pax(content)
         else:
             if "size" in carried:
-                member = Member(member.name, member.kind, parse_digits(carried["size"], 10), member.start)
-            yield Member(carried.get("path", member.name), member.kind, member.size, member.start)
+                member = TarEntry(member.name, member.kind, parse_in_base(carried["size"], 10), member.start)
+            yield TarEntry(carried.get("path", member.name), member.kind, member.size, member.start)
             carried = {}
         archive.skip_to(member.start + member.size)
         archive.read(-member.size % BLOCK_BYTES)
     raise DataError(f"it has more than {MAX_MEMBERS:,} entries")
 
 
-def parse_head(head: bytes, start: int) -> Member:
+def parse_tar_head(head: bytes, start: int) -> TarEntry:
     """Return the entry that a block describes, if its checksum holds."""
     if len(head) < BLOCK_BYTES:
         raise DataError("it is damaged or no tar archive: it ends within an entry")
     expected = 256 + sum(head[:148]) + sum(head[156:])  # the checksum itself counts as eight spaces
     if parse_field(head[148:156]) != expected:
         raise DataError("it is damaged or no tar archive: the checksum of an entry is wrong")
-    name = decode(head[:100].partition(b"\0")[0])
-    prefix = decode(head[345:500].partition(b"\0")[0]) if head[257:263] == b"ustar\0" else ""
+    name = decode_name(head[:100].partition(b"\0")[0])
+    prefix = decode_name(head[345:500].partition(b"\0")[0]) if head[257:263] == b"ustar\0" else ""
     kind = chr(head[156])
     size = 0 if kind == FOLDER else parse_field(head[124:136])
-    return Member(f"{prefix}/{name}" if prefix else name, kind, size, start)
+    return TarEntry(f"{prefix}/{name}" if prefix else name, kind, size, start)
 
 
 def parse_field(field: bytes) -> int:
     """Return a number of a head: octal digits, or for large ones bytes after a mark."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
-    text = decode(field.partition(b"\0")[0]).strip()
-    return parse_digits(text, 8) if text else 0
+    text = decode_name(field.partition(b"\0")[0]).strip()
+    return parse_in_base(text, 8) if text else 0
 
 
-def parse_digits(text: str, base: int) -> int:
+def parse_in_base(text: str, base: int) -> int:
     """Return a number that is not negative."""
     if not 0 < len(text) <= 20 or not text.isascii() or not text.isdigit():
         raise DataError(f"it is damaged: {show_value(text)} is no number")
@@ -143,7 +143,7 @@ def parse_pax(content: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     while content.strip(b"\0"):
         digits, _, rest = content.partition(b" ")
-        length = parse_digits(decode(digits), 10)
+        length = parse_in_base(decode_name(digits), 10)
         line = content[len(digits) + 1 : length]
         key, equals, value = line.removesuffix(b"\n").partition(b"=")
         if not equals or len(line) + len(digits) + 1 != length or not rest:
@@ -151,11 +151,11 @@ def parse_pax(content: bytes) -> dict[str, str]:
         if key.startswith(b"GNU.sparse"):
             raise DataError("it holds a file with holes; allowed are whole ones")
         if key in (b"path", b"size"):
-            found[decode(key)] = decode(value)
+            found[decode_name(key)] = decode_name(value)
         content = content[length:]
     return found
 
 
-def decode(text: bytes) -> str:
+def decode_name(text: bytes) -> str:
     """Return a name, of which bytes that are no UTF-8 stay what they are."""
     return text.decode("utf-8", "surrogateescape")

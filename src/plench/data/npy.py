@@ -34,7 +34,7 @@ def read_array(file: BinaryIO, entry: ZipEntry) -> np.ndarray:
         start += piece
         if len(start) >= len(MARK) + 6 + MAX_HEAD_BYTES:
             break
-    dtype, by_columns, shape, head_bytes = parse_head(start)
+    dtype, by_columns, shape, head_bytes = parse_npy_head(start)
     n_bytes = math.prod(shape) * dtype.itemsize
     if head_bytes + n_bytes != entry.size:
         raise DataError(
@@ -53,7 +53,7 @@ def read_npy(path: Path) -> np.ndarray:
 def map_npy(path: Path) -> np.ndarray:
     """Return the array of an `.npy` file, which stays on disk; raise DataError unless it is a plain one."""
     with open_plain(path) as file:
-        dtype, by_columns, shape, start = parse_head(file.read(MAX_HEAD_BYTES + 16))
+        dtype, by_columns, shape, start = parse_npy_head(file.read(MAX_HEAD_BYTES + 16))
         size = os.fstat(file.fileno()).st_size
         n_bytes = math.prod(shape) * dtype.itemsize
         if start + n_bytes != size:
@@ -66,7 +66,7 @@ def map_npy(path: Path) -> np.ndarray:
 
 def parse_npy(content: bytes) -> np.ndarray:
     """Return the array that the bytes of an `.npy` file hold; raise DataError unless it is a plain one."""
-    dtype, by_columns, shape, start = parse_head(content)
+    dtype, by_columns, shape, start = parse_npy_head(content)
     if start + math.prod(shape) * dtype.itemsize != len(content):
         raise DataError(
             f"it has {len(content) - start:,} bytes for an array of shape {shape} and type {dtype}"
@@ -84,7 +84,7 @@ def gather(first: bytes, pieces: Iterator[bytes], n_bytes: int) -> np.ndarray:
     return raw
 
 
-def parse_head(content: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
+def parse_npy_head(content: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
     """Return type, order, shape of an `.npy` file, and where its values begin."""
     width = LENGTH_BYTES.get(content[6]) if len(content) > 8 and content.startswith(MARK) else None
     if width is None:

@@ -51,7 +51,7 @@ class TypeStandIn:
     """A number type named by a pickle."""
 
     def __init__(self, code: Any, align: Any = False, copy: Any = True) -> None:
-        text = as_text(code)
+        text = read_short_text(code)
         try:
             known = text is not None and NUMBER_TYPE.fullmatch(text) is not None
             dtype = np.dtype(text if known else "O")
@@ -63,13 +63,13 @@ class TypeStandIn:
 
     def set_state(self, state: Any) -> None:
         """Set the byte order."""
-        order = as_text(state[1]) if isinstance(state, tuple) and len(state) > 1 else None
+        order = read_short_text(state[1]) if isinstance(state, tuple) and len(state) > 1 else None
         if order not in BYTE_ORDERS:
             raise DataError("it holds a number type in an unknown form")
         self.dtype = self.dtype.newbyteorder(BYTE_ORDERS[order])
 
 
-def as_text(value: Any) -> str | None:
+def read_short_text(value: Any) -> str | None:
     """Return a short text, which Python 2 has as bytes; None for anything else."""
     if not isinstance(value, str | bytes) or len(value) > 16:
         return None
@@ -109,7 +109,7 @@ def read_scalar(dtype: Any, raw: Any) -> Any:
 
 def encode_latin1(text: Any, encoding: Any = "latin1") -> bytes:
     """Stand in for `_codecs.encode`, by which Python 3 writes bytes in old protocols."""
-    if not isinstance(text, str) or as_text(encoding) != "latin1":
+    if not isinstance(text, str) or read_short_text(encoding) != "latin1":
         raise DataError("it holds text in an unknown encoding")
     return text.encode("latin1")
 

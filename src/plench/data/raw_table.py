@@ -102,7 +102,7 @@ def shorten(value: Any, longest: int = 40) -> str:
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
-def clean_text(text: str) -> str:
+def strip_text(text: str) -> str:
     """Strip a text and bring letters that can be written in two ways to one."""
     text = text.strip()
     return text if text.isascii() else unicodedata.normalize("NFC", text)
@@ -113,7 +113,7 @@ def clean_cell(cell: Any) -> Any:
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # pandas' own gaps
         return None
     if isinstance(cell, str):
-        text = clean_text(cell)
+        text = strip_text(cell)
         return None if text.lower() in MISSING_TEXTS else text
     if isinstance(cell, np.generic) and not isinstance(cell, DATES):
         cell = cell.item()
@@ -127,7 +127,7 @@ def check_header(names: Iterable[Any], table: str) -> list[str]:
     cleaned: list[str] = []
     seen: set[str] = set()
     for position, name in enumerate(names, 1):
-        text = clean_text(str(name))
+        text = strip_text(str(name))
         if not text:
             raise DataError(f"{table}: column {position} has no name; give every column one")
         if text in seen:

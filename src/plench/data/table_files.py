@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.data.files import read_file
-from plench.data.raw_table import RawTable, check_header, clean_cell, clean_text, read_frame, shorten
+from plench.data.raw_table import RawTable, check_header, clean_cell, read_frame, shorten, strip_text
 from plench.errors import DataError, UsageError
 from plench.parquet_limits import Claims, allow_bytes, check_claims
 
@@ -99,7 +99,7 @@ def parse_delimited(content: bytes, name: str, delimiter: str | None = None) -> 
         raise DataError(f"{name} is empty; a table begins with the names of its columns")
     if len(header) > MOST_COLUMNS:
         raise DataError(f"{name} has {len(header):,} columns; allowed are at most {MOST_COLUMNS:,}")
-    skipped = 1 if not clean_text(header[0]) and len(header) > 1 else 0
+    skipped = 1 if not strip_text(header[0]) and len(header) > 1 else 0
     names = check_header(header[skipped:], name)
     columns: list[list[Any]] = [[] for _ in names]
     for number, row in enumerate(rows, 1):

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from plench.data.answers import COMBINE_RULES, DEFAULT_MIN_VOTES
-from plench.data.raw_table import RawTable, clean_text, shorten
+from plench.data.raw_table import RawTable, shorten, strip_text
 from plench.errors import DataError, UsageError
 from plench.names import find_name
 
@@ -65,7 +65,7 @@ class TableOptions:
         for name in LISTS:
             value = getattr(self, name)
             parts = value.split(",") if isinstance(value, str) else value
-            object.__setattr__(self, name, tuple(clean_text(str(part)) for part in parts))
+            object.__setattr__(self, name, tuple(strip_text(str(part)) for part in parts))
         if self.combine not in COMBINE_RULES:
             raise UsageError(f"combine is {self.combine!r}; allowed are {', '.join(COMBINE_RULES)}")
         try:
@@ -198,7 +198,7 @@ def find_role(
 ) -> str | None:
     """Return the column of a role, as named by the user or recognised."""
     if given is not None:
-        given = clean_text(given)
+        given = strip_text(given)
         check_column(table, given)
         return given
     fitting = [name for name in left if name.lower() in known]
@@ -220,7 +220,7 @@ def find_prefixed(
     found: dict[str, str] = {}
     for column in columns:
         used = next((prefix for prefix in prefixes if column.lower().startswith(prefix)), "")
-        short = clean_text(column[len(used) :]) or column
+        short = strip_text(column[len(used) :]) or column
         if short in found:
             raise DataError(f"{table.name}: columns {found[short]!r} and {column!r} are both for {short!r}")
         found[short] = column

@@ -304,7 +304,7 @@ def parse_quoted(line: bytes) -> bytes:
     return codecs.escape_decode(line[1:-1])[0]
 
 
-def decode(piece: bytes) -> str:
+def decode_text(piece: bytes) -> str:
     """Return text; single surrogates are as Python writes them."""
     return piece.decode("utf-8", "surrogatepass")
 
@@ -376,9 +376,9 @@ STEPS: dict[int, Callable[[PickleMachine], object]] = {
     ord("T"): make_push(lambda m: m.take_sized(4)),
     ord("U"): make_push(lambda m: m.take_sized(1)),
     ord("V"): make_push(lambda m: m.take_line(len(m.content)).decode("raw-unicode-escape")),
-    ord("X"): make_push(lambda m: decode(m.take_sized(4))),
-    ord("\x8c"): make_push(lambda m: decode(m.take_sized(1))),
-    ord("\x8d"): make_push(lambda m: decode(m.take_sized(8))),
+    ord("X"): make_push(lambda m: decode_text(m.take_sized(4))),
+    ord("\x8c"): make_push(lambda m: decode_text(m.take_sized(1))),
+    ord("\x8d"): make_push(lambda m: decode_text(m.take_sized(8))),
     ord("B"): make_push(lambda m: m.take_sized(4)),
     ord("C"): make_push(lambda m: m.take_sized(1)),
     ord("\x8e"): make_push(lambda m: m.take_sized(8)),

@@ -1,4 +1,4 @@
-"""One run of the estimator: through the same loop as every run, in a folder that is thrown away."""
+"""One run of the estimator: through the same loop as every run, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Material:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """A run and what became of it; `model` is None where there is none to use.
+    """A run and its outcome; `model` is None if it gave no usable one.
 
     `held_out` are the candidates of the held-out examples, and `scores` what each of these adds to a
     criterion: their mean is the criterion.

@@ -36,7 +36,7 @@ from plench.estimator.inputs import (
 )
 from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
 from plench.estimator.resolve import resolve_candidates
-from plench.estimator.search import CRITERIA, Budget, Progress, Search, Searcher, refit
+from plench.estimator.search import CRITERIA, Budget, Progress, Search, Searcher, train_on_all
 from plench.model_file import pack
 from plench.progress import watch_run
 from plench.training.model import TrainedModel
@@ -160,7 +160,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                         flush=True,
                     )
                 entry = find_algorithm(chosen.config.algorithm)
-                chosen = refit(measured, given.material, entry)
+                chosen = train_on_all(measured, given.material, entry)
         else:
             measured = chosen = self._train(given.material, settings)
         self._keep(given, chosen, measured, search)

@@ -1,6 +1,6 @@
 """What an estimator is given: features as array, sparse matrix, frame or images, and candidates in any form.
 
-| candidates S | how it is told |
+| candidates S | how it is recognised |
 |---|---|
 | 0/1 matrix (N, K), dense or sparse | nothing but 0 and 1 |
 | weights (N, K) | numbers from 0; above 0 is a candidate |

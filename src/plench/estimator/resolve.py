@@ -21,7 +21,7 @@ from plench.estimator.inputs import hide_truth
 from plench.training.model import TrainedModel
 
 DOUBT = 0.5  # of the probability outside a set, beyond which the set probably misses the truth
-Floats = NDArray[np.float64]
+Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class Resolution:
     """
 
     label: NDArray[np.int64]
-    probability: Floats
+    probability: Reals
     predicted: NDArray[np.int64]
-    outside: Floats
+    outside: Reals
     agreements: tuple[Agreement, ...] = ()
 
     @property
@@ -119,7 +119,7 @@ def spread(sets: NDArray[np.bool_], columns: NDArray[np.int64], n_classes: int) 
     return found
 
 
-def resolve_candidates(probs: Floats, candidates: NDArray[Any]) -> tuple[NDArray[np.int64], Floats]:
+def resolve_candidates(probs: Reals, candidates: NDArray[Any]) -> tuple[NDArray[np.int64], Reals]:
     """Return the most probable candidate of each example, and its share; candidates may have weights."""
     share = np.where(candidates > 0, probs * candidates, 0.0)
     total = share.sum(1, keepdims=True)
@@ -130,7 +130,7 @@ def resolve_candidates(probs: Floats, candidates: NDArray[Any]) -> tuple[NDArray
 
 
 def resolve_probs(
-    probs: Floats,
+    probs: Reals,
     candidates: NDArray[np.bool_],
     answers: Answers | None = None,
     sets: NDArray[np.bool_] | None = None,
@@ -157,7 +157,7 @@ def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
     return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
 
 
-def find_confused(probs: Floats, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
+def find_confused(probs: Reals, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
     """Return pairs of classes, and the mean probability of the second where the first is resolved."""
     n_classes = probs.shape[1]
     shares = np.zeros((n_classes, n_classes))

@@ -146,7 +146,7 @@ class Searcher:
             self.budget = Budget(runs=DEFAULT_RUNS)
         self.begun = time.perf_counter()
         self.entries = [find_algorithm(name) for name in self.list_methods()]
-        for entry in self.entries:  # what cannot be configured is told before anything is trained
+        for entry in self.entries:  # what cannot be configured is reported before anything is trained
             self.material.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
         self.contenders: list[Contender] = []
         self.errors: list[PlenchError] = []
@@ -194,7 +194,7 @@ class Searcher:
         return Search(self.tried, choose(usable, self.criterion), self.criterion)
 
     def pass_over(self, contender: Contender, error: PlenchError) -> None:
-        """Go on without a contender that cannot be run; it counts as a run, so that the search ends."""
+        """Continue without a contender that cannot be run; it counts as a run, so that the search ends."""
         self.n_made += 1
         self.errors.append(error)
         logger.warning("%s could not be trained: %s", contender.entry.name, error)
@@ -364,7 +364,7 @@ def rate(tried: Contender, reference: Contender, criterion: str, caution: float)
     return rate_differences(np.concatenate([first - second for first, second in pairs]), caution)
 
 
-def refit(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
+def train_on_all(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
     """Train the chosen configuration for the chosen number of updates on everything.
 
     `max_steps`, by which methods schedule themselves, stays that of the chosen run. Where that fails or is

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plench.criteria import Criterion
-from plench.report.criterion_quality import CriterionQuality, Summary, summarise
+from plench.report.criterion_quality import CriterionQuality, Summary, average_quality
 from plench.report.layout import TableEntry, TableLayout
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import (
@@ -200,7 +200,7 @@ def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
     averages = [
         {"criterion": criterion, "by": by, "of": place, **asdict(summary)}
         for by in ("all", "dataset", "algorithm")
-        for (criterion, place), summary in summarise(judged, by).items()
+        for (criterion, place), summary in average_quality(judged, by).items()
     ]
     single = [
         {
@@ -219,7 +219,7 @@ def quality_tables(judged: Sequence[CriterionQuality], shown: Sequence[Criterion
     """Return how good each criterion is as tables: over everything, by dataset, by algorithm."""
     grids = []
     for by in ("all", "dataset", "algorithm"):
-        summary = summarise(judged, by)
+        summary = average_quality(judged, by)
         places = list(dict.fromkeys(place for _, place in summary))
         rows = tuple(
             (

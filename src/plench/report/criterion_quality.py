@@ -96,7 +96,7 @@ class Summary:
     n_correlation: int
 
 
-def summarise(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[str, str], Summary]:
+def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[str, str], Summary]:
     """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`.
 
     A dataset in several settings (other steps, another network) has one place for each.

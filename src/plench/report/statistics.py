@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean test accuracies of algorithms that have a figure in every setting, and who was left out.
+    """Mean test accuracies of algorithms that have a figure in every setting, and those left out.
 
     The standard error of a mean over a single split is NaN: there is none.
     """

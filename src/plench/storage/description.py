@@ -62,7 +62,7 @@ KEYS = {
     "threads": Key(int, False, "compute threads"),
     "timings": Key(dict, False, "when the run began and was last written; seconds spent"),
     "updates": Key(int, False, "updates made so far"),
-    "notices": Key(list, False, "what the user was told"),
+    "notices": Key(list, False, "notices and warnings"),
     "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
 
@@ -172,7 +172,7 @@ def check_description(content: dict[str, Any]) -> list[str]:
 
 
 def find_lack(content: dict[str, Any]) -> str | None:
-    """Say what a run.json lacks without which a run cannot be told; None if nothing."""
+    """Return what a run.json lacks that is needed to identify its run; None if nothing."""
     for name, key in KEYS.items():
         if key.needed and not isinstance(content.get(name), key.type):
             return f"has no {name}"

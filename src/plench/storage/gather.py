@@ -35,7 +35,7 @@ def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
 def read_sweep_texts(place: Path, notices: list[str]) -> dict[str, str]:
     """Return the sweep files of a folder or results file by their paths; one that is not read is a notice."""
     if is_plain(place):
-        from plench.storage.parquet_reading import read_sweep_texts as read_from_file
+        from plench.storage.parquet_reading import read_carried_sweeps as read_from_file
 
         return {f"{place}/{name}": text for name, text in read_from_file(place).items()}
     texts = {}

@@ -50,7 +50,7 @@ def read_results_file(path: Path) -> StoredResults:
         return StoredResults(_build_runs(pa, file.read(), path), notices, sweeps)
 
 
-def read_sweep_texts(path: Path) -> dict[str, str]:
+def read_carried_sweeps(path: Path) -> dict[str, str]:
     """Return the sweep files that a results file carries, by their names, without reading its runs."""
     pa, _ = import_pyarrow()
     with _open(path) as file:

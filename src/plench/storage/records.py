@@ -347,7 +347,7 @@ def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
     """Return the last step recorded before the outputs turned NaN (−1: at once), or None if they never did.
 
     AA is computed from the outputs, so it tells. The loss does not: some of the public benchmark's losses
-    are NaN on a batch that has nothing to say, and training goes on unharmed.
+    are NaN on a batch that does not concern them, and training continues unharmed.
     """
     previous = -1
     for record in records:

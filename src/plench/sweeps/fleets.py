@@ -58,7 +58,7 @@ def form_fleets(
 ) -> list[tuple[PlannedRun, ...]]:
     """Share runs out into fleets, in the order of the plan; a run that is trained alone is one by itself.
 
-    `slots` is how many fleets can be at work at once: none of them is to stay without one.
+    `slots` is how many fleets can be trained at the same time: each slot is to get one.
     """
     size = options.size if not slots else min(options.size, math.ceil(len(runs) / slots))
     kinds: dict[tuple[object, ...], list[PlannedRun]] = {}

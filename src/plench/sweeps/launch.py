@@ -14,12 +14,12 @@ from plench.storage.ended import DONE
 from plench.storage.store import RunStore, hold
 from plench.sweeps.engines.base import (
     Assignment,
-    Attempt,
     Engine,
-    Fleet,
     Limits,
     NoSweepCallback,
+    RunAttempt,
     SweepCallback,
+    Task,
 )
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.fleets import FleetOptions, form_fleets, read_fleet
@@ -94,7 +94,7 @@ def launch_sweep(
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
-            reopen(todo, folder)
+            reopen_runs(todo, folder)
             tidy(states, folder)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
@@ -118,7 +118,7 @@ def launch_sweep(
 
 def plan_fleets(
     runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
-) -> list[Fleet]:
+) -> list[Task]:
     """Form the fleets of a whole sweep, so that they are the same whatever of it is finished.
 
     An engine that gives runs GPUs computes on them, whatever this machine has.
@@ -129,7 +129,7 @@ def plan_fleets(
     return form_fleets(runs, shelf, options, slots)
 
 
-def reopen(states: Sequence[RunState], output_dir: Path) -> None:
+def reopen_runs(states: Sequence[RunState], output_dir: Path) -> None:
     """Reset runs that are to be repeated: damaged ones to unfinished, failed ones to interrupted."""
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
@@ -196,7 +196,7 @@ class BusyRuns:
         self.advanced = callback.advanced
         self.noticed = callback.noticed
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """Remember a run that was busy."""
         if attempt.status == "busy":
             self.busy[run.folder] = attempt.message

@@ -64,10 +64,10 @@ def is_ours(run: PlannedRun) -> bool:
 def are_ours(network: object, more_criteria: str) -> bool:
     """Say whether a network and criteria, if any are named, are our own."""
     named = not network or (isinstance(network, str) and NETWORKS.is_own(network))
-    return named and all(CRITERIA.is_own(spec) for spec in list_criteria(more_criteria))
+    return named and all(CRITERIA.is_own(spec) for spec in split_criteria(more_criteria))
 
 
-def list_criteria(more_criteria: str) -> list[str]:
+def split_criteria(more_criteria: str) -> list[str]:
     """Return the criteria that a setting names."""
     return [spec.strip() for spec in more_criteria.split(",") if spec.strip()]
 
@@ -208,7 +208,7 @@ def has_hparams(config: RunConfig, grid: Grid) -> bool:
 
 def has_criteria(config: RunConfig, grid: Grid) -> bool:
     """Say whether a run measures the criteria that a grid names."""
-    asked, named = list_criteria(grid.more_criteria), list_criteria(config.more_criteria)
+    asked, named = split_criteria(grid.more_criteria), split_criteria(config.more_criteria)
     return len(asked) == len(named) and all(
         one == other or names_third_party(one, other) for one, other in zip(asked, named, strict=True)
     )

@@ -16,12 +16,12 @@ from plench.errors import BusyError, StorageError
 from plench.networks import find_network
 from plench.storage.description import describe_run
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Assignment, Attempt, AttemptStatus, Fleet
+from plench.sweeps.engines.base import Assignment, AttemptStatus, RunAttempt, Task
 from plench.sweeps.plan import PlannedRun
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
+from plench.training.fleet.loop import run_fleet
 from plench.training.fleet.members import FleetTask
-from plench.training.fleet.run import run_fleet
 from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome
 from plench.training.prepare import PreparedData, preparation_key, prepare_data
@@ -41,7 +41,7 @@ class Performer:
     def __init__(self) -> None:
         self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
 
-    def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
+    def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunAttempt:
         """Carry out a run or continue it; whatever happens becomes an attempt with its reason.
 
         A process that has just been killed may hold the run's folder a moment longer, so a busy run is tried
@@ -56,13 +56,13 @@ class Performer:
 
     def perform_fleet(
         self,
-        runs: Fleet,
+        runs: Task,
         dataset: Dataset,
         stores: Sequence[RunStore],
         callbacks: Sequence[Callback],
-        ended: Callable[[PlannedRun, Attempt], None],
+        ended: Callable[[PlannedRun, RunAttempt], None],
     ) -> None:
-        """Carry out runs as one, or continue them; `ended` is told of each, as soon as it ends."""
+        """Carry out runs as one, or continue them; `ended` is called for each, as soon as it ends."""
         if len(runs) == 1:
             ended(runs[0], self.perform(runs[0], dataset, stores[0], callbacks[0]))
             return
@@ -90,14 +90,16 @@ class Performer:
                 ]
                 run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
             except (Exception, SystemExit):  # each by itself will tell what is wrong
-                logger.warning("%s: a fleet stopped, its runs go on one by one", runs[0].label, exc_info=True)
+                logger.warning(
+                    "%s: a fleet stopped, its runs continue one by one", runs[0].label, exc_info=True
+                )
             for run, store, callback in list(left.values()):
                 if stop.asked:
-                    ended(run, Attempt("interrupted", "the same command continues it"))
+                    ended(run, RunAttempt("interrupted", "the same command continues it"))
                 else:
                     ended(run, self.perform(run, dataset, store, callback))
 
-    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> Attempt:
+    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunAttempt:
         begun = time.perf_counter()
         outcome: RunOutcome | BaseException
         try:
@@ -128,20 +130,20 @@ def make_attempt(
     store: RunStore,
     outcome: RunOutcome | BaseException,
     seconds: float,
-) -> Attempt:
+) -> RunAttempt:
     """Turn how a run ended, or the error that ended it, into an attempt; a failure is recorded."""
     if isinstance(outcome, RunOutcome):
-        return Attempt(outcome.status, outcome.message, outcome.updates_made, seconds)
+        return RunAttempt(outcome.status, outcome.message, outcome.updates_made, seconds)
     error = outcome
-    if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep goes on
+    if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep continues
         kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
         try:
             record_failure(store, run, dataset, kind, str(error), trace)
-            return Attempt("failed", f"{kind}: {error}", 0, seconds)
+            return RunAttempt("failed", f"{kind}: {error}", 0, seconds)
         except (BusyError, StorageError) as worse:
             error = worse
     status: AttemptStatus = "busy" if isinstance(error, BusyError) else "unwritable"
-    return Attempt(status, str(error), 0, seconds)
+    return RunAttempt(status, str(error), 0, seconds)
 
 
 def load_parts(run: PlannedRun) -> AlgorithmEntry:
@@ -167,9 +169,9 @@ def fail_run(assignment: Assignment, run: PlannedRun, kind: str, message: str) -
     try:
         record_failure(store, run, assignment.shelf.get(run.dataset), kind, message)
     except BusyError as error:  # a process that the run had started has outlived it
-        assignment.callback.ended(run, Attempt("busy", str(error)))
+        assignment.callback.ended(run, RunAttempt("busy", str(error)))
     else:
-        assignment.callback.ended(run, Attempt("failed", f"{kind}: {message}"))
+        assignment.callback.ended(run, RunAttempt("failed", f"{kind}: {message}"))
 
 
 def record_failure(

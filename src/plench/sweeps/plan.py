@@ -60,7 +60,7 @@ class DataShelf:
     def fill(self, names: Iterable[str]) -> list[str]:
         """Load datasets and return the names of those that are left out, with a notice.
 
-        The error tells of all that cannot be loaded, not of the first alone.
+        The error names all that cannot be loaded, not only the first.
         """
         errors: list[DataError] = []
         missing: dict[str, DataError] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plench.storage.ended import RESULTS
 from plench.storage.store import RUN, RunStore
-from plench.sweeps.engines.base import Attempt
+from plench.sweeps.engines.base import RunAttempt
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.callbacks import NoCallback
@@ -73,7 +73,7 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
         fitted = run.config.fitted
         if fitted in by_kind and time.monotonic() - begun > budget_seconds:
             continue
-        cost = measure(run, shelf, performer, warm=bool(costs))
+        cost = probe_run(run, shelf, performer, warm=bool(costs))
         if cost is not None:
             costs[pair] = cost
             by_kind.setdefault(fitted, []).append(cost)
@@ -89,8 +89,8 @@ def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: 
     return CostEstimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
 
 
-def measure(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
-    """Carry out a few updates in a folder that is thrown away; None if the run fails or diverges."""
+def probe_run(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
+    """Carry out a few updates in a temporary folder; None if the run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
         _try_out(run, shelf, performer, FIRST_STEPS)
     cost = _try_out(run, shelf, performer, FIRST_STEPS)
@@ -105,7 +105,7 @@ def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
         store = RunStore(Path(folder) / run.folder)
         with without_notices():
-            attempt: Attempt = performer.perform(
+            attempt: RunAttempt = performer.perform(
                 replace(run, config=config), shelf.get(run.dataset), store, NoCallback()
             )
         if attempt.status != "done":

@@ -19,7 +19,7 @@ from plench.progress import watch_in_notebook
 from plench.shown import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
-    from plench.sweeps.engines.base import Attempt, SweepCallback
+    from plench.sweeps.engines.base import RunAttempt, SweepCallback
     from plench.sweeps.plan import PlannedRun
 
 _RUNS_SHOWN = 16
@@ -43,7 +43,7 @@ def watch_sweep() -> Iterator[SweepCallback]:
 
 
 class Tally:
-    """Counts what has ended and what is going on, and works out rate and time left."""
+    """Counts ended and running runs, and estimates rate and time left."""
 
     def __init__(self) -> None:
         self.todo = 0
@@ -70,7 +70,7 @@ class Tally:
         if run.folder in self.current:
             self.current[run.folder] = (run, self.current[run.folder][1], updates)
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """An attempt ended; one that was interrupted leaves its run to do."""
         _, first, last = self.current.pop(run.folder, (run, 0, 0))
         if attempt.status == "done":
@@ -123,7 +123,7 @@ class SweepLog:
         at_once = f", {slots} at a time" if slots else ""
         self.write(f"{counted(len(todo), 'run')} to do{at_once}; {finished} finished before")
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """Say how a run ended."""
         self.tally.ended(run, attempt)
         reason = f": {attempt.message}" if attempt.message and attempt.status != "done" else ""
@@ -135,7 +135,7 @@ class SweepLog:
 
 
 class LiveView:
-    """Totals, a bar, the runs going on and the latest notices, drawn anew four times a second."""
+    """Totals, a bar, the runs in progress and the latest notices, redrawn four times a second."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -144,7 +144,7 @@ class LiveView:
         self.begun = self.tally.begun
         self.advanced = self.tally.advanced
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """Count a run; what did not go well is shown below."""
         self.tally.ended(run, attempt)
         if attempt.status not in ("done", "interrupted"):

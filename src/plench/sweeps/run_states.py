@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # imports torch
 
 State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged", "foreign", "missing"]
 
-# What a launch carries out. Failed runs are carried out when a retry is asked for, foreign folders never.
+# What a launch carries out. Failed runs are carried out when a retry is requested, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
 
 

@@ -20,7 +20,7 @@ from plench.storage.files import write_text
 from plench.storage.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.version import __version__
 
-# What `--fleet` is if nothing is said.
+# The default of `--fleet`.
 DEFAULT_FLEET = "auto"
 
 SCHEMA = 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Attempt, Fleet
+from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.sharing import SharedLayout, map_dataset
 from plench.training.config import RunConfig
@@ -40,7 +40,7 @@ class Data:
 class Order:
     """Carry out this run, or these as one."""
 
-    runs: Fleet
+    runs: Task
     output_dir: Path
     memory_limit_gb: float | None = None
 
@@ -59,7 +59,7 @@ class Ended:
     """An attempt at a run has ended."""
 
     folder: str
-    attempt: Attempt
+    attempt: RunAttempt
 
 
 class Reporter:
@@ -85,7 +85,7 @@ class Reporter:
 
 
 class RunReporter:
-    """Tells the driver how one run goes on."""
+    """Reports the progress of one run to the driver."""
 
     def __init__(self, reporter: Reporter, folder: str) -> None:
         self.reporter = reporter
@@ -116,7 +116,7 @@ class Worker:
         self.performer = Performer()
 
     def listen(self) -> None:
-        """Receive messages while runs are going on; leave the moment the driver is gone."""
+        """Receive messages while runs are carried out; exit as soon as the driver is gone."""
         while True:
             try:
                 message = self.connection.recv()

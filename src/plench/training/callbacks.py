@@ -12,7 +12,7 @@ class Callback(Protocol):
     """Observes a run: a progress bar, a log, a sweep's live view.
 
     Two more methods are called where a callback has them: `evaluating(done, total)`, with numbers of
-    examples, between the batches of an evaluation, and `stopping()` as soon as a stop is asked for, from
+    examples, between the batches of an evaluation, and `stopping()` as soon as a stop is requested, from
     within a signal's handler.
     """
 

@@ -40,9 +40,9 @@ def predict_logits(
 ) -> np.ndarray:
     """Return logits (n, K) of stored examples, in evaluation mode and without gradients.
 
-    `after_batch` is told how many examples each batch had; what it raises ends the pass.
+    `after_batch` is called with the number of examples of each batch; what it raises ends the pass.
     """
-    if len(stored) == 0:  # the run was told to leave this part out
+    if len(stored) == 0:  # the run leaves this part out
         return np.empty((0, algorithm.num_classes))
     chunk = choose_chunk(stored)
     modes = {module: module.training for module in algorithm.modules()}
@@ -82,7 +82,7 @@ def measure(
     assert held_out.candidates is not None
     if len(validation):
         figures = measure_all(validation, held_out.candidates, held_out.labels, more_criteria)
-    else:  # the run was told to hold nothing out
+    else:  # the run holds nothing out
         figures = {c.record_key: None for c in (*criteria.values(), *more_criteria)}
     labels = data.test.labels
     figures["test_acc"] = None if labels is None or not len(labels) else accuracy(test, labels)

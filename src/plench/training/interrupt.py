@@ -8,15 +8,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
-# An evaluation that will have ended after so many more batches is let go on.
+# An evaluation with no more than so many batches left is completed.
 FEW_BATCHES = 4
 
 
 class StopRequest:
-    """Remembers that a stop was asked for; a second Ctrl-C stops at once.
+    """Notes a request to stop; a second Ctrl-C stops immediately.
 
     Signal handlers belong to the main thread; in another one this never asks for a stop. `acknowledge` is
-    called at once, when it is asked for the first time. A request within another one passes a stop on to it,
+    called immediately, at the first request. A request within another one passes a stop on to it,
     and has been asked already if that one has.
     """
 
@@ -58,11 +58,11 @@ class StopRequest:
 
 
 class EvaluationStopped(Exception):
-    """Ends an evaluation in which a stop is asked for."""
+    """Ends an evaluation during which a stop was requested."""
 
 
 class Watch:
-    """Tells a callback how far an evaluation is; ends it if a stop is asked for and much of it is left."""
+    """Reports the progress of an evaluation; ends it if a stop was requested and much of it is left."""
 
     def __init__(self, callback: Any, stop: StopRequest, total: int, batches: int) -> None:
         self._tell = getattr(callback, "evaluating", None)

@@ -128,7 +128,7 @@ def load(
         raise DataError(f"{path} cannot be used: it is the model of another run")
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
         check_sizes(run["dataset"])
-        entry = find_entry(store, run)
+        entry = find_own_entry(store, run)
         load_network(store, run)
         return build_model(entry, run, payload, device, sources=store.read_sources())
 
@@ -202,7 +202,7 @@ def in_order(model: str) -> tuple[bool, int, str]:
     return number.isdigit(), int(number) if number.isdigit() else 0, model
 
 
-def find_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
+def find_own_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
     """Return the algorithm of a run.
 
     A third party's comes from its module if that is still the same, else from the copy in the run's folder.

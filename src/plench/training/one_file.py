@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from plench.algorithms.registry import ALGORITHMS, AlgorithmEntry, describe
+from plench.algorithms.registry import ALGORITHMS, AlgorithmEntry, add_card
 from plench.data.dataset import check_class_names
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
@@ -28,7 +28,7 @@ from plench.training.model import (
     TrainedModel,
     build_model,
     check_sizes,
-    find_entry,
+    find_own_entry,
     load_network,
 )
 from plench.training.state import take_snapshot
@@ -65,7 +65,7 @@ def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: 
         run, notes = content.head["run"], content.head["notes"]
         check_run(run)
         check_notes(notes, run["dataset"])
-        check_width(run["dataset"], content.state["inputs"])
+        check_input_width(run["dataset"], content.state["inputs"])
         entry = find_code(name, content, run_code)
         with BoundedTensors(allowed_bytes(n_bytes)):
             return build_model(
@@ -118,7 +118,7 @@ def check_notes(notes: Any, data: Mapping[str, Any]) -> None:
             raise ValueError("its classes are broken")
 
 
-def check_width(data: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+def check_input_width(data: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """Raise ValueError unless inputs are as wide as stated: a network of that width is built."""
     if data["kind"] == "tabular":
         inputs: Any = restore_inputs(data["kind"], state)
@@ -135,7 +135,7 @@ def find_code(name: str, content: ModelFile, run_code: bool) -> AlgorithmEntry:
     algorithm, network = run["config"]["algorithm"], run["config"]["hparams"].get("model")
     is_ours = algorithm in ALGORITHMS.own and (network is None or network in NETWORKS.own)
     if is_ours:
-        return describe(ALGORITHMS.own[algorithm])
+        return add_card(ALGORITHMS.own[algorithm])
     if not run_code:
         whose = f"algorithm {algorithm}" if algorithm not in ALGORITHMS.own else f"network {network}"
         raise DataError(
@@ -148,7 +148,9 @@ def find_code(name: str, content: ModelFile, run_code: bool) -> AlgorithmEntry:
         for file, source in content.sources.items():
             store.write_file(file, source)
         load_network(store, run)
-        return describe(ALGORITHMS.own[algorithm]) if algorithm in ALGORITHMS.own else find_entry(store, run)
+        return (
+            add_card(ALGORITHMS.own[algorithm]) if algorithm in ALGORITHMS.own else find_own_entry(store, run)
+        )
 
 
 class BoundedTensors(TorchFunctionMode):

@@ -54,7 +54,7 @@ def leave_finished(store: RunStore) -> RunOutcome:
 def reopen(store: RunStore, fault: str) -> None:
     """Let a run that is marked as finished but is not whole be continued from its checkpoint.
 
-    Where there is none the run is left as it is: what can still be read of it is not thrown away.
+    Where there is none the run is left as it is: what can still be read of it is kept.
     """
     if not store.has_checkpoint:
         raise ResumeError(

@@ -122,7 +122,7 @@ def standardise(features: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.n
     return scaled.astype(np.float32)
 
 
-def measure(features: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def measure_columns(features: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and population standard deviation of rows, gathered a part at a time.
 
     NumPy adds the rows of a matrix of two or more columns one after the other, so the parts are added

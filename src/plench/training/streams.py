@@ -39,7 +39,7 @@ class Streams:
     def ambient(self, name: str) -> Iterator[None]:
         """Let the global generators be the stream `name` inside the block.
 
-        A block that raises leaves the stream where it was, so that it can be done once more.
+        A block that raises leaves the stream where it was, so that it can be repeated.
         """
         outside = capture_global(self.device)
         position = self._ambient.get(name) or self._fresh(name)
@@ -77,7 +77,7 @@ class Streams:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue every stream from `state()`; the active ambient stream continues at once."""
+        """Continue every stream from `state()`; the active ambient stream included."""
         for name, (device, position) in state["generators"].items():
             generator = self.generator(name)
             # On another device, which the user asked for, the stream starts anew.

@@ -17,7 +17,15 @@ from plench.data.raw_table import RawTable, read_frame, shorten
 from plench.data.table import Table
 from plench.data.table_files import read_table_file
 from plench.errors import UsageError
-from plench.training.stored import EVERY_ROW, MappedRows, Rows, Stored, is_mapped, measure, standardise
+from plench.training.stored import (
+    EVERY_ROW,
+    MappedRows,
+    Rows,
+    Stored,
+    is_mapped,
+    measure_columns,
+    standardise,
+)
 
 logger = logging.getLogger("plench")
 
@@ -35,7 +43,7 @@ class TabularInputs:
     def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
         """Take mean and population standard deviation of the training split, in double precision."""
         if is_mapped(features):
-            return cls(*measure(features, rows))
+            return cls(*measure_columns(features, rows))
         train = features[rows]
         return cls(train.mean(0, dtype=np.float64), train.std(0, dtype=np.float64))
 

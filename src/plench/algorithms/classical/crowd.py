@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.answers import Answers, infer_labels, take_majority
-from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, soft_cross_entropy
+from plench.algorithms.classical.parts.annotators import AnswerArrays, infer_labels, take_majority
+from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, soft_target_loss
 from plench.algorithms.classical.parts.targets import Floats
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.errors import UsageError
@@ -27,13 +27,13 @@ class AnswerAlgorithm(FittedAlgorithm):
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
     ) -> None:
         super().__init__(input_shape, train_givenY, hparams)
-        self.answers: Answers | None = None
+        self.answers: AnswerArrays | None = None
 
-    def attach_answers(self, answers: Answers) -> None:
+    def attach_answers(self, answers: AnswerArrays) -> None:
         """Receive the answers to the training examples."""
         self.answers = answers
 
-    def infer_targets(self, answers: Answers) -> Floats:
+    def infer_targets(self, answers: AnswerArrays) -> Floats:
         """Return targets (N, K) made of the answers."""
         raise NotImplementedError(f"{type(self).__name__} has no infer_targets(answers)")
 
@@ -43,7 +43,7 @@ class AnswerAlgorithm(FittedAlgorithm):
             raise UsageError(
                 f"{type(self).__name__} learns from the answers of annotators, which this dataset lacks"
             )
-        loss = soft_cross_entropy(self.infer_targets(self.answers))
+        loss = soft_target_loss(self.infer_targets(self.answers))
         objective = LinearObjective(self.features, loss, float(self.hparams["C"]))
         model, value = objective.minimise(LinearModel.zeros(self.num_classes, self.features.shape[1]))
         self.fitted = {"weight": model.weight, "bias": model.bias}
@@ -71,7 +71,7 @@ class MV_LR(AnswerAlgorithm):
     Departures: none.
     """
 
-    def infer_targets(self, answers: Answers) -> Floats:
+    def infer_targets(self, answers: AnswerArrays) -> Floats:
         """Return the majority's labels."""
         return take_majority(answers)
 
@@ -106,6 +106,6 @@ class DS_LR(AnswerAlgorithm):
     Departures: counts are smoothed, so that no logarithm of 0 occurs.
     """
 
-    def infer_targets(self, answers: Answers) -> Floats:
+    def infer_targets(self, answers: AnswerArrays) -> Floats:
         """Return the estimated labels."""
         return infer_labels(answers, float(self.hparams["smoothing"]), int(self.hparams["iterations"]))

@@ -12,7 +12,7 @@ from plench.algorithms.classical.expectation_maximisation import (
     SHARPENING,
     TargetAlgorithm,
 )
-from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_forest
+from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
 from plench.algorithms.classical.parts.targets import Floats, take_logs
 from plench.hparams import Choice, Hyperparameter
 
@@ -54,8 +54,7 @@ class ForestAlgorithm(TargetAlgorithm):
 
     def fit_and_predict(self, features: Floats, targets: Floats, queries: Floats, seed: int) -> Floats:
         """Grow a forest on some examples and predict others."""
-        forest, _ = grow_forest(features, targets, self.shape, seed)
-        return forest.predict(queries)
+        return grow_and_predict(features, targets, queries, self.shape, seed)
 
     def score(self, features: Floats) -> Floats:
         """Return the log of the forest's mean targets."""

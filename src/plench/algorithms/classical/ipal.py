@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from plench.algorithms.base import register
 from plench.algorithms.classical.parts.neighbours import Indices, find_neighbours
-from plench.algorithms.classical.parts.nonnegative import reconstruct
+from plench.algorithms.classical.parts.nonnegative import solve_nonnegative
 from plench.algorithms.classical.parts.targets import Bools, Floats, narrow, share_equally, take_logs
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Choice, Hyperparameter
@@ -27,7 +27,7 @@ def weigh_neighbours(queries: Floats, rows: Floats, index: Indices) -> tuple[Flo
     for start in range(0, len(queries), BLOCK):
         part = slice(start, start + BLOCK)
         neighbours = rows[index[part]]
-        weights[part] = reconstruct(neighbours, queries[part])
+        weights[part] = solve_nonnegative(neighbours, queries[part])
         left = queries[part] - np.einsum("nk,nkd->nd", weights[part], neighbours)
         residuals[part] = (left**2).sum(1)
     return weights, residuals

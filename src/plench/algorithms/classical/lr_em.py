@@ -9,7 +9,7 @@ from plench.algorithms.classical.parts.linear import (
     TOLERANCE,
     LinearModel,
     LinearObjective,
-    soft_cross_entropy,
+    soft_target_loss,
     sum_candidate_surprise,
 )
 from plench.algorithms.classical.parts.targets import Floats, restrict_softmax
@@ -49,7 +49,7 @@ class LR_EM(FittedAlgorithm):
         C = float(self.hparams["C"])
         features = self.features
         start = self.model if self.fitted else LinearModel.zeros(self.num_classes, features.shape[1])
-        objective = LinearObjective(features, soft_cross_entropy(self.soft_targets), C)
+        objective = LinearObjective(features, soft_target_loss(self.soft_targets), C)
         model, _ = objective.minimise(start, self.iterations, self.tolerance)
         self.fitted = {"weight": model.weight, "bias": model.bias}
         scores = model.score(features)

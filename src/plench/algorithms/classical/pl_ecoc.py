@@ -72,7 +72,7 @@ def rate_columns(decisions: Floats, codes: Signs, candidates: Bools) -> Floats:
     return np.where(total > 0, agreement / np.where(total > 0, total, 1.0), 1 / codes.shape[1])
 
 
-def decode(decisions: Floats, codes: Signs, performance: Floats) -> Floats:
+def decode_scores(decisions: Floats, codes: Signs, performance: Floats) -> Floats:
     """Return scores z_c = −L·Σ_l G_cl·exp(−clip(g_l M_cl, ±20))."""
     margins = np.clip(decisions, -LARGEST_MARGIN, LARGEST_MARGIN)
     loss = np.exp(-margins) @ np.where(codes > 0, performance, 0.0).T
@@ -130,4 +130,4 @@ class PL_ECOC(FittedAlgorithm):
     def score(self, features: Floats) -> Floats:
         """Return the decoded scores."""
         decisions = LinearModel(self.fitted["weight"], self.fitted["bias"]).score(features)
-        return decode(decisions, self.fitted["codes"], self.fitted["performance"])
+        return decode_scores(decisions, self.fitted["codes"], self.fitted["performance"])

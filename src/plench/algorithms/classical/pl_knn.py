@@ -12,7 +12,7 @@ from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Choice, Hyperparameter
 
 
-def count_votes(distances: Floats, candidates: NDArray[np.generic]) -> Floats:
+def vote_by_distance(distances: Floats, candidates: NDArray[np.generic]) -> Floats:
     """Return the votes (n, K) of neighbours at distances (n, k) with candidates (n, k, K).
 
     A neighbour weighs 1 − d_a/Σd. Votes are added in the neighbours' order, so that labels that occur in the
@@ -56,4 +56,4 @@ class PL_KNN(FittedAlgorithm):
         """Return the log of the shares of votes."""
         rows = self.fitted["features"].astype(np.float64)
         index, distances = find_neighbours(features, rows, min(int(self.hparams["k"]), len(rows)))
-        return take_logs(normalise_rows(count_votes(distances, self.fitted["candidates"][index])))
+        return take_logs(normalise_rows(vote_by_distance(distances, self.fitted["candidates"][index])))

@@ -27,6 +27,13 @@ def uniform_over(candidates: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
+def restrict(weights: Tensor, candidates: Tensor) -> Tensor:
+    """Return the weights restricted to the candidates and normalised; uniform where nothing is left."""
+    kept = weights * candidates
+    total = kept.sum(-1, keepdim=True)
+    return torch.where(total == 0, uniform_over(candidates).to(kept.dtype), kept / total)
+
+
 def mask_out(logits: Tensor, mask: Tensor) -> Tensor:
     """Return the logits where the mask is set and −∞ elsewhere."""
     return torch.where(mask, logits, NEG_INF)

@@ -96,7 +96,7 @@ def _flag(setting: Setting, defaults: bool) -> dict[str, Any]:
     """Return the arguments of argparse for a setting; one that is not given is None."""
     if setting.type is bool:
         return {"action": "store_true", "default": None, "help": setting.help}
-    told = f" (default: {setting.default})" if defaults and setting.default is not None else ""
+    told = f" (default: {setting.default})" if defaults and setting.default not in (None, "") else ""
     return {
         "type": setting.type,
         "metavar": setting.metavar if not setting.choices else None,

@@ -211,12 +211,12 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
     return sweeps.Limits(**given)
 
 
-def read_fleet(arguments: argparse.Namespace) -> FleetOptions:
+def read_fleet_options(arguments: argparse.Namespace) -> FleetOptions:
     """Return how runs are put together."""
     return sweeps.read_fleet(arguments.fleet, arguments.fleet_memory_gb)
 
 
-def start_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:
+def start_engine_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:
     """Start workers or Ray while this process imports torch and plans."""
     return sweeps.start_early(
         arguments.command_launcher,

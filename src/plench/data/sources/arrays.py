@@ -71,7 +71,7 @@ def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
         if is_plain(path.parent / f"{other}.npy"):
             files[other] = path.parent / f"{other}.npy"
     try:
-        check_names(set(files))
+        check_array_names(set(files))
     except DataError as error:
         raise DataError(f"{name} cannot be used: {error}") from None
     digest = hashlib.sha256()
@@ -109,8 +109,8 @@ def read_npz(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
         with open_plain(path) as file:
             found = list_entries(file)
             entries = {entry.name.removesuffix(".npy"): entry for entry in found}
-            check_names(set(entries))
-            check_sizes(found, os.fstat(file.fileno()).st_size)
+            check_array_names(set(entries))
+            check_array_sizes(found, os.fstat(file.fileno()).st_size)
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             arrays = {key: read_array(file, entry) for key, entry in entries.items()}
@@ -124,7 +124,7 @@ def read_npz(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
     return digest, arrays
 
 
-def check_sizes(entries: list[ZipEntry], file_bytes: int) -> None:
+def check_array_sizes(entries: list[ZipEntry], file_bytes: int) -> None:
     """Raise DataError where arrays would take more memory than there is, or far more than the file has."""
     for entry in entries:
         if entry.size > MAX_MEMBER_BYTES:
@@ -140,7 +140,7 @@ def check_sizes(entries: list[ZipEntry], file_bytes: int) -> None:
         )
 
 
-def check_names(names: set[str]) -> None:
+def check_array_names(names: set[str]) -> None:
     """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
     if ("features" in names) == ("images" in names):
         raise DataError(f"it must have either `features` or `images`; expected are {LAYOUT}")

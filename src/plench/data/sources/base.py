@@ -49,7 +49,7 @@ class Source:
 
     @property
     def how(self) -> str:
-        """How the user comes by the data of a named dataset, in a word or two."""
+        """How the user obtains the data of a named dataset, in a word or two."""
         if self.obtain is None:
             return "built in"
         return "download" if self.files else "by hand"

@@ -112,7 +112,7 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
         labels[start : start + len(images)] = batch_labels
         start += len(images)
         if b"coarse_labels" in batch:
-            coarse.append(check_labels(batch[b"coarse_labels"], len(images), 20, f"{name}: {file}"))
+            coarse.append(check_image_labels(batch[b"coarse_labels"], len(images), 20, f"{name}: {file}"))
     superclasses = find_superclasses(labels, coarse, files.n_classes, name) if coarse else None
     notices: tuple[str, ...] = ()
     if others:
@@ -148,10 +148,10 @@ def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np
         raise DataError(f"{name}: `data` must be a uint8 array of n×{width}")
     if images.shape[1] != width or len(images) == 0:
         raise DataError(f"{name}: `data` must be of shape n×{width}, not {images.shape}")
-    return images, check_labels(batch.get(files.label_key), len(images), files.n_classes, name)
+    return images, check_image_labels(batch.get(files.label_key), len(images), files.n_classes, name)
 
 
-def check_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarray:
+def check_image_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarray:
     """Return labels as an array, if there is a whole number below `n_classes` for each image."""
     if not isinstance(labels, list | np.ndarray) or len(labels) != count:
         raise DataError(f"{name}: there must be {count:,} labels, one per image")

@@ -69,11 +69,11 @@ def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     """Read features, true labels and the matrix of answers, in which −1 is a gap."""
     matrix = read_numbers(files["answers.txt"], f"{name}: answers.txt")
     return CrowdArrays(
-        read_npy(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
+        read_float_matrix(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
         read_numbers(files["LabelMe_Z_train.txt"], f"{name}: LabelMe_Z_train.txt").ravel(),
         read_answer_matrix(matrix, LABELME_CLASSES, f"{name}: answers.txt"),
         TestSet(
-            read_npy(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
+            read_float_matrix(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
             read_numbers(files["LabelMe_Z_test.txt"], f"{name}: LabelMe_Z_test.txt").ravel(),
         ),
     )
@@ -101,10 +101,10 @@ def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     sets = labels[:, None] == np.arange(len(genres))
     features = [column for column in gold.columns if column.startswith("feature")]
     return CrowdArrays(
-        stack(gold, features),
+        stack_columns(gold, features),
         look_up(gold, "class", number),
         Answers(item, annotator, sets, len(gold), annotator_names=annotators),
-        TestSet(stack(test, features), look_up(test, "class", number)),
+        TestSet(stack_columns(test, features), look_up(test, "class", number)),
         tuple(genres),
     )
 
@@ -119,7 +119,7 @@ def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[n
     return np.array(found)
 
 
-def stack(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
+def stack_columns(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
     """Return columns of numbers as a matrix."""
     for column in columns:
         if column not in table.columns:
@@ -127,7 +127,7 @@ def stack(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
     return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
 
 
-def read_npy(content: bytes, name: str) -> NDArray[np.float32]:
+def read_float_matrix(content: bytes, name: str) -> NDArray[np.float32]:
     """Read an array; pickled objects are never read."""
     try:
         return parse_npy(content)

@@ -61,10 +61,10 @@ def find_folder(name: str) -> Source | None:
     parts = {part: path / part for part in ("train", "test")}
     if all(map(is_folder, parts.values())):
         classes = list_classes(parts["train"])
-        files = {part: list_files(folder, classes) for part, folder in parts.items()}
+        files = {part: list_images(folder, classes) for part, folder in parts.items()}
     else:
         classes = list_classes(path)
-        files = {"train": list_files(path, classes)}
+        files = {"train": list_images(path, classes)}
     digest = hash_files(path, [file for part in files.values() for file, _ in part])
     card = make_card(path.resolve(), digest, "image", has_candidates=False)
     card = replace(card, class_names=tuple(classes))
@@ -117,10 +117,10 @@ def list_classes(folder: Path) -> list[str]:
 
 def list_subfolders(folder: Path) -> list[str]:
     """Return the names of the visible folders in a folder, sorted."""
-    return [entry.name for entry in list_entries(folder) if entry.name[0] != "." and is_folder(entry)]
+    return [entry.name for entry in list_folder(folder) if entry.name[0] != "." and is_folder(entry)]
 
 
-def list_entries(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
     """Return what is in a folder, sorted."""
     try:
         return sorted(folder.iterdir())
@@ -128,7 +128,7 @@ def list_entries(folder: Path) -> list[Path]:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror or error})") from None
 
 
-def list_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
+def list_images(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     """Return every image file with its class, sorted by class and name."""
     extra = sorted(set(list_subfolders(folder)) - set(classes))
     if extra:
@@ -137,7 +137,7 @@ def list_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
         (path, label)
         for label, name in enumerate(classes)
         if is_folder(folder / name)
-        for path in list_entries(folder / name)
+        for path in list_folder(folder / name)
         if path.suffix.lower() in FORMATS
     ]
     if not files:

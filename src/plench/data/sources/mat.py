@@ -70,7 +70,7 @@ def load_mat(
 
 
 def parse_mat(content: bytes, name: str) -> MatContent:
-    """Return the arrays of a `.mat` file; what is wrong with them is told under its name."""
+    """Return the arrays of a `.mat` file; an error names the file."""
     try:
         return read_mat(content)
     except DataError as error:
@@ -87,10 +87,10 @@ def find_mat(name: str) -> Source | None:
     content = read_file(path, name)
     arrays = parse_mat(content, name)
     card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
-    return Source(card, partial(build_dataset, card, arrays))
+    return Source(card, partial(build_own_dataset, card, arrays))
 
 
-def build_dataset(card: DatasetCard, arrays: MatContent, data_dir: Path | None) -> Dataset:
+def build_own_dataset(card: DatasetCard, arrays: MatContent, data_dir: Path | None) -> Dataset:
     """Make the dataset of a user's own file."""
     return Dataset(arrays.features, arrays.candidates, arrays.labels, card)
 

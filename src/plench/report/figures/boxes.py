@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Figures by setting and split.
-Sample = dict[tuple[Experiment, int], float]
+BoxScores = dict[tuple[Experiment, int], float]
 
 # The paper leaves them out of this figure because their accuracy is far below the others'.
 LEFT_OUT_BY_THE_PAPER = ("NN", "GA")
@@ -96,7 +96,7 @@ def draw_boxes(
     return figure
 
 
-def subtract_medians(found: Mapping[str, Sample], compared: Collection[str]) -> dict[str, Sample]:
+def subtract_medians(found: Mapping[str, BoxScores], compared: Collection[str]) -> dict[str, BoxScores]:
     """Return accuracies in points above the median of the compared algorithms on the same pair."""
     at_pair: dict[tuple[Experiment, int], list[float]] = {}
     for name in compared:
@@ -109,7 +109,7 @@ def subtract_medians(found: Mapping[str, Sample], compared: Collection[str]) -> 
     }
 
 
-def _draw_column(axes: Axes, samples: Sequence[Sample], n_whole: int, scale: Range) -> None:
+def _draw_column(axes: Axes, samples: Sequence[BoxScores], n_whole: int, scale: Range) -> None:
     """Draw boxes below each other; one whose median is off the scale is an arrow with that median."""
     from matplotlib import patheffects
 
@@ -158,9 +158,9 @@ def _write_at_edge(axes: Axes, place: int, text: str, edge: int) -> None:
     )
 
 
-def _gather(board: Leaderboard, criterion: Criterion, leave_out: Collection[str]) -> dict[str, Sample]:
+def _gather(board: Leaderboard, criterion: Criterion, leave_out: Collection[str]) -> dict[str, BoxScores]:
     """Return the test accuracies of each algorithm over all settings and splits."""
-    found: dict[str, Sample] = {}
+    found: dict[str, BoxScores] = {}
     for algorithm in board.algorithms:
         cells = [(s, board.cell(s, algorithm, criterion)) for s in board.settings]
         sample = {
@@ -175,7 +175,7 @@ def _gather(board: Leaderboard, criterion: Criterion, leave_out: Collection[str]
 
 
 def _order(
-    samples: Mapping[str, Mapping[str, Sample]], shown: Sequence[Criterion], n_pairs: Mapping[str, int]
+    samples: Mapping[str, Mapping[str, BoxScores]], shown: Sequence[Criterion], n_pairs: Mapping[str, int]
 ) -> tuple[list[str], list[str]]:
     """Return the algorithms that have every pair by every criterion, best first, and the others."""
     first = samples[shown[0].name]
@@ -184,11 +184,11 @@ def _order(
     return whole, [a for a in names if a not in whole]
 
 
-def _mean(sample: Sample) -> float:
+def _mean(sample: BoxScores) -> float:
     return fmean(sample.values()) if sample else 0.0
 
 
-def _count_pairs(found: Mapping[str, Mapping[str, Sample]], n_pairs: Mapping[str, int], name: str) -> str:
+def _count_pairs(found: Mapping[str, Mapping[str, BoxScores]], n_pairs: Mapping[str, int], name: str) -> str:
     """Say how many of the pairs an algorithm has, the fewest by any criterion."""
     had = {criterion: len(samples.get(name, {})) for criterion, samples in found.items()}
     fewest = min(had, key=lambda criterion: had[criterion] / n_pairs[criterion])

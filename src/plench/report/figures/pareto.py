@@ -157,7 +157,7 @@ def _datasets(board: Leaderboard, costs: Sequence[StepCost]) -> tuple[set[str], 
 def _gather_trades(
     board: Leaderboard, criterion: Criterion, costs: Sequence[StepCost]
 ) -> tuple[list[Trade], list[str]]:
-    """Return the algorithms that have both figures on every dataset, and notes on who was left out."""
+    """Return the algorithms that have both figures on every dataset, and notes on those left out."""
     scores = gather_scores(board, criterion)
     datasets = {normalise(setting.dataset) for setting in board.settings}
     by_name: dict[str, dict[str, list[float]]] = {}

@@ -2,6 +2,6 @@
 
 from plench.report.site.build import SiteInput, SiteOutput, write_site
 from plench.report.site.datasets import measure_candidates
-from plench.report.site.made import read_sweep_texts
+from plench.report.site.made import list_sweep_files
 
-__all__ = ["SiteInput", "SiteOutput", "measure_candidates", "read_sweep_texts", "write_site"]
+__all__ = ["SiteInput", "SiteOutput", "list_sweep_files", "measure_candidates", "write_site"]

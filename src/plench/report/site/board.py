@@ -31,7 +31,7 @@ def describe_criteria(board: Leaderboard) -> list[Content]:
     ]
 
 
-def describe_settings(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> list[Content]:
+def describe_columns(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> list[Content]:
     """Return the columns: a label, the dataset, the number of classes, and whether true labels are there."""
     labels = distinct([board.labels[setting] for setting in board.settings])
     described = []
@@ -59,7 +59,7 @@ def count_classes(run: Run) -> int | None:
     return number if isinstance(number, int) and number > 0 else None
 
 
-def describe_algorithms(board: Leaderboard) -> list[Content]:
+def describe_rows(board: Leaderboard) -> list[Content]:
     """Return the rows: a name, family, venue and budget, and whether the method is classical."""
     described = []
     for name, algorithm in zip(distinct(list(board.algorithms)), board.algorithms, strict=True):
@@ -89,11 +89,11 @@ def describe_cells(board: Leaderboard, judged: Sequence[CriterionQuality]) -> li
                 cell = board.cell(setting, algorithm, criterion)
                 if cell is not None:
                     regret = regrets.get((cell.experiment, criterion.name))
-                    cells.append({"at": [s, a, c], **describe_cell(cell, labelled, regret)})
+                    cells.append({"at": [s, a, c], **describe_figures(cell, labelled, regret)})
     return cells
 
 
-def describe_cell(cell: Cell, labelled: bool, regret: float | None) -> Content:
+def describe_figures(cell: Cell, labelled: bool, regret: float | None) -> Content:
     """Return a cell's figures: of test accuracy or, without true labels, of the criterion itself."""
     shown = cell if labelled else score_cell(cell)
     splits = [[trial, None if choice is None else choice.test_acc] for trial, choice in shown.by_split()]

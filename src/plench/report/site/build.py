@@ -18,10 +18,10 @@ from plench.report.results import Results
 from plench.report.rows import render_csv
 from plench.report.site.algorithms import describe_algorithm
 from plench.report.site.board import (
-    describe_algorithms,
     describe_cells,
+    describe_columns,
     describe_criteria,
-    describe_settings,
+    describe_rows,
     find_first_runs,
     group_runs,
 )
@@ -73,7 +73,7 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     """Write the site into a folder of its own: new, empty, or one that an earlier call wrote.
 
     The data of each writing have a folder of their own, named after their content. The page, which names it,
-    is replaced last, so that a reader never meets half of one.
+    is replaced last, so that a reader never sees half of one.
     """
     check_folder(folder)
     results = content.results
@@ -110,8 +110,8 @@ def make_chunks(
         {
             "version": __version__,
             "criteria": describe_criteria(board),
-            "settings": describe_settings(board, first_runs),
-            "algorithms": describe_algorithms(board),
+            "settings": describe_columns(board, first_runs),
+            "algorithms": describe_rows(board),
             "cells": describe_cells(board, judged),
             "runs": len(all_runs),
             "progress": progress,

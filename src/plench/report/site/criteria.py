@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.report.criterion_quality import CriterionQuality, summarise
+from plench.report.criterion_quality import CriterionQuality, average_quality
 from plench.report.leaderboard import Leaderboard
 from plench.report.pairs import compare_each_pair, describe_power, describe_test
 from plench.report.statistics import critical_difference, friedman, gather_scores
@@ -43,7 +43,7 @@ def _summarise(
 ) -> list[dict[str, Any] | None]:
     """Return the summary of each criterion over some experiments, or all."""
     kept = [quality for quality in judged if experiments is None or quality.experiment in experiments]
-    summary = summarise(kept, "all")
+    summary = average_quality(kept, "all")
     found = (summary.get((criterion.name, "all")) for criterion in board.criteria)
     return [None if entry is None else vars(entry) for entry in found]
 

@@ -44,7 +44,7 @@ def describe_progress(runs: Sequence[Run], plans: Mapping[Experiment, Plan], n_a
     }
 
 
-def read_sweep_texts(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
+def list_sweep_files(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
     """Return the names and texts of the sweep files in these folders and results files."""
     texts = [text for folder in folders for text in gather.read_sweep_texts(Path(folder), []).items()]
     return [(Path(name).name, text) for name, text in texts]

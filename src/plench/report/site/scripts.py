@@ -15,11 +15,11 @@ _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'"}
 
 def as_script(name: str, value: object) -> str:
     """Return a script that hands a value to the page under a name of ours. It is plain ASCII."""
-    text = json.dumps(tidy(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(make_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return f"plench.receive({json.dumps(name)},{text.translate(_ESCAPES)});\n"
 
 
-def tidy(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return a value as JSON can hold it: text without control characters, no NaN, no key from a record.
 
     Objects are for keys of our own: a record's name as a key could be `__proto__`, so names come as lists.
@@ -29,9 +29,9 @@ def tidy(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: tidy(entry) for key, entry in value.items()}
+        return {key: make_plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [tidy(entry) for entry in value]
+        return [make_plain(entry) for entry in value]
     return value
 
 

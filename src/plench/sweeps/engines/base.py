@@ -16,14 +16,14 @@ from plench.sweeps.plan import DataShelf, PlannedRun
 AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "busy", "unwritable"]
 
 # Runs that are trained as one, or a single run.
-Fleet = tuple[PlannedRun, ...]
+Task = tuple[PlannedRun, ...]
 
 # A run whose process died this often without getting any further is recorded as failed.
 DEATHS_ALLOWED = 3
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RunAttempt:
     """How an attempt at a run ended, and the updates it made."""
 
     status: AttemptStatus
@@ -76,7 +76,7 @@ class SweepCallback(Protocol):
     def advanced(self, run: PlannedRun, updates: int) -> None:
         """Some updates were made."""
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """An attempt ended."""
 
     def noticed(self, text: str) -> None:
@@ -95,7 +95,7 @@ class NoSweepCallback:
     def advanced(self, run: PlannedRun, updates: int) -> None:
         """Do nothing."""
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """Do nothing."""
 
     def noticed(self, text: str) -> None:
@@ -113,9 +113,9 @@ class Assignment:
     limits: Limits
     callback: SweepCallback = field(default_factory=NoSweepCallback)
     # The runs of the sweep, finished ones too, in fleets; without any, each run is carried out by itself.
-    fleets: Sequence[Fleet] = ()
+    fleets: Sequence[Task] = ()
 
-    def tasks(self, todo: Sequence[PlannedRun] | None = None) -> list[Fleet]:
+    def tasks(self, todo: Sequence[PlannedRun] | None = None) -> list[Task]:
         """Return what is to be done in pieces for one process each: fleets without what is finished."""
         left = {run.folder: run for run in (self.todo if todo is None else todo)}
         found = (tuple(left.pop(run.folder) for run in fleet if run.folder in left) for fleet in self.fleets)

@@ -14,7 +14,7 @@ import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, Fleet, count_cores
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathToll, RunAttempt, Task, count_cores
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
@@ -53,7 +53,7 @@ class LocalEngine:
         started: Sequence[WorkerProcess] = (),
         request: StopRequest | None = None,
     ) -> None:
-        """`started` are workers that are starting already; whoever started them ends them.
+        """`started` are workers that are starting already; the caller ends them.
 
         `request` says when to stop; without one, Ctrl-C and SIGTERM do.
         """
@@ -113,7 +113,7 @@ class Pool:
         self.stopping = False
 
     def work(self, stop: StopRequest) -> None:
-        """Carry out runs until none is left or a stop is asked for."""
+        """Carry out runs until none is left or a stop is requested."""
         while self.waiting or self.busy():
             if stop.asked:
                 self.interrupt()
@@ -137,7 +137,7 @@ class Pool:
             if worker.ready and not worker.runs:
                 self.give(worker, self.waiting.popleft(), self.devices[slot])
 
-    def give(self, worker: WorkerProcess, task: Fleet, device: str) -> None:
+    def give(self, worker: WorkerProcess, task: Task, device: str) -> None:
         """Hand runs to a worker, and their dataset first if the worker does not have it."""
         name = task[0].dataset
         placed = tuple(replace(run, config=replace(run.config, device=device)) for run in task)
@@ -183,11 +183,11 @@ class Pool:
         else:
             self.callback.advanced(run, progress.updates)
 
-    def end(self, worker: WorkerProcess, run: PlannedRun, attempt: Attempt) -> None:
+    def end(self, worker: WorkerProcess, run: PlannedRun, attempt: RunAttempt) -> None:
         """Handle the end of an attempt."""
         self.callback.ended(run, attempt)
         if attempt.status == "interrupted":
-            worker.again.append(run)  # somebody stopped this process alone; the sweep goes on
+            worker.again.append(run)  # this process alone was stopped; the sweep continues
         elif attempt.status == "failed":
             worker.failed = True
         elif attempt.status == "unwritable":
@@ -212,7 +212,7 @@ class Pool:
             return
         if self.stopping:  # it was between two runs, or has been killed; its runs stay to be done
             for run in worker.runs.values():
-                self.callback.ended(run, Attempt("interrupted", reason))
+                self.callback.ended(run, RunAttempt("interrupted", reason))
             worker.runs = {}
             return
         runs = worker.give_back()
@@ -231,8 +231,8 @@ class Pool:
                 f"its {reason}, {deaths} times without getting any further",
             )
 
-    def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
-        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame."""
+    def start_again(self, runs: Task, reason: str, together: bool) -> None:
+        """Put the runs of a fleet back into the queue: as one, or one by one, to find the one to blame."""
         how = "they are started again" if together else "they are carried out one by one"
         self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
         self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plench.sweeps.engines.base import Fleet
+    from plench.sweeps.engines.base import Task
     from plench.sweeps.plan import PlannedRun
     from plench.sweeps.worker import Data
 
@@ -42,8 +42,8 @@ class WorkerProcess:
         self.socket = ours
         self.connection = Connection(os.dup(ours.fileno()))
         self.ready = False
-        self.task: Fleet = ()
-        # Of its task: the runs that have not ended, and what became of others.
+        self.task: Task = ()
+        # Of its task: the runs that have not ended, and how the others ended.
         self.runs: dict[str, PlannedRun] = {}
         self.again: list[PlannedRun] = []
         self.failed = False
@@ -51,7 +51,7 @@ class WorkerProcess:
         self.heard_at = time.monotonic()
         self.datasets: set[str] = set()
 
-    def take(self, task: Fleet) -> None:
+    def take(self, task: Task) -> None:
         """Remember which runs the worker has."""
         self.task = task
         self.runs = {run.folder: run for run in task}
@@ -59,7 +59,7 @@ class WorkerProcess:
         self.taken_at = self.heard_at = time.monotonic()
         os.ftruncate(self.output.fileno(), 0)
 
-    def give_back(self) -> Fleet:
+    def give_back(self) -> Task:
         """Return the runs that are still to be done, interrupted ones too; the worker has none now."""
         runs = (*self.again, *self.runs.values())
         self.runs, self.again = {}, []

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from plench.errors import StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, Attempt, DeathToll, Fleet, count_cores
-from plench.sweeps.engines.ray_run import carry_out_runs, read_sources
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathToll, RunAttempt, Task, count_cores
+from plench.sweeps.engines.ray_run import carry_out_runs, read_given_files
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
@@ -42,7 +42,7 @@ class RayEngine:
         workers: int | None = None,
         started: EarlyRay | None = None,
     ) -> None:
-        """`started` is a Ray that is starting already; whoever started it ends it."""
+        """`started` is a Ray that is starting already; the caller ends it."""
         if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
@@ -91,7 +91,7 @@ class RayDriver:
         self.callback = assignment.callback
         self.waiting = deque(assignment.tasks())
         self.runs = {run.folder: run for run in assignment.todo}
-        self.flying: dict[Any, Fleet] = {}
+        self.flying: dict[Any, Task] = {}
         self.opened_at: dict[str, float] = {}
         self.data: dict[str, Any] = {}
         self.tolls: dict[str, DeathToll] = {}
@@ -103,7 +103,7 @@ class RayDriver:
         )(carry_out_runs)
 
     def work(self, stop: StopRequest) -> None:
-        """Carry out runs until none is left or a stop is asked for."""
+        """Carry out runs until none is left or a stop is requested."""
         slots = self.count_slots()
         self.callback.planned(self.assignment.todo, self.assignment.finished, slots)
         if slots < 1:
@@ -133,7 +133,7 @@ class RayDriver:
         self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
         return self.slots
 
-    def submit(self, runs: Fleet) -> None:
+    def submit(self, runs: Task) -> None:
         """Hand runs to Ray; their dataset goes into the object store once."""
         name = runs[0].dataset
         if name not in self.data:
@@ -141,7 +141,7 @@ class RayDriver:
         reference = self.task.remote(
             runs,
             self.data[name],
-            read_sources(runs[0]),
+            read_given_files(runs[0]),
             self.writer,
             self.assignment.output_dir,
             self.assignment.limits.memory_limit_gb,
@@ -181,7 +181,7 @@ class RayDriver:
             else:
                 self.callback.advanced(self.runs[folder], updates)
 
-    def end(self, runs: Fleet, attempts: Mapping[str, Attempt]) -> None:
+    def end(self, runs: Task, attempts: Mapping[str, RunAttempt]) -> None:
         """Handle the end of attempts."""
         for run in runs:
             self.callback.ended(run, attempts[run.folder])
@@ -192,7 +192,7 @@ class RayDriver:
             if attempt.status == "unwritable":
                 raise StorageError(attempt.message)
 
-    def bury(self, runs: Fleet, error: Exception) -> None:
+    def bury(self, runs: Task, error: Exception) -> None:
         """Handle a dead process or node; a run that keeps killing it is recorded as failed."""
         self.pass_on_events()
         self.release(runs)
@@ -207,8 +207,8 @@ class RayDriver:
             message = f"its process died {deaths} times without getting any further: {reason}"
             fail_run(self.assignment, runs[0], "WorkerDied", message)
 
-    def start_again(self, runs: Fleet, reason: str, together: bool) -> None:
-        """Let runs that were trained as one wait again: as one, or each by itself, to see who is to blame.
+    def start_again(self, runs: Task, reason: str, together: bool) -> None:
+        """Put the runs of a fleet back into the queue: as one, or one by one, to find the one to blame.
 
         Those that had finished before are looked at and left as they are; those that had failed try again.
         """
@@ -235,7 +235,7 @@ class RayDriver:
                 else:
                     fail_run(self.assignment, runs[0], "Timeout", reason)
 
-    def release(self, runs: Fleet) -> None:
+    def release(self, runs: Task) -> None:
         """Let the writer forget attempts; what they may still send is refused."""
         self.ray.get([self.writer.release.remote(run.folder) for run in runs])
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from plench.data import Dataset
 from plench.registry import is_path
-from plench.sweeps.engines.base import Attempt, Fleet
+from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.engines.ray_writer import RemoteReporter, RemoteStore
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.plan import PlannedRun
 
 
-def read_sources(run: PlannedRun) -> dict[str, bytes]:
+def read_given_files(run: PlannedRun) -> dict[str, bytes]:
     """Return, by path, the files of what a run was given by path: other nodes may not have them."""
     specs = (run.algorithm, run.network, *run.criteria.split(","))
     paths = {location for location, _, _ in (spec.strip().rpartition(":") for spec in specs)}
@@ -24,17 +24,17 @@ def read_sources(run: PlannedRun) -> dict[str, bytes]:
 
 
 def carry_out_runs(
-    runs: Fleet,
+    runs: Task,
     dataset: Dataset,
     sources: dict[str, bytes],
     writer: Any,
     output_dir: Path,
     memory_limit_gb: float | None,
-) -> dict[str, Attempt]:
+) -> dict[str, RunAttempt]:
     """Carry out a run, or several as one; all that is written goes through the writer."""
     limit_memory(memory_limit_gb)
     placed = tuple(place_sources(run, sources) for run in runs)
-    attempts: dict[str, Attempt] = {}
+    attempts: dict[str, RunAttempt] = {}
     warm_performer().perform_fleet(
         placed,
         dataset,

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one: needs no torch, so that it can go on while torch is imported."""
+"""Joining a Ray cluster, or starting one: needs no torch, so that it can run while torch is imported."""
 
 from __future__ import annotations
 

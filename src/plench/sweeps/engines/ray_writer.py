@@ -63,7 +63,7 @@ class Writer:
         return Opened(self._tokens, store.finished, store.read_run(), list(store.read_checkpoints()))
 
     def write(self, name: str, token: int, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """Carry out some of the store's writing methods for the attempt that has the run in hand."""
+        """Carry out some of the store's writing methods for the attempt that has locked the run."""
         opened = self._open.get(name)
         if opened is None or opened.token != token:
             raise StorageError(f"{name} was given to another attempt")
@@ -75,12 +75,12 @@ class Writer:
         return self._open[name].store.read_model(model)
 
     def close(self, name: str, token: int) -> None:
-        """Let go of a run at the end of an attempt."""
+        """Unlock a run at the end of an attempt."""
         if name in self._open and self._open[name].token == token:
             self.release(name)
 
     def release(self, name: str) -> None:
-        """Let go of a run whose attempt is gone."""
+        """Unlock a run whose attempt is gone."""
         opened = self._open.pop(name, None)
         if opened is not None:
             opened.held.close()
@@ -125,24 +125,24 @@ class RemoteStore(RunStore):
 
     @property
     def finished(self) -> bool:
-        """Whether the run had ended when it was taken in hand (before that nobody knows)."""
+        """Whether the run had ended when it was locked (before that it is not known)."""
         return self._opened is not None and self._opened.finished
 
     def find_breach(self, steps: int) -> str | None:
-        """Return None: whether a finished run is whole was looked at before it was handed out."""
+        """Return None: whether a finished run is whole was checked before it was given to a task."""
         return None
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there was a checkpoint when the run was taken in hand."""
+        """Whether there was a checkpoint when the run was locked."""
         return self._opened is not None and bool(self._opened.checkpoints)
 
     def read_run(self) -> dict[str, Any] | None:
-        """Return run.json as it was when the run was taken in hand."""
+        """Return run.json as it was when the run was locked."""
         return None if self._opened is None else self._opened.run
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the checkpoints that were there when the run was taken in hand, the newest first."""
+        """Yield the checkpoints that were there when the run was locked, the newest first."""
         if self._opened is not None:
             yield from self._opened.checkpoints
 

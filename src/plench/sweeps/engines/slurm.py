@@ -27,7 +27,7 @@ from plench.errors import PlenchError, UsageError, missing_package
 from plench.plain_files import read_plain
 from plench.settings import Settings
 from plench.storage.files import write_text
-from plench.sweeps.engines.base import Assignment, Attempt, Fleet, Limits, NoSweepCallback
+from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt, Task
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.sweeps.run_states import PENDING, read_states
@@ -120,7 +120,7 @@ class SlurmEngine:
         for first in range(0, len(shares), largest):
             self._submit(shares[first : first + largest], assignment)
 
-    def _submit(self, shares: Sequence[list[Fleet]], assignment: Assignment) -> None:
+    def _submit(self, shares: Sequence[list[Task]], assignment: Assignment) -> None:
         """Submit one array. What it holds is written down first, so that no job is without a name."""
         submitit = import_submitit()
         folder = assignment.output_dir / FOLDER
@@ -174,7 +174,7 @@ class SlurmEngine:
 class SlurmJob:
     """What one job does: its share of the runs, one fleet after the other."""
 
-    share: list[Fleet]
+    share: list[Task]
     output_dir: Path
     data_dir: Path | None
     limits: Limits
@@ -219,7 +219,7 @@ class SlurmJob:
 class JobLog(NoSweepCallback):
     """Writes events to the job's log."""
 
-    def ended(self, run: PlannedRun, attempt: Attempt) -> None:
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """Log how an attempt ended."""
         logger.warning("%s %s %s", attempt.status, run.label, attempt.message)
 
@@ -262,12 +262,12 @@ def parse_duration(text: str) -> int | None:
 
 def requeue() -> None:
     """Put this job back into the queue."""
-    run_command("scontrol", "requeue", own_job())
+    call_slurm("scontrol", "requeue", own_job())
 
 
 def ask_queue(what: str) -> str:
     """Return what squeue says of this job, by one of its format letters."""
-    return run_command("squeue", "--noheader", f"--jobs={own_job()}", f"--format={what}").strip()
+    return call_slurm("squeue", "--noheader", f"--jobs={own_job()}", f"--format={what}").strip()
 
 
 def own_job() -> str:
@@ -282,7 +282,7 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
     if not submissions:
         return {}
     # The name stands last: other jobs of the user may have names with spaces.
-    text = run_command("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%K %T %j")
+    text = call_slurm("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%K %T %j")
     shares: dict[str, list[list[str]]] = {}
     queue: dict[str, str] = {}
     for line in text.splitlines():
@@ -298,7 +298,7 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
 
 
 def read_shares(path: Path) -> list[list[str]]:
-    """Return which runs each job of an array has; a file that cannot be used is told and counts as empty."""
+    """Return the runs of each job of an array; a file that cannot be used is reported and counts as empty."""
     try:
         shares = json.loads(read_plain(path, MAX_BYTES))
         if all(isinstance(share, list) and all(isinstance(run, str) for run in share) for share in shares):
@@ -312,11 +312,11 @@ def read_shares(path: Path) -> list[list[str]]:
 
 def read_array_size() -> int:
     """Return how many jobs an array may have here."""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", run_command("scontrol", "show", "config"), re.MULTILINE)
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call_slurm("scontrol", "show", "config"), re.MULTILINE)
     return max(int(found.group(1)) - 1, 1) if found else 1000
 
 
-def run_command(*words: str) -> str:
+def call_slurm(*words: str) -> str:
     """Run a command of Slurm's and return what it prints."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)

@@ -31,7 +31,7 @@ def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool
 
 
 def is_watched(optimizer: torch.optim.Optimizer) -> bool:
-    """Say whether somebody is to be told of an optimiser's steps."""
+    """Say whether an optimiser has step hooks."""
     return bool(
         of_torch._global_optimizer_pre_hooks
         or of_torch._global_optimizer_post_hooks
@@ -67,7 +67,7 @@ class FusedAdam:
         with torch.no_grad():
             self.counters.add_(1)
             for optimizer, arguments in zip(self.optimizers, self.calls, strict=True):
-                torch._fused_adam_(*arguments, **settings_of(optimizer.param_groups[0]))
+                torch._fused_adam_(*arguments, **fused_settings(optimizer.param_groups[0]))
 
     def gather(self) -> None:
         """Make the lists of the fused operation, once."""
@@ -87,7 +87,7 @@ class FusedAdam:
             self.calls.append((parameters, gradients, *averages, [], [state["step"] for state in own]))
 
 
-def settings_of(group: dict[str, Any]) -> dict[str, Any]:
+def fused_settings(group: dict[str, Any]) -> dict[str, Any]:
     """Return a group's settings as the fused operation names them."""
     return {
         "lr": group["lr"],

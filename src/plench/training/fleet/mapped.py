@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.batch import Batch
-from plench.training.fleet.stack import StackedRuns, StackError, is_plain
+from plench.training.fleet.stack import StackedRuns, StackError, is_frozen
 
 # What a method whose loss is mapped leaves to the base class.
 LEFT = (
@@ -54,18 +54,18 @@ def read_generators() -> tuple[object, ...]:
 def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Say whether attributes were added, removed or replaced by others; equal plain values are the same."""
     return before.keys() != now.keys() or any(
-        value is not now[name] and not (is_plain(value) and is_plain(now[name]) and value == now[name])
+        value is not now[name] and not (is_frozen(value) and is_frozen(now[name]) and value == now[name])
         for name, value in before.items()
     )
 
 
 class MappedRuns(StackedRuns):
-    """A stack whose losses are computed run by run in the author's eyes, and at once in torch's."""
+    """A stack whose loss is written for one run and mapped over all of them by `vmap`."""
 
     takes_tensors: ClassVar[bool] = False
 
     def rows(self, name: str, index: Tensor) -> Tensor:
-        """Return rows of the state of the run at hand."""
+        """Return rows of the state of the run that is being mapped."""
         return Algorithm.rows(self, name, index)
 
     def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:

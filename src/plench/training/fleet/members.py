@@ -1,4 +1,4 @@
-"""The runs of a fleet: each is taken in hand by itself, and begun where all can go on together."""
+"""The runs of a fleet: each is locked and built as if alone, and all start from a common step."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def set_aside(task: FleetTask, error: BaseException) -> Left:
 
 
 class Member:
-    """A run in hand: locked, and with the checkpoints there are of it."""
+    """A run of a fleet, with its folder locked and its checkpoints read."""
 
     def __init__(self, task: FleetTask, run: TrainingRun, held: ExitStack) -> None:
         self.task = task
@@ -76,14 +76,14 @@ class Member:
         return self.run.algorithm
 
     def begin(self, updates: int) -> None:
-        """Build the run, and go on from its checkpoint after so many updates."""
+        """Build the run, and continue from its checkpoint after so many updates."""
         self.run.build()
         with self.run.streams.ambient("algorithm"):
             self.run.begin(self.checkpoints.get(updates))
         self.checkpoints.clear()
 
     def end(self, outcome: RunOutcome | Exception) -> None:
-        """Let go of the run and tell how it ended."""
+        """Unlock the run and report how it ended."""
         try:
             self.held.close()
         except PlenchError as error:  # what it had written has not arrived
@@ -100,7 +100,7 @@ class Member:
 
 
 def open_member(task: FleetTask, dataset: Dataset, until: float) -> Member | None:
-    """Take a run in hand; None if it has ended before, is in other hands, or cannot be continued.
+    """Lock a run and read its checkpoints; None if it has ended, is locked elsewhere, or cannot continue.
 
     Whatever else goes wrong is raised, with the run's folder free.
     """
@@ -137,13 +137,13 @@ def lock_run(store: RunStore, held: ExitStack, until: float) -> None:
 
 
 def align(members: Sequence[Member], alone: list[Left]) -> list[list[Member]]:
-    """Begin members where they can go on together; return those at each step, the earliest first.
+    """Begin members at a common step; return them grouped by step, the earliest first.
 
     Those that cannot be begun here are added to `alone`.
 
     A kill may have come while checkpoints were being written, one after the other, so all go back to the
-    newest step that all have: then the same members go on with the same bits. If there is none, members of
-    different steps go on apart.
+    newest step that all have: then the same members continue with the same bits. If there is none, members
+    at different steps form different groups.
     """
     newest = {member: max(member.checkpoints, default=0) for member in members}
     common = set.intersection(*(set(member.checkpoints) for member in members)) if members else set()

@@ -7,13 +7,13 @@ examples that is gigabytes. Here only one tree at a time is in that form.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from plench.algorithms.classical.parts.targets import Floats
 
@@ -132,7 +132,10 @@ class Tree:
     threshold: NDArray[np.float32]
     left: NDArray[np.int32]
     right: NDArray[np.int32]
-    values: csr_array
+    # Targets above 0 of the leaves: how many a node has, then, node by node, their classes and themselves.
+    counts: NDArray[np.int64]
+    classes: NDArray[np.int32]
+    shares: Floats
 
 
 def grow_forest(
@@ -143,31 +146,63 @@ def grow_forest(
     The trees are those of scikit-learn's ExtraTreesRegressor or RandomForestRegressor with this seed. An
     example that is in the bag of every tree has a row of zeros.
     """
-    rows = np.ascontiguousarray(features, dtype=np.float32)
-    random = np.random.RandomState(seed)
+    rows = to_rows(features)
     trees = []
     outside: Floats | None = np.zeros(targets.shape) if shape.bootstrap else None
     times = np.zeros((len(rows), 1))
+    for grown, counts in _grow_trees(rows, targets, shape, seed):
+        if counts is not None and outside is not None:
+            left_out = np.flatnonzero(counts == 0)
+            if len(left_out):
+                outside[left_out] += _predict(grown, rows[left_out])
+            times[left_out] += 1
+        trees.append(_compact(grown))
+    return _join(trees, targets.shape[1]), None if outside is None else outside / np.maximum(times, 1)
+
+
+def grow_and_predict(
+    features: Array, targets: Floats, queries: Array, shape: ForestShape, seed: int
+) -> Floats:
+    """Return what the forest of `grow_forest` predicts for queries, without keeping its trees."""
+    asked = to_rows(queries)
+    found = np.zeros((len(asked), targets.shape[1]))
+    for grown, _ in _grow_trees(to_rows(features), targets, shape, seed):
+        found += _predict(grown, asked)
+    return np.asarray(found / shape.n_estimators)
+
+
+def to_rows(features: Array) -> NDArray[np.float32]:
+    """Return features as scikit-learn's trees take them; raise its ValueError unless they are finite."""
+    from sklearn.utils import assert_all_finite
+
+    rows = np.ascontiguousarray(features, dtype=np.float32)
+    assert_all_finite(rows)
+    return rows
+
+
+def _grow_trees(
+    rows: NDArray[np.float32], targets: Floats, shape: ForestShape, seed: int
+) -> Iterator[tuple[DecisionTreeRegressor, NDArray[np.int64] | None]]:
+    """Fit tree after tree; give each with how often every example is in its bag, if it has one."""
+    random = np.random.RandomState(seed)
     for _ in range(shape.n_estimators):
         tree_seed = random.randint(2**31 - 1)
         counts = None
         if shape.bootstrap:
             drawn = np.random.RandomState(tree_seed).randint(0, len(rows), len(rows))
             counts = np.bincount(drawn, minlength=len(rows))
-        grown = _grow_tree(rows, targets, shape, tree_seed, counts)
-        if counts is not None and outside is not None:
-            left_out = np.flatnonzero(counts == 0)
-            if len(left_out):
-                outside[left_out] += grown.predict(rows[left_out]).reshape(len(left_out), -1)
-            times[left_out] += 1
-        trees.append(_compact(grown))
-    return _join(trees), None if outside is None else outside / np.maximum(times, 1)
+        yield _grow_tree(rows, targets, shape, tree_seed, counts), counts
 
 
 def _grow_tree(
-    rows: Array, targets: Floats, shape: ForestShape, seed: int, counts: Array | None
+    rows: NDArray[np.float32],
+    targets: Floats,
+    shape: ForestShape,
+    seed: int,
+    counts: NDArray[np.int64] | None,
 ) -> DecisionTreeRegressor:
     """Fit one tree; `counts` say how often each example is in its bag."""
+    from sklearn import config_context
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
     cls = DecisionTreeRegressor if shape.bootstrap else ExtraTreeRegressor
@@ -176,7 +211,14 @@ def _grow_tree(
         max_features=shape.count_features(rows.shape[1]),
         random_state=seed,
     )
-    return tree.fit(rows, targets, sample_weight=counts)
+    # To check the same inputs for every tree takes as long as to grow a small one.
+    with config_context(skip_parameter_validation=True):
+        return tree.fit(rows, targets, sample_weight=counts, check_input=False)
+
+
+def _predict(grown: DecisionTreeRegressor, rows: NDArray[np.float32]) -> Floats:
+    """Return the targets (n, K) that rows fall to in one tree."""
+    return np.asarray(grown.predict(rows, check_input=False)).reshape(len(rows), -1)
 
 
 def _compact(grown: DecisionTreeRegressor) -> Tree:
@@ -187,25 +229,36 @@ def _compact(grown: DecisionTreeRegressor) -> Tree:
     threshold = tree.threshold.astype(np.float32)
     above = threshold > tree.threshold
     threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
+    values = tree.value[:, :, 0][leaf]
+    row, classes = np.nonzero(values)
+    counts = np.zeros(len(leaf), dtype=np.int64)
+    counts[leaf] = np.bincount(row, minlength=len(values))
     return Tree(
         feature=np.where(leaf, -1, tree.feature).astype(np.int32),
         threshold=threshold,
         left=tree.children_left.astype(np.int32),
         right=tree.children_right.astype(np.int32),
-        values=csr_array(np.where(leaf[:, None], tree.value[:, :, 0], 0.0)),
+        counts=counts,
+        classes=classes.astype(np.int32),
+        shares=values[row, classes],
     )
 
 
-def _join(trees: list[Tree]) -> Forest:
+def _join(trees: list[Tree], num_classes: int) -> Forest:
     """Put trees behind one another, their nodes counted through."""
     sizes = [len(tree.feature) for tree in trees]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     moved = [np.int32(root) for root in roots]
+    starts = np.concatenate([[0], np.cumsum(np.concatenate([tree.counts for tree in trees]))])
+    shares = np.concatenate([tree.shares for tree in trees])
+    classes = np.concatenate([tree.classes for tree in trees])
+    index = np.int32 if len(shares) <= np.iinfo(np.int32).max else np.int64
+    parts = (shares, classes.astype(index), starts.astype(index))
     return Forest(
         roots=roots,
         feature=np.concatenate([tree.feature for tree in trees]),
         threshold=np.concatenate([tree.threshold for tree in trees]),
         left=np.concatenate([tree.left + root for tree, root in zip(trees, moved, strict=True)]),
         right=np.concatenate([tree.right + root for tree, root in zip(trees, moved, strict=True)]),
-        values=csr_array(vstack([tree.values for tree in trees], format="csr")),
+        values=csr_array(parts, shape=(sum(sizes), num_classes)),
     )

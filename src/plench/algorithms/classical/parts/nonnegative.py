@@ -14,7 +14,7 @@ RIDGE = 1e-13
 SLACK = 1e-11
 
 
-def reconstruct(neighbours: Floats, targets: Floats) -> Floats:
+def solve_nonnegative(neighbours: Floats, targets: Floats) -> Floats:
     """Return w (n, k) that minimises ‖x_i − Σ_a w_ia A_ia‖² over w ≥ 0, for A (n, k, D) and x (n, D).
 
     Lawson and Hanson's method: as long as some weight that is 0 would lower the residual by rising, the

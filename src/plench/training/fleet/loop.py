@@ -14,7 +14,6 @@ from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, StorageError
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import Totals, choose_chunk, measure
-from plench.training.fleet.batches import StackedBatches
 from plench.training.fleet.members import (
     FleetTask,
     Left,
@@ -25,6 +24,7 @@ from plench.training.fleet.members import (
     set_aside,
 )
 from plench.training.fleet.stack import StackedRuns, StackError, stack_runs
+from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome, Status
 from plench.training.prepare import EvaluationSet
@@ -36,9 +36,9 @@ logger = logging.getLogger("plench")
 def run_fleet(tasks: Sequence[FleetTask], dataset: Dataset, patience: float = 0.0) -> None:
     """Carry out runs as one, or continue them; each tells how it ended, or the error that ended it.
 
-    A run that diverges, fails, is finished or is in other hands (for longer than `patience` seconds) leaves
-    the others as they are. If what is done for all of them raises, those left continue alone, from their
-    checkpoints.
+    A run that diverges, fails, is finished or stays locked by another process (for longer than `patience`
+    seconds) does not disturb the others. If code that serves all of them raises, the remaining ones continue
+    alone, from their checkpoints.
     """
     with compute_threads(tasks[0].config.threads), flush_denormals(), StopRequest() as stop:
         for left in train_together(tasks, dataset, patience, stop):
@@ -66,7 +66,7 @@ def train_together(
                 members += [] if member is None else [member]
         for group in align(members, alone):
             alone += Fleet(group, stop).carry_out()
-    finally:  # whatever ends this process lets go of their folders
+    finally:  # unlock all folders, whatever happened
         for member in members:
             member.held.close()
     return alone
@@ -97,7 +97,7 @@ class Fleet:
         self.window_begun = 0.0
 
     def carry_out(self) -> list[Left]:
-        """Train to the end; return the runs, with their folders free, that have to go on alone."""
+        """Train to the end; return the runs, with their folders free, that have to continue alone."""
         if self.stop.asked:
             self.conclude("interrupted")
             return []
@@ -117,14 +117,14 @@ class Fleet:
         return []
 
     def give_up(self, reason: str | None = None, error: Exception | None = None) -> list[Left]:
-        """Let go of the members that are left; they go on one by one."""
+        """Unlock the remaining members; they continue one by one."""
         left, self.members = self.members, []
         for member in left:
             member.held.close()
         if reason is None:
             return [Left(member.task) for member in left]
         logger.warning(
-            "%s: %d runs go on one by one: %s", self.config.algorithm, len(left), reason, exc_info=error
+            "%s: %d runs continue one by one: %s", self.config.algorithm, len(left), reason, exc_info=error
         )
         return [Left(member.task, (reason,)) for member in left]
 
@@ -142,7 +142,7 @@ class Fleet:
             if self.work(together, batches):
                 return
         if len(self.members) == 1 and self.updates < self.config.steps:
-            self.members[0].run.write_checkpoint()  # the last one goes on alone from here
+            self.members[0].run.write_checkpoint()  # the last one continues alone from here
 
     def gather(self) -> StackedRuns:
         """Make the stack, and the sums of what has been logged since the last records."""
@@ -267,7 +267,7 @@ def predict_together(together: StackedRuns, sets: Sequence[EvaluationSet]) -> li
     if len(sizes) > 1 or not all(isinstance(rows, Tensor) for rows in stored):
         raise StackError("their evaluation sets differ in size")
     (size,) = sizes
-    if size == 0:  # the runs were told to leave this part out
+    if size == 0:  # the runs leave this part out
         return [np.empty((0, together.num_classes))] * len(stored)
     same = all(rows is stored[0] for rows in stored)
     chunk = max(1, choose_chunk(stored[0]) // len(stored))

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from plench.algorithms.classical.parts.targets import Floats, normalise_rows
 
 
-class Answers(Protocol):
+class AnswerArrays(Protocol):
     """M answers: `item` and `annotator` (M,) say to what and whose, `sets` (M, K) which classes.
 
     A class in an answer's set is a vote for it; an answer with several classes counts for each of them.
@@ -48,7 +48,7 @@ class DawidSkene:
     objective: float
 
 
-def count_votes(answers: Answers) -> Floats:
+def count_votes_or_one(answers: AnswerArrays) -> Floats:
     """Return how often each item was given each class (N, K); one vote for each where nobody voted."""
     num_classes = answers.sets.shape[1]
     answer, label = np.nonzero(answers.sets)
@@ -58,18 +58,18 @@ def count_votes(answers: Answers) -> Floats:
     return np.where(votes.any(1, keepdims=True), votes, 1.0)
 
 
-def share_votes(answers: Answers) -> Floats:
+def share_votes(answers: AnswerArrays) -> Floats:
     """Return the votes as shares of an item's."""
-    return normalise_rows(count_votes(answers))
+    return normalise_rows(count_votes_or_one(answers))
 
 
-def take_majority(answers: Answers) -> Floats:
+def take_majority(answers: AnswerArrays) -> Floats:
     """Return targets that are equal over an item's classes with most votes."""
-    votes = count_votes(answers)
+    votes = count_votes_or_one(answers)
     return normalise_rows((votes == votes.max(1, keepdims=True)).astype(np.float64))
 
 
-def estimate_labels(answers: Answers, smoothing: float) -> Iterator[DawidSkene]:
+def estimate_labels(answers: AnswerArrays, smoothing: float) -> Iterator[DawidSkene]:
     """Iterate Dawid and Skene's EM from the vote shares, without end: confusion and prior, then labels.
 
     `smoothing` s > 0 is added to every count: a Dirichlet(1 + s) prior.
@@ -93,7 +93,7 @@ def estimate_labels(answers: Answers, smoothing: float) -> Iterator[DawidSkene]:
         yield DawidSkene(posterior, prior, confusion, objective)
 
 
-def infer_labels(answers: Answers, smoothing: float, iterations: int, tolerance: float = 1e-4) -> Floats:
+def infer_labels(answers: AnswerArrays, smoothing: float, iterations: int, tolerance: float = 1e-4) -> Floats:
     """Return the label posteriors once none moves by `tolerance` any more, or after the iterations."""
     before = share_votes(answers)
     for _, estimate in zip(range(iterations), estimate_labels(answers, smoothing), strict=False):
