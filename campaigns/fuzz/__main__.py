@@ -174,10 +174,12 @@ def make_page(figures: dict[str, Any]) -> str:
     slowest: dict[str, float] = figures["slowest_seconds"]
     total = sum(sum(counts.values()) for counts in readers.values())
     bad = sum(count for counts in readers.values() for kind, count in counts.items() if kind not in GOOD)
+    mended: dict[str, int] = figures["mended"]
+    before = f" Before that {sum(mended.values()):,} had, until their causes were mended." if mended else ""
     lines = [
         "# Damaged and forged files",
         "",
-        f"{total:,} files, of which {bad:,} did harm. Each was read in a child process within "
+        f"{total:,} files, of which {bad:,} did harm.{before} Each was read in a child process within "
         f"{figures['limit_seconds']:g} seconds of the processor and {figures['limit_mb']:,} MB beyond "
         f"Python's own. A child reads up to {FILES_OF_A_CHILD:,} files; harm is tried again in a new one, "
         "and counts in any case.",
@@ -186,7 +188,7 @@ def make_page(figures: dict[str, Any]) -> str:
         f"--seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}. A file is made from "
-        "the seed, its reader and its number, and always the same.",
+        "good ones, by the seed, its reader and its number.",
         "",
         f"| reader | files | {' | '.join(OUTCOMES)} | slowest, s |",
         f"|---|{'---:|' * (len(OUTCOMES) + 2)}",
@@ -199,7 +201,6 @@ def make_page(figures: dict[str, Any]) -> str:
     findings: dict[str, int] = figures["findings"]
     if findings:
         lines += ["", "Findings:", "", *(f"- {count:,} × {cause}" for cause, count in findings.items())]
-    mended: dict[str, int] = figures["mended"]
     if mended:
         lines += ["", "Found by this campaign, mended, and read again without harm (so counted above):", ""]
         lines += [f"- {count:,} × {cause}" for cause, count in mended.items()]
