@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.batch import Batch
-from plench.training.fleet.stack import StackedRuns, StackError, is_frozen
+from plench.training.fleet.stack import StackedRuns, StackError, is_plain_value
 
 # What a method whose loss is mapped leaves to the base class.
 LEFT = (
@@ -54,7 +54,8 @@ def read_generators() -> tuple[object, ...]:
 def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Say whether attributes were added, removed or replaced by others; equal plain values are the same."""
     return before.keys() != now.keys() or any(
-        value is not now[name] and not (is_frozen(value) and is_frozen(now[name]) and value == now[name])
+        value is not now[name]
+        and not (is_plain_value(value) and is_plain_value(now[name]) and value == now[name])
         for name, value in before.items()
     )
 

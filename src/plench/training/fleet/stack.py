@@ -295,10 +295,10 @@ def tensor_of(values: Sequence[Any], member: LossAlgorithm, device: torch.device
     return torch.tensor(values, dtype=dtype, device=device)
 
 
-def is_frozen(value: object) -> bool:
+def is_plain_value(value: object) -> bool:
     """Say whether an attribute cannot change but by being replaced."""
     if isinstance(value, tuple):
-        return all(is_frozen(part) for part in value)
+        return all(is_plain_value(part) for part in value)
     return value is None or type(value) in (bool, int, float, str)
 
 
@@ -314,7 +314,7 @@ def merge_attributes(together: StackedRuns, device: torch.device) -> None:
         if isinstance(value, torch.optim.Optimizer):
             continue
         values = [vars(member).get(name) for member in members]
-        if not is_frozen(value) or not all(type(other) is type(value) for other in values):
+        if not is_plain_value(value) or not all(type(other) is type(value) for other in values):
             raise StackError(f"its attribute {name} cannot be stacked")
         if all(other == value for other in values):
             setattr(together, name, value)
