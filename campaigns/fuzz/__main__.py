@@ -175,11 +175,14 @@ def make_page(figures: dict[str, Any]) -> str:
     total = sum(sum(counts.values()) for counts in readers.values())
     bad = sum(count for counts in readers.values() for kind, count in counts.items() if kind not in GOOD)
     mended: dict[str, int] = figures["mended"]
-    before = " in the end: %d had, and were read again when their causes were mended" % sum(mended.values())
+    n_mended = sum(mended.values())
+    before = (
+        f" in the end: {n_mended:,} had, and were read again when their causes were mended" if mended else ""
+    )
     lines = [
         "# Damaged and forged files",
         "",
-        f"{total:,} files, of which {bad:,} did harm{before if mended else ''}. Each was read in a child process within "
+        f"{total:,} files, of which {bad:,} did harm{before}. Each was read in a child process within "
         f"{figures['limit_seconds']:g} seconds of the processor and {figures['limit_mb']:,} MB beyond "
         f"Python's own. A child reads up to {FILES_OF_A_CHILD:,} files; harm is tried again in a new one, "
         "and counts in any case.",
