@@ -17,6 +17,7 @@ from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads
 from plench.training.evaluation import predict_logits
 from plench.training.run import TrainingRun
+from tests.algorithms.fitting import build, fit, predict
 from tests.conftest import ROOT
 
 EXPECTED: dict[str, Any] = json.loads(
@@ -60,3 +61,29 @@ def test_accuracy(name: str, data: str, tmp_path: Path, real_data: Path) -> None
 @pytest.mark.parametrize(("name", "data"), LONG)
 def test_accuracy_of_long_fits(name: str, data: str, tmp_path: Path, real_data: Path) -> None:
     check(name, data, tmp_path, real_data)
+
+
+CROWD = EXPECTED["crowd"]
+RANDOM = ("PL_ECOC", "ET_AVG", "ET_EM")
+
+
+@pytest.mark.parametrize("name", CROWD["means"])
+@pytest.mark.parametrize("data", CROWD["tolerances_of_random_ones"])
+def test_accuracy_on_all_items_of_a_crowd(name: str, data: str, real_data: Path) -> None:
+    if not (real_data / "crowd").is_dir():
+        pytest.skip("real data has no folder crowd/")
+    dataset = load_dataset(data, real_data / "crowd")
+    assert isinstance(dataset.features, np.ndarray)
+    assert dataset.test is not None
+    mean_of, spread = dataset.features.mean(0), dataset.features.std(0) + 1e-6
+    entry = find_algorithm(name)
+    answers = dataset.answers if entry.card.answers else None
+    features = (dataset.features - mean_of) / spread
+    with compute_threads(1):
+        fitted = fit(build(entry.cls, features, dataset.candidates, seed_hash(data, name, 0, 0), answers))
+        logits = predict(fitted, (dataset.test.features - mean_of) / spread)
+    found = float(100 * np.mean(logits.argmax(1) == dataset.test.labels))
+    tolerance = (
+        CROWD["tolerances_of_random_ones"][data] if name in RANDOM else EXPECTED["tolerances"].get(name, 1)
+    )
+    assert found == pytest.approx(CROWD["means"][name][data], abs=tolerance + 0.05)
