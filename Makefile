@@ -49,7 +49,7 @@ fuzz: $(READY)
 
 # What plench costs beside floors measured in the same run (docs/bench.md).
 bench: $(READY)
-	$(BIN)/plench bench step image evaluation sweep reading --output build/bench.json
+	$(BIN)/plench bench step fleet image evaluation sweep reading --output build/bench.json
 
 # The documentation as a site, offline: build/docs/html/index.html.
 docs: $(READY)

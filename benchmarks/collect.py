@@ -1,4 +1,6 @@
-"""How long reading and tabulating a full benchmark takes: 17,000 runs × 11 records (goal: under 10 seconds).
+"""How long reading and tabulating a full benchmark takes: 17,000 runs × 11 records.
+
+Goal: 4 seconds of processor time.
 
     python benchmarks/collect.py [--runs 17000] [--keep DIR]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
 from tests.golden.cases import ALGORITHMS, ON_SCHEDULE, TABULAR
 
 from campaigns.figures import write_figures
@@ -19,6 +20,13 @@ from campaigns.forked import TRACEBACK
 from campaigns.soak.bench import PATIENCE, Bench, Counted, Round
 from campaigns.soak.cases import STEPS
 from campaigns.soak.comparison import compare, read_sweep
+from plench.algorithms import find_algorithm
+from plench.data import load_dataset
+from plench.storage.store import RunStore
+from plench.training import RunOutcome, configure_run, prepare_data
+from plench.training.callbacks import NoCallback
+from plench.training.fleet.loop import run_fleet
+from plench.training.fleet.members import FleetTask
 
 SIZE = 4
 # Between fleets of other members: numbers agree to rounding, which is all that is promised then.
@@ -27,16 +35,6 @@ LOSS_RTOL, ACCURACY_ATOL = 1e-3, 0.05
 
 def train_fleet(algorithm: str, output: Path, save_steps: int) -> int:
     """Carry out runs of different seeds, splits and learning rates as one; return an exit code."""
-    import torch
-
-    from plench.algorithms import find_algorithm
-    from plench.data import load_dataset
-    from plench.storage.store import RunStore
-    from plench.training import RunOutcome, configure_run, prepare_data
-    from plench.training.callbacks import NoCallback
-    from plench.training.fleet.loop import run_fleet
-    from plench.training.fleet.members import FleetTask
-
     entry, dataset = find_algorithm(algorithm), load_dataset(str(TABULAR))
     ended: list[Any] = []
     tasks = []

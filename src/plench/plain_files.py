@@ -23,6 +23,11 @@ KINDS = {
 }
 
 
+_FLAGS = os.O_RDONLY
+for _name in ("O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
+    _FLAGS |= getattr(os, _name, 0)
+
+
 class NotPlainError(OSError):
     """What has a file's name is no plain file, or a larger one than allowed; `strerror` says which."""
 
@@ -35,17 +40,8 @@ def open_plain(path: str | os.PathLike[str], *, follow_links: bool = True) -> Bu
 
     A link to a plain file is read like the file, unless `follow_links` is false.
     """
+    descriptor, _ = _open(path, follow_links)
     try:
-        # Looked at before it is opened, as opening alone can have effects on a device; and once more after,
-        # as another file may have taken the name in between. Without O_NONBLOCK a pipe would block here.
-        _check_kind(os.stat(path, follow_symlinks=follow_links), path)
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        flags |= getattr(os, "O_CLOEXEC", 0) | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
-        descriptor = os.open(path, flags)
-    except ValueError as error:  # a name with a zero byte in it
-        raise NotPlainError(errno.EINVAL, str(error), path) from None
-    try:
-        _check_kind(os.fstat(descriptor), path)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -54,17 +50,39 @@ def open_plain(path: str | os.PathLike[str], *, follow_links: bool = True) -> Bu
 
 def read_plain(path: str | os.PathLike[str], limit: int, *, follow_links: bool = True) -> bytes:
     """Return the content of a plain file of at most `limit` bytes; raise NotPlainError, an OSError, else."""
-    with open_plain(path, follow_links=follow_links) as file:
+    descriptor, size = _open(path, follow_links)
+    try:
         # One byte more than it says it has: memory is taken for what is there, not for what is allowed.
-        size = os.fstat(file.fileno()).st_size
-        pieces = [file.read(min(size, limit) + 1)]
+        pieces = [os.read(descriptor, min(size, limit) + 1)]
         total = len(pieces[0])
-        while pieces[-1] and total <= limit:  # a file that grows while it is read
-            pieces.append(file.read(min(total, limit + 1 - total)))
+        # Fewer bytes than asked for are all there is, if they are as many as it says; else it is read on, as
+        # of a file that grows meanwhile.
+        while pieces[-1] and total != size and total <= limit:
+            pieces.append(os.read(descriptor, min(total, limit + 1 - total)))
             total += len(pieces[-1])
+    finally:
+        os.close(descriptor)
     if total > limit:
         raise NotPlainError(errno.EFBIG, f"it holds more than {limit:,} bytes, which are allowed", path)
-    return pieces[0] if len(pieces) == 2 else b"".join(pieces)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _open(path: str | os.PathLike[str], follow_links: bool) -> tuple[int, int]:
+    """Open a plain file for reading; return its descriptor and size."""
+    try:
+        # Looked at before it is opened, as opening alone can have effects on a device; and once more after,
+        # as another file may have taken the name in between. Without O_NONBLOCK a pipe would block here.
+        _check_kind(os.stat(path, follow_symlinks=follow_links), path)
+        descriptor = os.open(path, _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+    except ValueError as error:  # a name with a zero byte in it
+        raise NotPlainError(errno.EINVAL, str(error), path) from None
+    try:
+        found = os.fstat(descriptor)
+        _check_kind(found, path)
+        return descriptor, found.st_size
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def is_plain(path: str | os.PathLike[str]) -> bool:

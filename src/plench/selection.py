@@ -8,7 +8,9 @@ step 0 never counts. Ties go to the earlier checkpoint, then to the lower `hpara
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
+from operator import attrgetter
 from statistics import fmean, stdev
 
 from plench.criteria import Criterion
@@ -71,7 +73,7 @@ class Cell:
     n_failed: int = 0
     notices: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def accuracies(self) -> list[float]:
         """Test accuracies of the chosen checkpoints, one per split that has one."""
         return [choice.test_acc for choice in self.choices if choice.test_acc is not None]
@@ -118,12 +120,12 @@ def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | 
         records: Sequence[Record] = run.usable_records
     else:
         records = () if run.last_record is None else (run.last_record,)
-    best: tuple[Record, float] | None = None
-    for record in records:
-        score = record.get(criterion.record_key)
-        if score is not None and (best is None or _better(score, best[1], criterion)):
-            best = (record, score)
-    return best
+    scores = [record.get(criterion.record_key) for record in records]
+    known = [score for score in scores if score is not None]
+    if not known:
+        return None
+    best = max(known) if criterion.higher_is_better else min(known)
+    return records[scores.index(best)], best  # the earliest of equals
 
 
 def place_experiments(experiments: Iterable[Experiment]) -> dict[Experiment, tuple[Experiment, ...]]:
@@ -181,10 +183,7 @@ def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
 
 def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, plan: Plan) -> Cell:
     """Choose per split among the finished runs of one experiment."""
-    finished = sorted(
-        (run for run in runs if run.finished),
-        key=lambda run: (run.trial_seed, run.hparams_seed, run.seed, run.path.name),
-    )
+    finished = sorted((run for run in runs if run.finished), key=attrgetter("order"))
     best: dict[int, ChosenRun] = {}
     absent = 0
     for run in finished:

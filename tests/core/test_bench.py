@@ -6,7 +6,7 @@ import pytest
 
 from plench import bench
 from plench.cli import main
-from plench.errors import DataError
+from plench.errors import DataError, UsageError
 from plench.report.costs import read_costs
 
 
@@ -14,6 +14,14 @@ def test_a_step_is_measured_beside_its_floor():
     row = bench.measure_step("POP", "Synthetic_500", None, 32, 2, warm_up=2)
     assert (row["algorithm"], row["examples"], row["batch_size"]) == ("POP", 405, 32)
     assert min(row[key] for key in ("ms", "floor_ms", "ratio", "draw_ms", "pass_ms")) > 0
+
+
+def test_a_fleet_is_measured_beside_the_same_runs_alone():
+    row = bench.measure_fleet("PRODEN", "Synthetic_500", None, 32, 2, size=3, warm_up=2)
+    assert (row["algorithm"], row["examples"], row["batch_size"], row["runs"]) == ("PRODEN", 405, 32, 3)
+    assert min(row[key] for key in ("ms", "floor_ms", "ratio")) > 0
+    with pytest.raises(UsageError, match="runs of PiCO on Synthetic_500 are not trained as one: "):
+        bench.measure_fleet("PiCO", "Synthetic_500", None, 32, 1, size=2, warm_up=1)
 
 
 def test_evaluation_and_reading_are_measured():
@@ -26,13 +34,13 @@ def test_evaluation_and_reading_are_measured():
 
 def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
     path = tmp_path / "bench.json"
-    words = ["bench", "step", "reading", "-a", "CC", "-d", "Synthetic_500", "--repeats", "1", "--runs", "3"]
-    assert main([*words, "--output", str(path)]) == 0
+    words = ["bench", "step", "fleet", "reading", "-a", "CC", "-d", "Synthetic_500", "--repeats", "1"]
+    assert main([*words, "--runs", "3", "--fleet", "2", "--output", str(path)]) == 0
     assert "ratio" in capsys.readouterr().out
     content = json.loads(path.read_text())
     assert content["hardware"]["cores"] >= 1
     assert {"python", "torch", "plench"} <= set(content["versions"])
-    assert [row["part"] for row in content["rows"]] == ["step", "reading"]
+    assert [row["part"] for row in content["rows"]] == ["step", "fleet", "reading"]
     (cost,) = read_costs(path)  # only the step
     assert cost.algorithm == "CC"
     path.write_text(json.dumps({"rows": content["rows"][1:]}))
@@ -45,6 +53,7 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
     [
         (["speed"], "unknown part 'speed': known are step"),
         (["--repeats", "0"], "--repeats must be at least 1"),
+        (["fleet", "--fleet", "0"], "--fleet must be at least 1"),
         (["step", "-a", "CCC"], "unknown algorithm"),
         (["step", "-a", "CC", "-d", "Synthetic_x", "--here"], "a made-up dataset is Synthetic_N"),
     ],

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+import torch
 from campaigns.fuzz import mutations, samples
-from campaigns.fuzz.child import Keeper, Limits, make_input
+from campaigns.fuzz.__main__ import make_page, read_again
+from campaigns.fuzz.child import Keeper, Limits, Outcome, make_input
 from campaigns.fuzz.readers import READERS, Reader
 
+from plench.training.tabular_inputs import TabularInputs
 from tests.conftest import ROOT
 
 CORPUS = ROOT / "tests" / "corpus"
@@ -134,3 +138,38 @@ def test_forged_heads_keep_their_checksums() -> None:
     code, size = struct.unpack_from("<II", forged, 128)
     assert code == 15
     assert len(forged) >= 128 + 8 + size
+
+
+@pytest.mark.parametrize("place", ["mean", "std"])
+@pytest.mark.parametrize("value", [torch.zeros(0), torch.tensor(1.0), torch.zeros(1, 64), torch.ones(64) > 0])
+def test_inputs_that_do_not_fit_are_refused(place: str, value: torch.Tensor) -> None:
+    state = {**TabularInputs(np.zeros(64), np.ones(64)).state(), place: value}
+    with pytest.raises(ValueError, match="not two rows of as many numbers"):
+        TabularInputs.from_state(state)
+
+
+def test_what_is_mended_is_read_again(tmp_path: Path) -> None:
+    class Reads:
+        """Finds a file harmful that says so."""
+
+        def read(self, reader: Reader, content: bytes) -> Outcome:
+            return Outcome("raw" if b"still" in content else "refused")
+
+    readers = tuple(reader for reader in READERS if reader.name in ("idx", "tar"))
+    for name, content in (("idx", b"mended"), ("tar", b"still there")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "raw-1").write_bytes(content)
+    figures = {
+        **{"seed": 1, "seconds": 1, "commits": ["x"], "python": "3", "limit_seconds": 1, "limit_mb": 1},
+        "readers": {"idx": {"raw": 3, "accepted": 1}, "tar": {"raw": 1}},
+        "slowest_seconds": {"idx": 0.1, "tar": 0.1},
+        "findings": {"idx: raw: KeyError": 3, "tar: raw: ValueError: x": 1},
+        "mended": {},
+    }
+    read_again(readers, figures, tmp_path, Reads())  # type: ignore[arg-type]
+    assert figures["readers"] == {"idx": {"raw": 0, "accepted": 1, "refused": 3}, "tar": {"raw": 1}}
+    assert figures["findings"] == {"tar: raw: ValueError: x": 1}
+    assert figures["mended"] == {"idx: raw: KeyError": 3}
+    page = make_page(figures)
+    assert "5 files, of which 1 did harm" in page
+    assert "- 3 × idx: raw: KeyError" in page.partition("mended, and read again")[2]

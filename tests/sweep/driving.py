@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ODD = Path(__file__).with_name("odd_algorithms.py")
 TIMINGS = ("step_time", "mem_gb")
 
@@ -25,11 +27,11 @@ def grid_arguments(
     steps: int = 200,
     checkpoint_freq: int = 50,
 ) -> list[str]:
-    """Return the options of a small grid on built-in data."""
+    """Return the options of a small grid on built-in data, whose runs are trained each by itself."""
     return [
         *("--datasets", "Digits_USS", "--algorithms", *algorithms),
         *("--n_hparams", str(n_hparams), "--n_trials", str(n_trials)),
-        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq)),
+        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--fleet", "off"),
     ]
 
 
@@ -78,6 +80,31 @@ def read_outcomes(output_dir: Path) -> dict[str, Any]:
         status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
         outcomes[folder.name] = (status, (folder / "done").exists(), records)
     return outcomes
+
+
+def fleet_arguments(steps: int) -> list[str]:
+    """Return the options of a grid whose runs are two fleets of four."""
+    return [*grid_arguments(["PRODEN", "CC"], 1, 4, steps, checkpoint_freq=20), "--fleet", "4"]
+
+
+def launch_calmly(grid: Sequence[str], folder: Path, *more: str) -> dict[str, Any]:
+    """Launch a grid on the local engine, undisturbed; return what it leaves behind."""
+    code, output = sweep("launch", *grid, "--output_dir", str(folder), "--workers", "2", *more)
+    assert code == 0, output
+    return read_outcomes(folder)
+
+
+def compare_fleets(folder: Path, calm: dict[str, Any], alone: dict[str, Any]) -> None:
+    """Runs of fleets have the records of undisturbed fleets, and begin as runs that were trained alone."""
+    outcomes = read_outcomes(folder)
+    assert outcomes == calm
+    for name, (status, done, records) in outcomes.items():
+        assert (status, done) == alone[name][:2] == ("done", True)
+        assert {record["fleet_size"] for record in records} == {4}
+        for record, expected in zip(records[:2], alone[name][2], strict=False):  # of steps 0 and 20
+            assert record["step"] == expected["step"]
+            assert record["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+            assert record["val_covering_rate"] == pytest.approx(expected["val_covering_rate"], abs=0.02)
 
 
 def read_run_json(output_dir: Path) -> dict[str, dict[str, Any]]:

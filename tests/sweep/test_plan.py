@@ -198,7 +198,9 @@ def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: p
     grid = Grid(names, ("Digits_USS",), n_hparams=1, n_trials=1, steps=1000, checkpoint_freq=1000)
     runs = expand(settle(SweepSpec((grid,)), shelf))
     rounds, steps = RunCost(1.0, 0.0, 0.0, 0.0, 10.0), RunCost(0.001, 0.0, 0.0, 0.0, 1.0)
-    monkeypatch.setattr(probe, "probe_run", lambda run, *_, **__: rounds if run.config.fitted else steps)
+    monkeypatch.setattr(
+        probe, "probe_task", lambda task, *_, **__: rounds if task[0].config.fitted else steps
+    )
     estimate = estimate_cost(runs, shelf, budget_seconds=-1.0)
     assert estimate is not None
     assert (estimate.pairs_measured, estimate.pairs) == (2, 4)  # one of each kind, whatever the time

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from tests.sweep.driving import (
+    compare_fleets,
     finish,
     fitted_arguments,
+    fleet_arguments,
     grid_arguments,
+    launch_calmly,
     odd,
     read_outcomes,
     read_run_json,
@@ -157,6 +160,24 @@ def test_methods_fitted_in_rounds_survive_the_death_of_a_node(cluster: Any, tmp_
     assert code == 0, output
     assert count_done(folder) == 6
     assert read_outcomes(folder) == read_outcomes(calm)
+
+
+def test_fleets_survive_the_death_of_a_node(cluster: Any, tmp_path: Path) -> None:
+    grid, folder = fleet_arguments(2000), tmp_path / "ray"
+    calm = launch_calmly(grid, tmp_path / "calm")
+    alone = launch_calmly(grid, tmp_path / "alone", "--fleet", "off")
+    second = cluster.add_node(**NODE)
+    driver = start(*ray_command(cluster, folder, *grid), "--save_steps", "100")
+    wait_for(
+        lambda: len(list(folder.glob("*/checkpoint.pt"))) == len(calm) or driver.poll() is not None,
+        timeout=180,
+    )
+    assert count_done(folder) == 0  # both fleets are on their way, each on a node of its own
+    cluster.remove_node(second, allow_graceful=False)
+    code, output = finish(driver)
+    assert code == 0, output
+    assert "started again" in output
+    compare_fleets(folder, calm, alone)
 
 
 @pytest.mark.parametrize(

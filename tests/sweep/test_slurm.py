@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.sweep.driving import fitted_arguments, grid_arguments, odd, read_outcomes, sweep, wait_for
+from tests.sweep.driving import (
+    compare_fleets,
+    fitted_arguments,
+    fleet_arguments,
+    grid_arguments,
+    launch_calmly,
+    odd,
+    read_outcomes,
+    sweep,
+    wait_for,
+)
 
 pytest.importorskip("submitit", reason="submitit is not installed (plench[slurm])")
 
@@ -128,6 +138,32 @@ def test_methods_fitted_in_rounds_are_requeued_between_rounds(tmp_path: Path) ->
         wait_for_queue()
     assert "done 6" in sweep("status", "--output_dir", str(folder))[1]
     assert read_outcomes(folder) == read_outcomes(calm)
+
+
+def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
+    grid, folder = fleet_arguments(2000), tmp_path / "slurm"
+    calm = launch_calmly(grid, tmp_path / "calm")
+    alone = launch_calmly(grid, tmp_path / "alone", "--fleet", "off")
+    command = ["launch", *grid, *SLURM, "--save_steps", "100", "--output_dir", str(folder)]
+    code, output = sweep(*command)
+    assert code == 0, output
+    assert "submitted 2 jobs" in output
+    wait_for(lambda: list(folder.glob("*/checkpoint.pt")), 120, "a fleet to be on its way")
+    requeued = wait_for(find_running, what="a job to run")
+    run("scontrol", "requeue", requeued)
+    cancelled = wait_for(lambda: find_running(requeued), what="another job to run")
+    wait_for(lambda: len(list(folder.glob("*/checkpoint.pt"))) > 4, 120, "the other fleet to be on its way")
+    run("scancel", cancelled)
+    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
+    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    with explained(folder):
+        wait_for_queue()
+    code, output = sweep(*command)  # what was cancelled
+    assert code == 0, output
+    assert "submitted 1 job" in output
+    with explained(folder):
+        wait_for_queue()
+    compare_fleets(folder, calm, alone)
 
 
 def test_a_job_that_runs_out_of_time_continues(tmp_path: Path) -> None:

@@ -210,6 +210,37 @@ def test_plan_and_status_tell_what_there_is(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
 
 
+def test_a_plan_tells_fleets_and_measures_them_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "4"]
+    words = ["sweep", "plan", *grid, "--steps", "20", "--workers", "1", "--output_dir", str(tmp_path)]
+    for fleet, sizes in (("3", [2, 2]), ("off", [])):
+        assert main([*words, "--fleet", fleet, "--probe_seconds", "1", "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert (plan["to_do"], plan["fleets"], plan["fleets_measured"]) == (4, sizes, bool(sizes))
+        assert (plan["fleet_gigabytes"] > 0) is bool(sizes)
+        assert plan["hours"] > 0
+    assert main([*words, "--fleet", "3", "--probe_seconds", "1"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(
+        "trained as one: 4 runs in 2 fleets of up to 2, about [1-9] MB of memory each at most", told
+    )
+    assert told.endswith(" s, fleets as one\n")
+
+
+def test_the_plan_of_a_finished_sweep_needs_no_torch(tmp_path: Path) -> None:
+    words = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
+    output = ["--output_dir", str(tmp_path)]
+    assert main(["sweep", "launch", *words, "--steps", "3", "--workers", "1", "--quiet", *output]) == 0
+    code = (
+        f"import sys; from plench.cli import main; main(['sweep', 'plan', *{output!r}]); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["done 1", "to do: 0"])
+
+
 def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,7 +409,7 @@ def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
 
 
-def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
+def test_a_look_and_a_launch_compare_records_by_hash(tmp_path: Path) -> None:
     words = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
     output = ["--output_dir", str(tmp_path), "--workers", "1", "--quiet"]
     assert main(["sweep", "launch", *words, "--steps", "3", *output]) == 0
@@ -386,9 +417,18 @@ def test_a_look_compares_sizes_and_a_launch_hashes(tmp_path: Path) -> None:
     (run,) = expand(spec)
     records = tmp_path / run.folder / "results.jsonl"
     content = records.read_bytes()
-    for changed, by_size in ((content.replace(b"1", b"2", 1), "done"), (content[:-5], "damaged")):
+    altered = content.replace(b"1", b"2", 1), "changed since"
+    for changed, why in (altered, (content[:-5], "last record"), (content[1:], "another size")):
         records.write_bytes(changed)
-        assert read_states([run], tmp_path, by_size=True)[0].state == by_size
-        assert read_states([run], tmp_path)[0].state == "damaged"
+        for in_short in (True, False):
+            (state,) = read_states([run], tmp_path, in_short=in_short)
+            assert state.state == "damaged"
+            assert why in state.message
     records.unlink()
-    assert "is missing" in read_states([run], tmp_path, by_size=True)[0].message
+    assert "is missing" in read_states([run], tmp_path, in_short=True)[0].message
+    records.write_bytes(content)
+    described = tmp_path / run.folder / "run.json"
+    described.write_bytes(described.read_bytes()[:-3])  # torn: its headlines are all there
+    for in_short in (True, False):
+        (state,) = read_states([run], tmp_path, in_short=in_short)
+        assert (state.state, state.message) == ("damaged", "its run.json is missing or broken")

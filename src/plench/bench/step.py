@@ -30,10 +30,12 @@ LONGEST_STRETCH = 800
 STEPS_OF_THE_FLOOR = 100
 
 
-def build_run(algorithm: str, dataset: str, data_dir: Path | None, hparams: dict[str, Any]) -> TrainingRun:
+def build_run(
+    algorithm: str, dataset: str, data_dir: Path | None, hparams: dict[str, Any], **settings: Any
+) -> TrainingRun:
     """Build a run as training would, without a folder."""
     data, entry = find_data(dataset, data_dir), find_algorithm(algorithm)
-    config = configure_run(entry, data.card, hparams=hparams, device="cpu")
+    config = configure_run(entry, data.card, hparams=hparams, device="cpu", **settings)
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
     run = TrainingRun(config, data, entry, store, NoCallback(), None)
     run.build()

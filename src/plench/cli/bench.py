@@ -1,4 +1,4 @@
-"""`plench bench`: measure steps, evaluations, sweeps and reading beside their floors."""
+"""`plench bench`: measure steps, fleets, evaluations, sweeps and reading beside their floors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ EXAMPLES = """examples:
   plench bench                                         a step and an evaluation of a few algorithms
   plench bench step -a CC PRODEN -d Lost --data_dir data --output step.json
   plench bench step -a POP -d Synthetic_1000 Synthetic_1000000     does a step grow with N?
-  plench bench step evaluation sweep reading image --output all.json
+  plench bench fleet -a CC PRODEN --batch_size 32       runs trained as one, beside the same runs alone
+  plench bench step fleet evaluation sweep reading image --output all.json
   plench plot cost step.json --output cost.svg
 """
-PARTS = ("step", "image", "evaluation", "sweep", "reading")
+PARTS = ("step", "fleet", "image", "evaluation", "sweep", "reading")
 USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
 
 
@@ -37,10 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "-a", "--algorithms", nargs="+", metavar="NAME", help=f"names, or `all` (default: {' '.join(USUAL)})"
     )
     parser.add_argument(
-        "-d", "--datasets", nargs="+", metavar="NAME", default=["Digits_FPS"], help="of steps and evaluations"
+        "-d",
+        "--datasets",
+        nargs="+",
+        metavar="NAME",
+        default=["Digits_FPS"],
+        help="of steps, fleets and evaluations",
     )
     parser.add_argument("--data_dir", type=Path, metavar="DIR", help="folder with the data files")
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="of steps (default 128)")
+    parser.add_argument("--fleet", type=int, default=10, metavar="N", help="runs trained as one (default 10)")
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="turns (default 9)")
     parser.add_argument("--runs", type=int, default=2000, metavar="N", help="runs to read (default 2000)")
     parser.add_argument("--steps", type=int, default=500, metavar="N", help="updates of a sweep's runs (500)")
@@ -57,7 +64,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise UsageError(f"unknown part {unknown[0]!r}: known are {', '.join(PARTS)}")
-    for name in ("repeats", "runs", "steps", "workers", "batch_size"):
+    for name in ("repeats", "runs", "steps", "workers", "batch_size", "fleet"):
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name} must be at least 1, not {getattr(arguments, name)}")
     if arguments.here:
@@ -78,8 +85,8 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 
 def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a part; steps and evaluations are measured in fresh processes."""
-    names = choose_algorithms(arguments.algorithms)
+    """Yield the rows of a part; steps, fleets and evaluations are measured in fresh processes."""
+    names = choose_algorithms(arguments.algorithms, stacked=part == "fleet")
     if part == "sweep":
         yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
     elif part == "reading":
@@ -90,18 +97,18 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
                 yield {"part": part, **measure_apart(part, name, dataset, arguments)}
 
 
-def choose_algorithms(asked: list[str] | None) -> list[str]:
-    """Return the names of the algorithms to measure."""
+def choose_algorithms(asked: list[str] | None, *, stacked: bool = False) -> list[str]:
+    """Return the names of the algorithms to measure; of all, perhaps those that are written for stacks."""
     if asked != ["all"]:
         return [algorithms.find_algorithm(name).name for name in asked] if asked else list(USUAL)
-    found = algorithms.algorithms().items()
-    return [name for name, entry in found if entry.card.shared and entry.source is None]
+    found = ((name, entry.card) for name, entry in algorithms.algorithms().items() if entry.source is None)
+    return [name for name, card in found if card.shared and (card.stacked or not stacked)]
 
 
 def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure in a process of its own, so that nothing of the last one is in its memory."""
     words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(arguments.repeats)]
-    words += ["--batch_size", str(arguments.batch_size)]
+    words += ["--batch_size", str(arguments.batch_size), "--fleet", str(arguments.fleet)]
     words += [] if arguments.data_dir is None else ["--data_dir", str(arguments.data_dir)]
     command = [sys.executable, "-m", "plench", "bench", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -116,6 +123,9 @@ def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
     (name,), (dataset,) = arguments.algorithms, arguments.datasets
     if part == "evaluation":
         return bench.measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
+    if part == "fleet":
+        size, repeats = arguments.batch_size, arguments.repeats
+        return bench.measure_fleet(name, dataset, arguments.data_dir, size, repeats, arguments.fleet)
     if part == "image":
         return bench.measure_step(name, dataset, arguments.data_dir, None, arguments.repeats, warm_up=2)
     return bench.measure_step(name, dataset, arguments.data_dir, arguments.batch_size, arguments.repeats)

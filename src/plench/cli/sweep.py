@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from plench import sweeps
+from plench import report, sweeps
 from plench.cli.shared.options import add_folder_options
 from plench.cli.shared.sweep_options import (
     add_grid_options,
@@ -22,15 +22,12 @@ from plench.cli.shared.sweep_options import (
     read_specs,
     start_engine_early,
 )
-from plench.criteria import find_criterion
 from plench.errors import UsageError
-from plench.report.best import describe_choice, find_best
 from plench.report.escape import clean
-from plench.report.results import read_results
 from plench.shown import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
-    from plench.sweeps import EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
+    from plench.sweeps import CostEstimate, EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
 
 _FAILURES_SHOWN = 20
 
@@ -130,11 +127,11 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
 
 def show_best(arguments: argparse.Namespace) -> int:
     """Name what a criterion chooses in each setting."""
-    criterion = find_criterion(arguments.criterion)
-    board = read_results(arguments.folder, criteria=[criterion.name]).board
+    board = report.read_results(arguments.folder, criteria=[arguments.criterion]).board
+    (criterion,) = board.criteria
     rows = []
     for setting in board.settings:
-        chosen = find_best(board, setting, criterion)
+        chosen = report.find_best(board, setting, criterion)
         if chosen is None:
             raise UsageError(
                 f"{clean(board.labels[setting], None)}: no finished run has a checkpoint that "
@@ -155,7 +152,7 @@ def show_best(arguments: argparse.Namespace) -> int:
         )
         if not arguments.json:
             print(f"{rows[-1]['setting']}: {criterion.name} {100 * chosen.score:.2f} %")
-            print(f"  {clean(describe_choice(chosen, criterion), None)}")
+            print(f"  {clean(report.describe_choice(chosen, criterion), None)}")
             print(f"  {clean(str(chosen.run.path), None)}")
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -169,63 +166,91 @@ def retry(arguments: argparse.Namespace) -> int:
 
 def plan(arguments: argparse.Namespace) -> int:
     """Print what a launch would do, and its cost."""
+    specs = read_specs(arguments)
+    named = arguments.suite or arguments.algorithms
+    known = None if named else recall_states(specs, Path(arguments.output_dir))
+    if known is not None and not any(entry.state in sweeps.PENDING for entry in known):
+        show_plan(known, {**summarise_states(known), "to_do": 0}, None, arguments.json)
+        return 0
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
-    specs = read_specs(arguments)
-    engine, fleet = read_engine(arguments), read_fleet_options(arguments)
+    engine, options = read_engine(arguments), read_fleet_options(arguments)
     slots = engine.count_slots(specs[0].grids[0])
-    named = arguments.suite or arguments.algorithms
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
-    states = sweeps.read_states(runs, folder)
+    states = sweeps.read_states(runs, folder, in_short=True)
     todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
-    # What a file names is not run for measuring; what the command names is.
-    measured = [run for run in todo if named or sweeps.is_ours(run)]
-    estimate = None
-    if measured and arguments.probe_seconds > 0:
-        estimate = sweeps.estimate_cost(measured, shelf, arguments.probe_seconds)
+    # What a file names is not run for measuring, nor imported to look at; what the command names is.
+    ours = runs if named else [run for run in runs if sweeps.is_ours(run)]
+    measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
+    probes = bool(measured) and arguments.probe_seconds > 0
     content: dict[str, Any] = {**summarise_states(states), "to_do": len(todo), "workers": slots}
-    if named:  # what a file names is not imported to look at
-        fleets = sweeps.plan_fleets(runs, shelf, fleet, engine)
-        content["fleets"] = [len(runs) for runs in fleets if len(runs) > 1]
+    fleets: list[tuple[PlannedRun, ...]] = []
+    if named or probes:  # the data are there, or must be
+        formed = sweeps.plan_fleets(ours, shelf, options, engine)
+        fleets = [fleet for fleet in formed if sum(run.folder in measured for run in fleet) > 1]
+        content["fleets"] = [len(fleet) for fleet in fleets]
+        content["fleet_gigabytes"] = sweeps.find_largest_gb(fleets, shelf)
+    estimate = None
+    if probes:
+        wanted = [run for run in todo if run.folder in measured]
+        estimate = sweeps.estimate_cost(wanted, shelf, arguments.probe_seconds, fleets)
     if estimate is not None:
-        seconds = estimate.seconds / (slots or 1)
-        content["hours"] = seconds / 3600
+        content["hours"] = estimate.seconds / (slots or 1) / 3600
         content["gigabytes"] = estimate.bytes / 2**30
         content["measured_pairs"], content["pairs"] = estimate.pairs_measured, estimate.pairs
-    if arguments.json:
-        print(json.dumps(content, indent=1))
-        return 0
-    print(f"{counted(len(runs), 'run')}: {describe_axes(runs)}")
-    print_states(states)
-    print(f"to do: {len(todo)}")
-    if content.get("fleets"):
-        sizes = content["fleets"]
-        print(f"trained as one: {sum(sizes)} runs in {len(sizes)} fleets of up to {max(sizes)}")
-    if estimate is not None:
-        at_once = (
-            f"{counted(slots, 'run')} at a time"
-            if slots
-            else "one run after the other, many at once on a cluster"
-        )
-        print(
-            f"estimate: {sweeps.format_duration(seconds)} ({content['hours']:.2f} hours) with "
-            f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
-            f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
-            f"in {estimate.probe_seconds:.0f} s"
-        )
+        content["fleets_measured"] = estimate.fleets_measured
+    show_plan(states, content, estimate, arguments.json)
     return 0
+
+
+def show_plan(
+    states: list[RunState], content: dict[str, Any], estimate: CostEstimate | None, as_json: bool
+) -> None:
+    """Print a plan."""
+    if as_json:
+        print(json.dumps(content, indent=1))
+        return
+    print(f"{counted(len(states), 'run')}: {describe_axes([entry.run for entry in states])}")
+    print_states(states)
+    print(f"to do: {content['to_do']}")
+    sizes, slots = content.get("fleets"), content.get("workers")
+    if sizes:
+        print(
+            f"trained as one: {sum(sizes)} runs in {counted(len(sizes), 'fleet')} of up to {max(sizes)}, "
+            f"about {1024 * content['fleet_gigabytes']:.0f} MB of memory each at most"
+        )
+    if estimate is None:
+        return
+    at_once = (
+        f"{counted(slots, 'run')} at a time"
+        if slots
+        else "one run after the other, many at once on a cluster"
+    )
+    how = ", fleets as one" if estimate.fleets_measured else ", each run alone" if sizes else ""
+    print(
+        f"estimate: {sweeps.format_duration(content['hours'] * 3600)} ({content['hours']:.2f} hours) with "
+        f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
+        f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
+        f"in {estimate.probe_seconds:.0f} s{how}"
+    )
+
+
+def recall_states(specs: list[SweepSpec], folder: Path) -> list[RunState] | None:
+    """Return the states of runs that are remembered, which needs no torch; None if they are not."""
+    remembered = sweeps.recall(specs, folder)
+    if remembered is None:
+        return None
+    runs = cast("list[PlannedRun]", remembered)  # they have all that a look at states needs
+    return sweeps.read_states(runs, folder, in_short=True)
 
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the progress of the runs."""
     folder = describe_folder(arguments.output_dir)
-    remembered = sweeps.recall(read_specs(arguments), folder)
-    if remembered is None:
-        runs, states = read_planned(arguments, by_size=True)
-    else:  # they have all that a look at states needs
-        runs = cast("list[PlannedRun]", remembered)
-        states = sweeps.read_states(runs, folder, by_size=True)
+    states = recall_states(read_specs(arguments), folder)
+    if states is None:
+        states = read_planned(arguments, in_short=True)
     content = summarise_states(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -233,7 +258,7 @@ def status(arguments: argparse.Namespace) -> int:
         content["failures"] = list_failures(states)
         print(json.dumps(content, indent=1))
         return 0
-    print(f"{counted(len(runs), 'run')}: {describe_axes(runs)}")
+    print(f"{counted(len(states), 'run')}: {describe_axes([entry.run for entry in states])}")
     print_states(states)
     if queue:
         print("in Slurm's queue: " + ", ".join(f"{name} {count}" for name, count in queue["slurm"].items()))
@@ -245,7 +270,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor running."""
     folder = describe_folder(arguments.output_dir)
     with sweeps.hold_folder(folder.absolute()):
-        _, states = read_planned(arguments)
+        states = read_planned(arguments)
         doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
         counts = Counter(entry.state for entry in doomed)
         print("incomplete: " + (", ".join(f"{n} {state}" for state, n in counts.items()) or "none"))
@@ -262,13 +287,11 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_planned(
-    arguments: argparse.Namespace, *, by_size: bool = False
-) -> tuple[list[PlannedRun], list[RunState]]:
-    """Return the runs of sweeps and their states in the output folder, without importing third-party code."""
+def read_planned(arguments: argparse.Namespace, *, in_short: bool = False) -> list[RunState]:
+    """Return the states of the runs of sweeps in the output folder, without importing third-party code."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return runs, sweeps.read_states(runs, arguments.output_dir, by_size=by_size)
+    return sweeps.read_states(runs, arguments.output_dir, in_short=in_short)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from plench.criteria import Criterion, criteria
@@ -31,7 +32,7 @@ class Leaderboard:
         """Return the cell, or None where the algorithm has no run in this setting."""
         return self.cells.get((setting, algorithm, criterion.name))
 
-    @property
+    @cached_property
     def has_fitted(self) -> bool:
         """Whether methods fitted in rounds are among the rows, whose family and budget are then shown."""
         return any(cell.experiment.fitted for cell in self.cells.values())

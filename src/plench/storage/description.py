@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from plench import networks
@@ -23,8 +23,12 @@ SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
-# Keys of the upper level are indented by one space, no value has a line break in it.
-_HEADLINE = re.compile(rb'^ "(run_id|protocol|status)": ("[a-z0-9]*"|0|[1-9][0-9]{0,8}),?$', re.MULTILINE)
+# Keys of the upper level are indented by one space, no value has a line break in it. A file is cut where what
+# is a run's own begins and ends.
+_OWN = ("run_id", "config", "timings")
+_FIRST_CUTS = tuple(f'\n "{name}": ' for name in ("run_id", "protocol", "config", "algorithm_card"))
+_LAST_CUT = '\n "timings": '
+_decoder = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ KEYS = {
     "notices": Key(list, False, "notices and warnings"),
     "fleet_size": Key(int, False, "runs that were trained as one, where there were several"),
 }
+
+NEEDED = {name: key for name, key in KEYS.items() if key.needed}
 
 
 def describe_run(
@@ -131,14 +137,27 @@ class DescriptionError(ValueError):
 
 
 def read_headlines(path: str) -> dict[str, Any] | None:
-    """Return `run_id`, `protocol` and `status` of a run.json as we write it, without parsing all of it.
+    """Return `run_id`, `protocol` and `status` of a run that is done, from run.json as we write it.
 
-    None where they are not found, each once on a line of its own at the upper level. Raises OSError.
+    They are found on lines of their own at the upper level; the rest is not parsed. None where that tells
+    too little. Raises OSError.
     """
-    found = _HEADLINE.findall(read_plain(path, MAX_BYTES))
-    if len(found) != 3 or {name for name, _ in found} != {b"run_id", b"protocol", b"status"}:
+    text = read_plain(path, MAX_BYTES)
+    run_id = _find_line(text, b'\n "run_id": ')
+    done = _find_line(text, b'\n "status": ') == b'"done"'
+    ours = _find_line(text, b'\n "protocol": ') == str(PROTOCOL_VERSION).encode("ascii")
+    named = len(run_id) > 2 and run_id[:1] == run_id[-1:] == b'"' and run_id[1:-1].isalnum()
+    if not (done and ours and named and text.endswith((b"\n}\n", b"\n}"))):
         return None
-    return {name.decode("ascii"): json.loads(value) for name, value in found}
+    return {"run_id": run_id[1:-1].decode("ascii"), "protocol": PROTOCOL_VERSION, "status": "done"}
+
+
+def _find_line(text: bytes, start: bytes) -> bytes:
+    """Return the rest of the one line with this start; nothing where there is none, or another."""
+    at = text.find(start)
+    if at < 0 or text.find(start, at + 1) >= 0:
+        return b""
+    return text[at + len(start) : text.find(b"\n", at + 1)].removesuffix(b",")
 
 
 def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
@@ -146,16 +165,85 @@ def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
 
     Raises FileNotFoundError where there is none, DescriptionError where it is of no use.
     """
+    return _parse(_read(path))
+
+
+def _read(path: str) -> bytes:
     try:
-        content = json.loads(read_plain(path, MAX_BYTES))
+        return read_plain(path, MAX_BYTES)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise DescriptionError(f"cannot be read ({reason})") from error
+    except OSError as error:
+        raise DescriptionError(f"cannot be read ({error.strerror or error})") from error
+
+
+def _parse(text: bytes) -> tuple[dict[str, Any], list[str]]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DescriptionError(f"cannot be read ({error})") from error
     if not isinstance(content, dict):
         raise DescriptionError("not a JSON object")
     return content, check_description(content)
+
+
+class DescriptionReader:
+    """Reads the run.json of many runs: what several of them share is parsed once.
+
+    Files as we write them are cut at keys of the upper level. Where each part is members of a JSON object,
+    all of them are what the whole file says; any other file is read as a whole. Values are shared by what
+    is returned: nobody may change them.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def read(self, path: str) -> tuple[dict[str, Any], list[str]]:
+        """Return what `read_description` does, and raise what it raises."""
+        text = _read(path)
+        try:
+            content = self._put_together(text.decode("utf-8"))
+        except UnicodeDecodeError:
+            content = None
+        return _parse(text) if content is None else (content, [])
+
+    def _put_together(self, text: str) -> dict[str, Any] | None:
+        """Return what a file says; None where it is not as we write it, or odd."""
+        if not (text.startswith("{\n ") and text.endswith(("\n}", "\n}\n"))):
+            return None
+        cuts = [1]
+        for mark in _FIRST_CUTS:  # in the order in which they are written, so that each letter is seen once
+            cuts.append(text.find(mark, cuts[-1]))
+            if cuts[-1] < 0:
+                return None
+        last = text.rfind(_LAST_CUT, cuts[-1])
+        if last < 0:
+            return None
+        parts = [text[start + 2 : stop] for start, stop in pairwise((*cuts, last, text.rindex("\n}")))]
+        parts[-1] += ","
+        content: dict[str, Any] = {}
+        for part in parts:
+            members = self._known.get(part)
+            if members is None:
+                members = _parse_members(part)
+                if members is None:
+                    return None
+                if not part[1:].startswith(_OWN):
+                    self._known[part] = members
+            content.update(members)
+        return content if content.get("schema") == SCHEMA else None
+
+
+def _parse_members(part: str) -> dict[str, Any] | None:
+    """Return what `"key": value, …,` says as an object; None if it is no JSON or a type is another."""
+    whole = f"{{{part[:-1]}}}"
+    try:
+        members, end = _decoder.raw_decode(whole)
+    except (ValueError, RecursionError):
+        return None
+    right = end == len(whole) and part.endswith(",")
+    types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
+    return members if right and types else None
 
 
 def check_description(content: dict[str, Any]) -> list[str]:
@@ -173,8 +261,8 @@ def check_description(content: dict[str, Any]) -> list[str]:
 
 def find_lack(content: dict[str, Any]) -> str | None:
     """Return what a run.json lacks that is needed to identify its run; None if nothing."""
-    for name, key in KEYS.items():
-        if key.needed and not isinstance(content.get(name), key.type):
+    for name, key in NEEDED.items():
+        if not isinstance(content.get(name), key.type):
             return f"has no {name}"
     if content["status"] not in STATUSES:
         return f"status {show_value(content['status'])} is none of {', '.join(STATUSES)}"

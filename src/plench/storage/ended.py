@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ DONE = "done"
 RESULTS = "results.jsonl"
 MARK = b"done\n"
 MAX_BYTES = 2**20
-_TAIL_BYTES = 4096
+MAX_RECORDS_BYTES = 2**28  # of the records of a run: two hundred thousand evaluations
+OTHER_SIZE = "has another size than at the end of the run"
+CHANGED = "was changed since the end of the run"
 
 
 def make_done(folder: Path, names: Iterable[str]) -> bytes:
@@ -34,17 +37,12 @@ def make_done(folder: Path, names: Iterable[str]) -> bytes:
 
 
 def find_breach(
-    folder: str,
-    info: dict[str, Any] | None,
-    steps: int | None,
-    *,
-    thorough: bool = False,
-    by_size: bool = False,
+    folder: str, info: Mapping[str, Any] | None, steps: int, *, thorough: bool = False
 ) -> str | None:
     """Say what is wrong with a run that is marked as ended; None if it is whole.
 
     `info` is its run.json, `steps` how many updates it was to make. The records are compared by hash, models
-    by size, or with `thorough` by hash as well; with `by_size` all of them by size.
+    by size, or with `thorough` by hash as well.
     """
     if info is None:
         return "its run.json is missing or broken"
@@ -55,14 +53,12 @@ def find_breach(
         files = read_done(f"{folder}/{DONE}")
     except (OSError, ValueError) as error:
         return f"its {DONE} cannot be read ({getattr(error, 'strerror', None) or error})"
-    if by_size and RESULTS in files:
-        found = ((name, _compare_size(f"{folder}/{name}", known)) for name, known in files.items())
-        return next((f"its {name} {text}" for name, text in found if text), None)
-    last = info.get("diverged_after_step") if status == "diverged" else None if steps is None else steps - 1
-    if (steps is not None or status == "diverged") and read_last_step(f"{folder}/{RESULTS}") != last:
-        return f"its {RESULTS} does not end with the last record"
+    last = info.get("diverged_after_step") if status == "diverged" else steps - 1
+    wrong = _check_records(f"{folder}/{RESULTS}", files.pop(RESULTS, None), last)
+    if wrong:
+        return f"its {RESULTS} {wrong}"
     for name, known in files.items():
-        wrong = _compare(f"{folder}/{name}", known, by_hash=thorough or name == RESULTS)
+        wrong = _compare(f"{folder}/{name}", known, by_hash=thorough)
         if wrong:
             return f"its {name} {wrong}"
     return None
@@ -70,62 +66,74 @@ def find_breach(
 
 def read_done(path: str) -> dict[str, dict[str, Any]]:
     """Return what `done` says of each file; nothing where an older version wrote it. Raises ValueError."""
-    content = read_plain(path, MAX_BYTES).decode("utf-8", "replace").splitlines()
-    if len(content) < 2:
+    content = read_plain(path, MAX_BYTES).decode("utf-8", "replace").split("\n", 2)
+    if len(content) < 2 or not content[1].strip():
         return {}
     try:
         files = json.loads(content[1])
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    if not isinstance(files, dict) or not all(
-        isinstance(known, dict) and name and os.path.basename(name) == name for name, known in files.items()
-    ):
+    if not isinstance(files, dict) or not all(map(_is_entry, files, files.values())):
         raise ValueError("it does not say what belongs to the run")
     return files
 
 
-def hash_records(content: bytes) -> str:
-    """Return the hash by which `done` knows the records."""
-    return hashlib.sha256(content).hexdigest()
+def _is_entry(name: str, known: object) -> bool:
+    """Say whether a name in `done` is that of a file in the run's own folder."""
+    return isinstance(known, dict) and bool(name) and not ("/" in name or os.sep in name)
 
 
-def read_last_step(path: str) -> Any:
+def _check_records(path: str, known: Mapping[str, Any] | None, last: object) -> str | None:
+    """Say what is wrong with records that are to end with the step `last`; `known` is what `done` says."""
+    try:
+        content = read_plain(path, MAX_RECORDS_BYTES)
+    except OSError as error:
+        return _tell(error)
+    if known is None or not _has_hash(content, known):
+        if read_last_step(content) != last:
+            return "does not end with the last record"
+        if known is not None:
+            return OTHER_SIZE if len(content) != known.get("bytes") else CHANGED
+    elif not _ends_with(content, last) and read_last_step(content) != last:
+        return "does not end with the last record"
+    return None
+
+
+def _has_hash(content: bytes, known: Mapping[str, Any]) -> bool:
+    return len(content) == known.get("bytes") and hashlib.sha256(content).hexdigest() == known.get("sha256")
+
+
+def _ends_with(content: bytes, last: object) -> bool:
+    """Say whether the last line begins as the record of a step does; only of records that have their hash."""
+    start = content.rfind(b"\n", 0, -1) + 1
+    return type(last) is int and content.startswith(b'{"step": %d, ' % last, start)
+
+
+def read_last_step(content: bytes) -> Any:
     """Return the step of the last record; None if there is none or the last line is not whole."""
     try:
-        with open_plain(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            for length in (_TAIL_BYTES, size):  # one record is far shorter than the tail, as a rule
-                file.seek(max(size - length, 0))
-                tail = file.read()
-                start = tail.rfind(b"\n", 0, -1) + 1
-                if start > 0:
-                    break
-        return json.loads(tail[start:]).get("step") if tail.endswith(b"\n") else None
-    except (OSError, ValueError, AttributeError, RecursionError):
+        last = json.loads(content[content.rfind(b"\n", 0, -1) + 1 :])
+        return last.get("step") if content.endswith(b"\n") else None
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 
-def _compare_size(path: str, known: dict[str, Any]) -> str | None:
-    """Say how a file's size differs from what is known of it."""
-    try:
-        size = os.stat(path).st_size
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror or error})"
-    return None if size == known.get("bytes") else "has another size than at the end of the run"
-
-
-def _compare(path: str, known: dict[str, Any], *, by_hash: bool) -> str | None:
+def _compare(path: str, known: Mapping[str, Any], *, by_hash: bool) -> str | None:
     """Say how a file differs from what is known of it."""
     try:
+        if not by_hash:
+            found = os.stat(path)
+            same = found.st_size == known.get("bytes") and stat.S_ISREG(found.st_mode)
+            return None if same else OTHER_SIZE
         with open_plain(path) as file:
             if os.fstat(file.fileno()).st_size != known.get("bytes"):
-                return "has another size than at the end of the run"
-            if by_hash and hashlib.file_digest(file, "sha256").hexdigest() != known.get("sha256"):
-                return "was changed since the end of the run"
-    except FileNotFoundError:
+                return OTHER_SIZE
+            return None if hashlib.file_digest(file, "sha256").hexdigest() == known.get("sha256") else CHANGED
+    except (OSError, ValueError) as error:  # a name with a zero byte in it
+        return _tell(error)
+
+
+def _tell(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
         return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror or error})"
-    return None
+    return f"cannot be read ({getattr(error, 'strerror', None) or error})"

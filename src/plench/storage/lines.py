@@ -3,12 +3,16 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from operator import lt
 from typing import Any, NamedTuple, TypeGuard
 
-# The figures that every record has by the protocol (null where they cannot be measured).
+# The figures that every record has by the protocol (null where they cannot be measured), the loss first.
 FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
 # Those that are shares: a number outside 0 to 1 is none.
 SHARES = frozenset(FIGURES) - {"loss"}
+# With this the part of a line begins that all records of a run share.
+_SHARED = ', "hparams": {'
 _MISSING = object()
 _BROKEN = object()
 # By exact type, which is all that JSON gives: this is asked two million times of a full benchmark.
@@ -25,6 +29,8 @@ class Record(NamedTuple):
     def get(self, key: str) -> float | None:
         """Return a figure, or None where it is missing, null, NaN, no number or no share where it must be."""
         value = self.values.get(key)
+        if type(value) is float and 0 <= value <= 1:  # most are, and all of these may be
+            return value
         return value if is_finite(value) and (key not in SHARES or 0 <= value <= 1) else None
 
 
@@ -41,11 +47,56 @@ def is_finite(value: object) -> TypeGuard[float]:
     return type(value) in _NUMBERS and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
 
 
-def parse_lines(lines: Iterable[str]) -> ParsedLines:
-    """Parse the lines of a results file. Of several records of one step the last counts.
+def parse_text(text: str) -> ParsedLines:
+    """Parse the content of a results file. Of several records of one step the last counts.
 
     The last, because a run that was started again appends to the records it had before.
     """
+    return _parse_whole(text) or parse_lines(text.split("\n"))
+
+
+def _parse_whole(text: str) -> ParsedLines | None:
+    """Parse a results file with nothing wrong in it at once; None if there may be something.
+
+    Every line of it ends with the same hparams and args. What is before them is parsed, and they once: if
+    a line is a JSON object with them and without them, they are members of it.
+    """
+    lines = text.split("\n")
+    start = lines[0].rfind(_SHARED)
+    if start < 0 or lines.pop() or not lines:
+        return None
+    shared = lines[0][start:]
+    if not all(line.endswith(shared) for line in lines):
+        return None
+    own = "},".join([line[: -len(shared)] for line in lines])
+    first, values = _decode(f"{{{shared[2:]}"), _decode(f"[{own}}}]")
+    if not isinstance(first, dict) or first.keys() != {"hparams", "args"} or not isinstance(values, list):
+        return None
+    if len(values) != len(lines) or set(map(type, values)) != {dict} or not isinstance(first["args"], dict):
+        return None
+    steps = [value.get("step") for value in values]
+    whole = set(map(type, steps)) == {int}
+    rising = whole and steps[0] >= 0 and steps[-1] <= _LARGEST and all(map(lt, steps, steps[1:]))
+    if not rising or any("args" in value or "hparams" in value for value in values):
+        return None
+    return None if _may_be_odd(values) else ParsedLines(tuple(map(Record, steps, values)), first, [])
+
+
+def _may_be_odd(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether a figure may be missing or not be as it should; false if all are as nearly always."""
+    try:
+        losses = [value["loss"] for value in values]
+        shares = [value[key] for value in values for key in FIGURES[1:]]
+    except KeyError:
+        return True
+    losses, shares = [[figure for figure in part if figure is not None] for part in (losses, shares)]
+    if not set(map(type, losses + shares)) <= {float} or not all(map(isfinite, losses + shares)):
+        return True
+    return bool(shares) and (min(shares) < 0 or max(shares) > 1)
+
+
+def parse_lines(lines: Iterable[str]) -> ParsedLines:
+    """Parse the lines of a results file one by one, and say what is wrong with them."""
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     by_step: dict[int, Record] = {}
     first: dict[str, Any] | None = None

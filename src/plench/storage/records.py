@@ -20,16 +20,15 @@ from typing import Any
 from plench.errors import UsageError
 from plench.plain_files import is_plain, read_plain
 from plench.settings import describe_cell
-from plench.storage.description import FINISHED, DescriptionError, find_lack, read_description
-from plench.storage.ended import DONE, RESULTS
-from plench.storage.lines import Record, is_finite, parse_lines
+from plench.storage.description import FINISHED, DescriptionError, DescriptionReader, find_lack
+from plench.storage.ended import DONE, MAX_RECORDS_BYTES, RESULTS
+from plench.storage.lines import Record, is_finite, parse_text
 from plench.storage.store import RUN
 
 logger = logging.getLogger("plench")
 
 # What belongs to the row of a method fitted in rounds, where it belongs to the table for others.
 OF_A_FITTED_ROW = ("model", "steps", "fitted")
-MAX_BYTES = 2**28  # of the records of a run: two hundred thousand evaluations
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,11 @@ class Run:
         return max([1, *(int(size) for size in told if is_finite(size))])
 
     @cached_property
+    def order(self) -> tuple[int, int, int, str]:
+        """The place of the run among those of its experiment."""
+        return self.trial_seed, self.hparams_seed, self.seed, self.path.name
+
+    @cached_property
     def usable_records(self) -> tuple[Record, ...]:
         """Records that may be selected: not step 0, and none taken after the run diverged."""
         limit = math.inf
@@ -181,9 +185,10 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
         raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
     runs: list[Run] = []
     notices: list[str] = []
+    reader = FolderReader()
     with _paused_garbage_collector():
         for name in names:
-            run, found = _read_folder(str(root / name))
+            run, found = _read_folder(os.path.join(root, name), reader)
             # A name that is not UTF-8 on disk could not be printed as it is.
             shown = name.encode("utf-8", "replace").decode("utf-8")
             notices.extend(f"{shown}/{notice}" for notice in found)
@@ -202,7 +207,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read one run folder; its notices are in `Run.notices`. A folder that is no run is a UsageError."""
-    run, notices = _read_folder(os.fspath(folder))
+    run, notices = _read_folder(os.fspath(folder), FolderReader())
     if run is None:
         reason = "; ".join(notices) or "it holds neither results.jsonl nor run.json"
         raise UsageError(f"{os.fspath(folder)!r} is not a run folder: {reason}")
@@ -221,19 +226,36 @@ def _paused_garbage_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
+class FolderReader:
+    """Reads many folders: what several of them share is read once."""
+
+    def __init__(self) -> None:
+        self.descriptions = DescriptionReader()
+        # By the identity of the details, which are kept so that nothing else can have it.
+        self._experiments: dict[int, tuple[dict[str, Any], Experiment]] = {}
+
+    def find_experiment(self, details: dict[str, Any]) -> Experiment:
+        """Return the experiment of ours with these details; ValueError if they lack dataset or algorithm."""
+        held = self._experiments.get(id(details))
+        if held is None:
+            held = details, make_experiment({**details, "origin": "plench"})
+            self._experiments[id(details)] = held
+        return held[1]
+
+
+def _read_folder(folder: str, reader: FolderReader) -> tuple[Run | None, list[str]]:
     """Read a folder into a run, or into None with the reason among the notices."""
     about_info: list[str] = []
     about_lines: list[str] = []
-    info = _read_info(folder, about_info)
-    lines = _read_lines(folder, about_lines)
+    info = _read_info(folder, reader, about_info)
+    text = _read_text(folder, about_lines)
     run = None
-    if info is not None or lines is not None:
-        records, first, said = parse_lines(lines or [])
+    if info is not None or text is not None:
+        records, first, said = parse_text(text or "")
         about_lines.extend(said)
         try:
             if info is not None:
-                run = _run_of_ours(folder, info, records)
+                run = _run_of_ours(folder, info, records, reader)
             elif first is not None:
                 run = _run_of_records(folder, first, records)
                 if run.experiment.origin == "plench" and not about_info:
@@ -252,10 +274,10 @@ def _read_folder(folder: str) -> tuple[Run | None, list[str]]:
     return run, notices
 
 
-def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
+def _read_info(folder: str, reader: FolderReader, notices: list[str]) -> dict[str, Any] | None:
     """Return run.json as a dictionary; None if there is none or it is broken."""
     try:
-        info, odd = read_description(f"{folder}/{RUN}")
+        info, odd = reader.descriptions.read(f"{folder}/{RUN}")
     except FileNotFoundError:
         return None
     except DescriptionError as error:
@@ -265,19 +287,18 @@ def _read_info(folder: str, notices: list[str]) -> dict[str, Any] | None:
     return info
 
 
-def _read_lines(folder: str, notices: list[str]) -> list[str] | None:
-    """Return the lines of results.jsonl, or None if there is none."""
+def _read_text(folder: str, notices: list[str]) -> str | None:
+    """Return the content of results.jsonl, or None if there is none."""
     try:
-        text = read_plain(f"{folder}/{RESULTS}", MAX_BYTES).decode("utf-8", errors="replace")
+        return read_plain(f"{folder}/{RESULTS}", MAX_RECORDS_BYTES).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
         notices.append(f"cannot be read ({_reason(error)})")
         return None
-    return text.split("\n")
 
 
-def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...]) -> Run:
+def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...], reader: FolderReader) -> Run:
     """Build a run from its run.json; ValueError with the reason if something needed is missing."""
     lack = find_lack(info)
     if lack:
@@ -288,7 +309,7 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...])
     diverged_after = info.get("diverged_after_step")
     return Run(
         path=Path(folder),
-        experiment=make_experiment({**experiment, "origin": "plench"}),
+        experiment=reader.find_experiment(experiment),
         trial_seed=_seed(config, "trial_seed"),
         hparams_seed=_seed(config, "hparams_seed"),
         seed=_seed(config, "seed"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plench.sweeps.engines.local import LocalEngine as LocalEngine
     from plench.sweeps.engines.slurm import read_slurm_queue as read_slurm_queue
     from plench.sweeps.fleets import FleetOptions as FleetOptions
+    from plench.sweeps.fleets import find_largest_gb as find_largest_gb
     from plench.sweeps.fleets import read_fleet as read_fleet
     from plench.sweeps.launch import SweepOutcome as SweepOutcome
     from plench.sweeps.launch import delete_runs as delete_runs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from plench.sweeps.plan import DataShelf as DataShelf
     from plench.sweeps.plan import PlannedRun as PlannedRun
     from plench.sweeps.plan import plan_runs as plan_runs
+    from plench.sweeps.probe import CostEstimate as CostEstimate
     from plench.sweeps.probe import estimate_cost as estimate_cost
     from plench.sweeps.progress import format_duration as format_duration
     from plench.sweeps.progress import watch_sweep as watch_sweep

@@ -120,6 +120,18 @@ def share_out(
     return [(run,) for run in runs]
 
 
+def find_largest_gb(fleets: Iterable[Sequence[PlannedRun]], shelf: DataShelf) -> float:
+    """Return about how much memory the fleet takes that takes most; 0 if there is none."""
+    inputs: dict[str, int] = {}
+    largest = 0.0
+    for fleet in fleets:
+        name = fleet[0].dataset
+        if name not in inputs:
+            inputs[name] = count_inputs(shelf.get(name))
+        largest = max(largest, estimate_gb(fleet, shelf.get(name), inputs[name]))
+    return largest
+
+
 def count_inputs(dataset: Dataset) -> int:
     """Return how many inputs a network has; a table's categories have one each."""
     features = dataset.features

@@ -6,14 +6,14 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from plench.storage.ended import RESULTS
 from plench.storage.store import RUN, RunStore
-from plench.sweeps.engines.base import RunAttempt
+from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.callbacks import NoCallback
@@ -46,75 +46,103 @@ class RunCost:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Time of all runs one after the other, disk, and on how many pairs of algorithm and dataset it rests."""
+    """Time of all runs one after the other, disk, and on how many pairs of algorithm and dataset it rests.
+
+    `fleets_measured`: whether runs that are trained as one were measured so.
+    """
 
     seconds: float
     bytes: float
     pairs_measured: int
     pairs: int
     probe_seconds: float
+    fleets_measured: bool
 
 
-def estimate_cost(runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float) -> CostEstimate | None:
+def estimate_cost(
+    runs: Sequence[PlannedRun], shelf: DataShelf, budget_seconds: float, fleets: Iterable[Task] = ()
+) -> CostEstimate | None:
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
-    A pair that was not measured counts as the mean of those that were of its kind, of which one is measured
-    always: a round of a fitted method takes a thousand times a step of a trained one. None if there is
-    nothing to measure.
+    Runs that are trained as one are measured as one. A pair that was not measured counts as the mean of those
+    that were of its kind, of which one is measured always: a round of a fitted method takes a thousand times
+    a step of a trained one. None if there is nothing to measure.
     """
-    examples: dict[tuple[str, str], PlannedRun] = {}
+    wanted = {run.folder for run in runs}
+    tasks = [tuple(run for run in fleet if run.folder in wanted) for fleet in fleets]
+    together = {run.folder: task for task in tasks if len(task) > 1 for run in task}
+    examples: dict[tuple[str, str, bool], Task] = {}
     for run in runs:
-        examples.setdefault((run.algorithm, run.dataset), run)
-    costs: dict[tuple[str, str], RunCost] = {}
-    by_kind: dict[bool, list[RunCost]] = {}
+        key = (run.algorithm, run.dataset, run.folder in together)
+        examples.setdefault(key, together.get(run.folder, (run,)))
+    costs: dict[tuple[str, str, bool], RunCost] = {}
+    by_kind: dict[tuple[bool, bool], list[RunCost]] = {}
     begun = time.monotonic()
     performer = Performer()
-    for pair, run in examples.items():
-        fitted = run.config.fitted
-        if fitted in by_kind and time.monotonic() - begun > budget_seconds:
+    for key, task in examples.items():
+        kind = (task[0].config.fitted, len(task) > 1)
+        if kind in by_kind and time.monotonic() - begun > budget_seconds:
             continue
-        cost = probe_run(run, shelf, performer, warm=bool(costs))
+        cost = probe_task(task, shelf, performer, warm=bool(costs))
         if cost is not None:
-            costs[pair] = cost
-            by_kind.setdefault(fitted, []).append(cost)
+            costs[key] = cost
+            by_kind.setdefault(kind, []).append(cost)
     if not costs:
         return None
     seconds = disk = 0.0
     for run in runs:
-        known = costs.get((run.algorithm, run.dataset))
-        alike = by_kind.get(run.config.fitted, list(costs.values()))
-        used = alike if known is None else [known]
+        key = (run.algorithm, run.dataset, run.folder in together)
+        alike = by_kind.get((run.config.fitted, key[2]), list(costs.values()))
+        used = [costs[key]] if key in costs else alike
         seconds += sum(cost.seconds(run) for cost in used) / len(used)
         disk += sum(cost.bytes(run) for cost in used) / len(used)
-    return CostEstimate(seconds, disk, len(costs), len(examples), time.monotonic() - begun)
+    pairs, known = ({key[:2] for key in keys} for keys in (examples, costs))
+    spent = time.monotonic() - begun
+    return CostEstimate(seconds, disk, len(known), len(pairs), spent, any(key[2] for key in costs))
 
 
-def probe_run(run: PlannedRun, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
-    """Carry out a few updates in a temporary folder; None if the run fails or diverges."""
+def probe_task(task: Task, shelf: DataShelf, performer: Performer, warm: bool) -> RunCost | None:
+    """Carry out a few updates in a folder that is thrown away; None if a run fails or diverges."""
     if not warm:  # the first run of a process also pays for what torch loads late
-        _try_out(run, shelf, performer, FIRST_STEPS)
-    cost = _try_out(run, shelf, performer, FIRST_STEPS)
-    if cost is None or cost.step_seconds * PROBE_STEPS > LONGEST_SECONDS:
+        _try_out(task, shelf, performer, FIRST_STEPS)
+    cost = _try_out(task, shelf, performer, FIRST_STEPS)
+    if cost is None or len(task) * cost.step_seconds * PROBE_STEPS > LONGEST_SECONDS:
         return cost
-    return _try_out(run, shelf, performer, PROBE_STEPS)
+    return _try_out(task, shelf, performer, PROBE_STEPS)
 
 
-def _try_out(run: PlannedRun, shelf: DataShelf, performer: Performer, steps: int) -> RunCost | None:
-    steps = min(steps, run.config.steps)  # a method that is fitted in rounds may have fewer
-    config = replace(run.config, steps=steps, checkpoint_freq=steps)
+def _try_out(task: Task, shelf: DataShelf, performer: Performer, steps: int) -> RunCost | None:
+    """Return the cost of a run, of one of several a mean share."""
+    steps = min(steps, task[0].config.steps)  # a method that is fitted in rounds may have fewer
+    runs = tuple(replace(run, config=replace(run.config, steps=steps, checkpoint_freq=steps)) for run in task)
+    attempts: dict[str, RunAttempt] = {}
     with tempfile.TemporaryDirectory(prefix="plench-probe-") as folder:
-        store = RunStore(Path(folder) / run.folder)
+        stores = [RunStore(Path(folder) / run.folder) for run in runs]
+        quiet = [NoCallback() for _ in runs]
         with without_notices():
-            attempt: RunAttempt = performer.perform(
-                replace(run, config=config), shelf.get(run.dataset), store, NoCallback()
+            performer.perform_fleet(
+                runs,
+                shelf.get(task[0].dataset),
+                stores,
+                quiet,
+                lambda run, attempt: attempts.update({run.folder: attempt}),
             )
-        if attempt.status != "done":
+        if any(attempt.status != "done" for attempt in attempts.values()):
             return None
-        timings = json.loads((store.folder / RUN).read_text(encoding="utf-8"))["timings"]
-        record_bytes = (store.folder / RESULTS).stat().st_size / 2
-        other_bytes = sum(
-            file.stat().st_size for file in store.folder.iterdir() if file.is_file() and file.name != RESULTS
-        )
+        shares = [
+            _read_cost(store.folder, attempts[run.folder], steps)
+            for run, store in zip(runs, stores, strict=True)
+        ]
+    return RunCost(*(sum(part) / len(part) for part in zip(*map(astuple, shares), strict=True)))
+
+
+def _read_cost(folder: Path, attempt: RunAttempt, steps: int) -> RunCost:
+    """Return the cost of a run from its folder."""
+    timings = json.loads((folder / RUN).read_text(encoding="utf-8"))["timings"]
+    record_bytes = (folder / RESULTS).stat().st_size / 2
+    other_bytes = sum(
+        file.stat().st_size for file in folder.iterdir() if file.is_file() and file.name != RESULTS
+    )
     training, evaluation = timings["training_seconds"], timings["evaluation_seconds"]
     return RunCost(
         step_seconds=training / steps,

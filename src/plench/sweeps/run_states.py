@@ -42,11 +42,12 @@ class RunState:
 
 
 def read_states(
-    runs: Iterable[PlannedRun], output_dir: str | Path, *, by_size: bool = False
+    runs: Iterable[PlannedRun], output_dir: str | Path, *, in_short: bool = False
 ) -> list[RunState]:
     """Read the state of every run. A run whose process was killed counts as interrupted.
 
-    With `by_size`, which is enough for a look, the files of finished runs are compared by size, not by hash.
+    With `in_short`, which is enough for a look, no more is read of a finished run's run.json than identity,
+    protocol and status.
     """
     root = os.fspath(output_dir)
     try:
@@ -55,21 +56,20 @@ def read_states(
     except OSError:
         there = set()
     return [
-        read_state(run, f"{root}/{run.folder}", by_size=by_size)
+        read_state(run, f"{root}/{run.folder}", in_short=in_short)
         if run.folder in there
         else RunState(run, "missing")
         for run in runs
     ]
 
 
-def read_state(run: PlannedRun, folder: str, *, by_size: bool = False) -> RunState:
+def read_state(run: PlannedRun, folder: str, *, in_short: bool = False) -> RunState:
     """Read the state of one run from its folder."""
-    info = _read_info(f"{folder}/{RUN}", by_size)
-    done = os.path.exists(f"{folder}/{DONE}")
+    info = _read_info(f"{folder}/{RUN}", in_short)
     if info is not None and (info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run)):
         return RunState(run, "foreign", _explain_foreign(info))
-    if done:
-        wrong = find_breach(folder, info, run.config.steps, by_size=by_size)
+    if os.path.exists(f"{folder}/{DONE}"):
+        wrong = find_breach(folder, info, run.config.steps)
         if wrong is not None:
             return RunState(run, "damaged", wrong)
         assert info is not None
@@ -83,13 +83,9 @@ def read_state(run: PlannedRun, folder: str, *, by_size: bool = False) -> RunSta
 
 
 def _read_info(path: str, in_short: bool) -> dict[str, Any] | None:
-    """Return run.json, None where it is missing or broken; in short only what tells that a run has ended."""
+    """Return run.json, None where it is missing or broken; in short only what tells that a run is done."""
     try:
-        if in_short:
-            info = read_headlines(path)
-            if info is not None and info["status"] in FINISHED:
-                return info
-        return read_description(path)[0]
+        return (read_headlines(path) if in_short else None) or read_description(path)[0]
     except (OSError, DescriptionError):
         return None
 

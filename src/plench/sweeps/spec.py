@@ -24,7 +24,7 @@ from plench.version import __version__
 DEFAULT_FLEET = "auto"
 
 SCHEMA = 1
-MAX_PLACES = 10**5  # configurations times splits: a thousand times a full benchmark's
+MAX_PLACES = 10**4  # configurations times splits: a hundred times a full benchmark's
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 

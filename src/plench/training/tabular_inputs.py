@@ -77,8 +77,11 @@ class TabularInputs:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild from `state()`."""
-        return cls(state["mean"].numpy(), state["std"].numpy())
+        """Rebuild from `state()`; raise ValueError unless it is two rows of as many real numbers."""
+        mean, std = state["mean"].numpy(), state["std"].numpy()
+        if mean.ndim != 1 or mean.shape != std.shape or {mean.dtype.kind, std.dtype.kind} != {"f"}:
+            raise ValueError("mean and standard deviation of its inputs are not two rows of as many numbers")
+        return cls(mean, std)
 
 
 class TableInputs:
@@ -122,7 +125,7 @@ class TableInputs:
     def store(self, features: Table, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the standardised inputs."""
         inputs, _ = self.encoder.encode(features[rows])
-        return torch.from_numpy(standardise(inputs, self.scaling.mean, self.scaling.std)).to(device)
+        return self.scaling.store(inputs, device)
 
     def original(self, stored: Tensor) -> Tensor:
         """Return the rows as they are."""

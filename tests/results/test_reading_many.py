@@ -1,0 +1,147 @@
+"""Many runs are read by short cuts, which say what the long way does, whatever is in the files."""
+
+import json
+import math
+
+import pytest
+
+from plench.storage.description import DescriptionError, DescriptionReader, read_description
+from plench.storage.ended import find_breach, make_done
+from plench.storage.lines import parse_lines, parse_text
+
+
+def describe(**changes):
+    """Return a run.json in the order of keys that we write."""
+    content = {
+        "schema": 1,
+        "run_id": "0" * 32,
+        "protocol": 1,
+        "experiment": {"dataset": "Lost", "algorithm": "CC"},
+        "config": {"trial_seed": 0, "hparams": {"lr": 0.1}},
+        "algorithm_card": {"name": "CC", "idea": 'a "quoted"\nline\n "config": 1'},
+        "dataset": {"name": "Löst"},
+        "status": "done",
+        "timings": {"training_seconds": 1.5},
+        "notices": [],
+    }
+    return {**content, **changes}
+
+
+WHOLE = json.dumps(describe(), indent=1)
+FORMS = {
+    "ours": WHOLE + "\n",
+    "without a last line break": WHOLE,
+    "compact": json.dumps(describe()),
+    "deeper": json.dumps(describe(), indent=2),
+    "other letters": json.dumps(describe(), indent=1, ensure_ascii=False),
+    "a type": json.dumps(describe(updates="many", config=1), indent=1),
+    "schema": json.dumps(describe(schema=2), indent=1),
+    "no schema": json.dumps({k: v for k, v in describe().items() if k != "schema"}, indent=1),
+    "no timings": json.dumps({k: v for k, v in describe().items() if k != "timings"}, indent=1),
+    "another order": json.dumps(dict(reversed(describe().items())), indent=1),
+    "twice": WHOLE.replace('\n "status": "done"', '\n "status": "done",\n "status": "failed"'),
+    "a key of the config at the upper level": WHOLE.replace('\n  "hparams"', '\n "hparams"'),
+    "moved": WHOLE.replace('\n "protocol": 1,', "").replace('  "lr": 0.1', ' "protocol": 1'),
+    "torn": WHOLE[:-40],
+    "torn before its end": WHOLE[:-1],
+    "two commas": WHOLE.replace('"protocol": 1,', '"protocol": 1,,'),
+    "an end too many": WHOLE + "}",
+    "a brace in the middle": WHOLE.replace('"protocol": 1,', '"protocol": 1},{"a": 1,'),
+    "no object": "[1]",
+    "nothing": "",
+    "no text": "\udcff",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_descriptions_are_read_as_each_by_itself(form, tmp_path):
+    path = str(tmp_path / "run.json")
+    reader = DescriptionReader()
+    for other in ("ours", form, form):  # what is known of others changes nothing
+        (tmp_path / "run.json").write_text(FORMS[other], encoding="utf-8", errors="surrogateescape")
+        told = []
+        for read in (read_description, reader.read):
+            try:
+                told.append(read(path))
+            except DescriptionError as error:
+                told.append(str(error))
+        assert told[0] == told[1]
+
+
+LINE = {"step": 0, "loss": 1.5, "val_accuracy": 0.5, "val_covering_rate": 1.0, "val_approximated_acc": 0.25}
+SHARED = {"hparams": {"lr": 0.1}, "args": {"algorithm": "CC", "steps": 3}}
+
+
+def write_lines(*changes, **shared):
+    lines = [
+        {**LINE, "test_acc": 0.5, "logged": {"a": 1}, **change, **SHARED, **shared} for change in changes
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+STEPS = ({"step": 0}, {"step": 1}, {"step": 2})
+FILES = {
+    "whole": write_lines(*STEPS),
+    "without the last line break": write_lines(*STEPS)[:-1],
+    "of one line": write_lines({"step": 4}),
+    "empty": "",
+    "blank": "\n\n",
+    "a blank line": write_lines(*STEPS) + "\n" + write_lines({"step": 9}),
+    "no accuracies": write_lines({"val_accuracy": None, "test_acc": None}, {"step": 5, "test_acc": None}),
+    "no losses": write_lines({"loss": None}),
+    "all null": write_lines(dict.fromkeys(["loss", *LINE][2:], None)),
+    "NaN": write_lines({"loss": math.nan}, {"step": 1}),
+    "infinite": write_lines({"step": 1, "loss": math.inf}),
+    "no share": write_lines({"step": 1, "test_acc": 1.5}, {"step": 2, "val_covering_rate": -0.5}),
+    "a large loss": write_lines({"step": 1, "loss": 1e300}, {"step": 2, "loss": -3.0}),
+    "whole numbers": write_lines({"step": 1, "test_acc": 1, "loss": 10**400}),
+    "true": write_lines({"step": 1, "test_acc": True}),
+    "text": write_lines({"step": 1, "test_acc": "0.5"}),
+    "falling": write_lines({"step": 2}, {"step": 1}),
+    "repeated": write_lines({"step": 1}, {"step": 1, "loss": 2.5}),
+    "steps that are none": write_lines({"step": 1.0}, {"step": -1}, {"step": "2"}, {"step": True}),
+    "a step too large": write_lines({"step": 1}, {"step": 10**400}),
+    "other args": write_lines({"step": 1}) + write_lines({"step": 2}, args={"algorithm": "NN"}),
+    "args in the middle": write_lines({"step": 1, "args": {"a": 1}}, {"step": 2}),
+    "no args": write_lines({"step": 1}, args=None),
+    "a missing figure": write_lines({"step": 1}).replace('"loss"', '"lost"'),
+    "torn": write_lines(*STEPS)[:-30],
+    "torn within": write_lines(*STEPS).replace('"step": 1,', '"step": '),
+    "two in a line": write_lines(*STEPS).replace('{"step": 1,', '{"step": 1}, {"step": 7,'),
+    "a list": "[1]\n" + write_lines({"step": 2}),
+    "shared alone": "{" + write_lines({"step": 1}).partition("}")[2],
+    "deep": "[" * 100_000 + "\n",
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_files_parsed_at_once_say_what_their_lines_do(file):
+    text = FILES[file]
+    found, expected = parse_text(text), parse_lines(text.split("\n"))
+    assert found.first == expected.first
+    assert repr(found._replace(first=None)) == repr(expected._replace(first=None))  # NaN differs from itself
+    if file == "whole":
+        assert [record.step for record in found.records] == [0, 1, 2]
+        assert found.first == SHARED
+        assert not found.notices
+
+
+@pytest.mark.parametrize("name", ["model_CR.pt", "a\0b", "\ud800", ".", "x" * 300])
+@pytest.mark.parametrize("thorough", [True, False])
+def test_what_done_names_is_told_where_it_is_not_there(name, thorough, tmp_path):
+    (tmp_path / "results.jsonl").write_text(write_lines(*STEPS))
+    done = make_done(tmp_path, ["results.jsonl"])
+    (tmp_path / "done").write_bytes(done)
+    assert find_breach(str(tmp_path), {"status": "done"}, 3, thorough=thorough) is None
+    files = json.loads(done.splitlines()[1]) | {name: {"bytes": 1, "sha256": ""}}
+    (tmp_path / "done").write_text(f"done\n{json.dumps(files)}\n")
+    assert find_breach(str(tmp_path), {"status": "done"}, 3, thorough=thorough).startswith(f"its {name} ")
+
+
+@pytest.mark.parametrize("last", [None, 1, "2", 2.5, True, [2]])
+def test_records_end_with_the_step_before_divergence(last, tmp_path):
+    (tmp_path / "results.jsonl").write_text(write_lines(*STEPS))
+    (tmp_path / "done").write_bytes(make_done(tmp_path, ["results.jsonl"]))
+    info = {"status": "diverged", "diverged_after_step": last}
+    assert "does not end" in find_breach(str(tmp_path), info, 9)
+    assert find_breach(str(tmp_path), {**info, "diverged_after_step": 2}, 9) is None
