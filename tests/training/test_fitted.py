@@ -30,7 +30,7 @@ from plench.sweeps.probe import estimate_cost
 from plench.sweeps.spec import Grid, SweepSpec
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.callbacks import NoCallback
-from plench.training.config import tell_steps
+from plench.training.config import warn_that_steps_do_not_apply
 from plench.training.prepare import prepare_data
 from tests.conftest import ROOT
 from tests.training.harness import (
@@ -97,7 +97,7 @@ def test_draws_follow_the_protocol_and_steps_are_the_rounds() -> None:
 
 
 def test_steps_of_a_mixed_sweep_are_told_not_to_apply_once(caplog: pytest.LogCaptureFixture) -> None:
-    tell_steps.cache_clear()
+    warn_that_steps_do_not_apply.cache_clear()
     with caplog.at_level(logging.WARNING, "plench"):
         describe("LR_EM", steps=500)
         describe("PL_KNN", steps=500, hparams_seed=2)

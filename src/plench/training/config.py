@@ -168,7 +168,7 @@ def configure_fitted(
             f"{entry.name} is fitted on tabular data; {card.name} holds data of kind {card.kind}"
         )
     if asked.steps is not None:
-        tell_steps()
+        warn_that_steps_do_not_apply()
     traits = DataTraits(card.kind, card.protocol_noise_rate)
     given = {name: value for name, value in hparams.items() if name != "max_steps"}
     values = draw_hparams(
@@ -185,7 +185,7 @@ def configure_fitted(
 
 
 @cache
-def tell_steps() -> None:
+def warn_that_steps_do_not_apply() -> None:
     """Say, once, that a number of steps does not apply to fitted methods."""
     logger.warning("steps does not apply to methods fitted in rounds: each round is a step")
 
