@@ -59,6 +59,8 @@ def call(
         command.end()
         fault = f"did not end within {limits.patience:.0f} s{' of Ctrl-C' if long else ''}"
         return Ending("none", fault, interrupted, command.read())
+    if interrupted and code == -signal.SIGINT:  # while Python was still starting; shells say 130 of it
+        code = 130
     lives = command.leaves_processes(5.0)
     command.end()
     text = command.read()
