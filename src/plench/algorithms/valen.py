@@ -224,7 +224,7 @@ def reconstruct(d: Tensor, x: Tensor, decoded: Tensor, candidates: Tensor, block
     return Reconstruction(
         SMALL * mse_loss(decoded, x),
         SMALL * binary_cross_entropy_with_logits(d, candidates.to(d.dtype)),
-        mse_loss(graph, block),
+        mse_loss(graph, block.to(graph.dtype)),
     )
 
 
