@@ -55,6 +55,10 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
         (["--repeats", "0"], "--repeats must be at least 1"),
         (["fleet", "--fleet", "0"], "--fleet must be at least 1"),
         (["step", "-a", "CCC"], "unknown algorithm"),
+        (
+            ["evaluation", "--here", "-d", "Digits_FPS", "DigitImages"],
+            "measures one algorithm on one dataset",
+        ),
         (["step", "-a", "CC", "-d", "Synthetic_x", "--here"], "a made-up dataset is Synthetic_N"),
     ],
 )

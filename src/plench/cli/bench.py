@@ -120,7 +120,12 @@ def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.N
 
 def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one algorithm on one dataset in this process."""
-    (name,), (dataset,) = arguments.algorithms, arguments.datasets
+    names, datasets = arguments.algorithms or [], arguments.datasets
+    if len(names) != 1 or len(datasets) != 1:
+        raise UsageError(
+            f"--here measures one algorithm on one dataset, not {len(names)} algorithms on {len(datasets)}"
+        )
+    (name,), (dataset,) = names, datasets
     if part == "evaluation":
         return bench.measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
     if part == "fleet":
