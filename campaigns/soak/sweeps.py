@@ -46,7 +46,9 @@ SILENCE = 10.0  # seconds after which a worker that says nothing is replaced, he
 
 def launch_words(algorithms: tuple[str, ...], output: Path) -> list[str]:
     """Return the words of a sweep's command; runs of a single algorithm are trained as one."""
-    shape = ("--n_trials", "4", "--fleet", "4") if algorithms in FLEETS else ("--n_trials", "1")
+    shape = (
+        ("--n_trials", "4", "--fleet", "4") if algorithms in FLEETS else ("--n_trials", "1", "--fleet", "off")
+    )
     return [
         *("launch", "--datasets", str(TABULAR), "--algorithms", *algorithms, "--n_hparams", "2", *shape),
         *("--steps", "60", "--checkpoint_freq", "20", "--hparams", '{"batch_size": 16}'),
