@@ -58,6 +58,11 @@ def test_training_does_not_import_torchs_compiler(tmp_path):
     subprocess.run([sys.executable, "-c", code, *words], check=True)
 
 
+def test_two_dashes_are_no_value(capsys):
+    assert main(["list", "algorithms", "--family=--"]) == 2
+    assert "--family must be followed by a value, not by --" in capsys.readouterr().err
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from plench.errors import PlenchError, RunFailedError
+from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.shown import clean_text
 from plench.version import __version__
 
@@ -160,5 +160,7 @@ def with_underscores(argv: Sequence[str]) -> list[str]:
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             word = "--" + name[2:].replace("-", "_") + equals + value
+            if value == "--":  # argparse would take it for the end of options, and the value for no value
+                raise UsageError(f"{name} must be followed by a value, not by --")
         written.append(word)
     return written
