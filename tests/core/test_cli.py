@@ -63,6 +63,15 @@ def test_two_dashes_are_no_value(capsys):
     assert "--family must be followed by a value, not by --" in capsys.readouterr().err
 
 
+def test_bad_usage_prints_no_escapes(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["list", "algorithms", "--no_such\x1b[2J"])
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert "unrecognized arguments: --no_such" in told
+    assert "\x1b" not in told
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

@@ -17,7 +17,7 @@ import sys
 import tokenize
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.shown import clean_text
@@ -54,6 +54,10 @@ class Parser(argparse.ArgumentParser):
         if "epilog" in kwargs:
             kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """End with a message on bad usage, without control characters of what was given."""
+        super().error(clean_text(message))
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
