@@ -206,7 +206,7 @@ def make_page(figures: dict[str, Any]) -> str:
     lines.append(f"| all | {figures['calls']:,} | {' | '.join(f'{total:,}' for total in totals)} |")
     titles = {
         "findings": "Findings:",
-        "mended": "Found, and ended well when called again, once what was wrong was mended (the table has the first end):",
+        "mended": "Found, and ended well when called again after mending (the table has the first end):",
     }
     for name, title in titles.items():
         if figures[name]:
