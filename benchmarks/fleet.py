@@ -3,7 +3,7 @@
     python benchmarks/fleet.py --data_dir DIR --before CHECKOUT      # writes docs/results/fleet.md
     python benchmarks/fleet.py --data_dir DIR --steps 200 --turns 1 --only Lost
 
-Every arm is a command, `plench sweep launch` with two workers, or `plench train` for a single run; the arms
+Every arm is a command, `plench sweep launch` with one worker, or `plench train` for a single run; the arms
 take turns. `before` is the same command of a checkout of another commit. Test accuracies of the runs of a
 sweep are compared in pairs. Results are kept in runs/fleet.json, so that cases can be measured one by one.
 """
@@ -76,7 +76,7 @@ class Case:
         grid = ["--n_hparams", str(self.n_hparams), "--n_trials", str(self.n_trials)]
         fleet = [] if arm == "before" else ["--fleet", "auto" if arm == "fleet" else "off"]
         names = ["--algorithms", *self.algorithms, "--datasets", self.dataset]
-        how = ["--steps", str(self.steps), "--workers", "2", "--skip_confirmation"]
+        how = ["--steps", str(self.steps), "--workers", "1", "--skip_confirmation"]
         return ["sweep", "launch", *names, *grid, *how, *where, *fleet]
 
 
@@ -173,7 +173,7 @@ def write_page(rows: dict[str, dict[str, Any]], data_dir: str) -> None:
         "# Runs trained as one",
         "",
         "Written by `python benchmarks/fleet.py --data_dir DIR --before CHECKOUT`. Processor seconds of",
-        "whole commands with two workers of one thread, start and end included; of a single run, `plench",
+        "whole commands with one worker of one thread, start and end included; of a single run, `plench",
         "train` less a run of one step. The arms took turns; the least of the turns is shown. *Before* is",
         "the same command at commit 3c81bb1, before fleets and the step written by hand, which `--fleet off`",
         "has already.",
