@@ -31,6 +31,9 @@ WHOLE = json.dumps(describe(), indent=1)
 FORMS = {
     "ours": WHOLE + "\n",
     "without a last line break": WHOLE,
+    "a comma first": WHOLE.replace('{\n "schema": 1,\n', "{\n ,\n"),
+    "an empty start": '{\n ,\n "run_id": "ab", "schema": 1,\n "protocol": 1,\n "config": {},'
+    '\n "algorithm_card": {},\n "timings": {}\n}',
     "compact": json.dumps(describe()),
     "deeper": json.dumps(describe(), indent=2),
     "other letters": json.dumps(describe(), indent=1, ensure_ascii=False),
@@ -111,6 +114,12 @@ FILES = {
     "a list": "[1]\n" + write_lines({"step": 2}),
     "shared alone": "{" + write_lines({"step": 1}).partition("}")[2],
     "deep": "[" * 100_000 + "\n",
+    "of a fleet": write_lines(*STEPS, fleet_size=10),
+    "of fleets": write_lines({"step": 1}, fleet_size=10) + write_lines({"step": 2}, fleet_size=9),
+    "a fleet in the middle": write_lines({"step": 1, "fleet_size": 3}, {"step": 2}),
+    "an object across lines": write_lines({"step": 0, "x": 1}, {"step": 1, "y": 2})
+    .replace('"x": 1', '"x": [{"a": 1')
+    .replace('{"step": 1', '{"b": 1}]}, {"step": 1'),
 }
 
 
@@ -124,6 +133,8 @@ def test_files_parsed_at_once_say_what_their_lines_do(file):
         assert [record.step for record in found.records] == [0, 1, 2]
         assert found.first == SHARED
         assert not found.notices
+    if file == "an object across lines":
+        assert not found.records
 
 
 @pytest.mark.parametrize("name", ["model_CR.pt", "a\0b", "\ud800", ".", "x" * 300])

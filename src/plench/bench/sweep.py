@@ -12,12 +12,14 @@ from typing import Any
 
 from plench.errors import RunFailedError
 
+FLEET = "off"  # what `plench bench fleet` measures has no part in it
+
 
 def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, Any]:
     """Measure a whole command in a fresh process, start-up included, on built-in data."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["--algorithms", *algorithms, "--datasets", "Digits_FPS"]
-        words += ["--n_hparams", "2", "--n_trials", "2"]
+        words += ["--n_hparams", "2", "--n_trials", "2", "--fleet", FLEET]
         words += ["--steps", str(steps), "--workers", str(workers), "--output_dir", folder]
         command = [
             sys.executable,
@@ -38,6 +40,7 @@ def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, 
     training = sum(info["timings"]["training_seconds"] for info in described) / workers
     return {
         "runs": len(described),
+        "fleet": FLEET,
         "workers": workers,
         "ms": round(1000 * seconds / len(described), 2),
         "floor_ms": round(1000 * training / len(described), 2),

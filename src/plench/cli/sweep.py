@@ -170,7 +170,8 @@ def plan(arguments: argparse.Namespace) -> int:
     named = arguments.suite or arguments.algorithms
     known = None if named else recall_states(specs, Path(arguments.output_dir))
     if known is not None and not any(entry.state in sweeps.PENDING for entry in known):
-        show_plan(known, {**summarise_states(known), "to_do": 0}, None, arguments.json)
+        content: dict[str, Any] = {**summarise_states(known), "to_do": 0, "workers": 0, "fleets": []}
+        show_plan(known, content, None, arguments.json)
         return 0
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
@@ -178,17 +179,18 @@ def plan(arguments: argparse.Namespace) -> int:
     slots = engine.count_slots(specs[0].grids[0])
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
-    states = sweeps.read_states(runs, folder, in_short=True)
+    states = sweeps.read_states(runs, folder)
     todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
     # What a file names is not run for measuring, nor imported to look at; what the command names is.
     ours = runs if named else [run for run in runs if sweeps.is_ours(run)]
     measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
     probes = bool(measured) and arguments.probe_seconds > 0
-    content: dict[str, Any] = {**summarise_states(states), "to_do": len(todo), "workers": slots}
+    content = {**summarise_states(states), "to_do": len(todo), "workers": slots}
     fleets: list[tuple[PlannedRun, ...]] = []
     if named or probes:  # the data are there, or must be
         formed = sweeps.plan_fleets(ours, shelf, options, engine)
-        fleets = [fleet for fleet in formed if sum(run.folder in measured for run in fleet) > 1]
+        left = (tuple(run for run in fleet if run.folder in measured) for fleet in formed)
+        fleets = [fleet for fleet in left if len(fleet) > 1]
         content["fleets"] = [len(fleet) for fleet in fleets]
         content["fleet_gigabytes"] = sweeps.find_largest_gb(fleets, shelf)
     estimate = None
@@ -242,7 +244,7 @@ def recall_states(specs: list[SweepSpec], folder: Path) -> list[RunState] | None
     if remembered is None:
         return None
     runs = cast("list[PlannedRun]", remembered)  # they have all that a look at states needs
-    return sweeps.read_states(runs, folder, in_short=True)
+    return sweeps.read_states(runs, folder)
 
 
 def status(arguments: argparse.Namespace) -> int:
@@ -250,7 +252,7 @@ def status(arguments: argparse.Namespace) -> int:
     folder = describe_folder(arguments.output_dir)
     states = recall_states(read_specs(arguments), folder)
     if states is None:
-        states = read_planned(arguments, in_short=True)
+        states = read_planned(arguments)
     content = summarise_states(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -287,11 +289,11 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_planned(arguments: argparse.Namespace, *, in_short: bool = False) -> list[RunState]:
+def read_planned(arguments: argparse.Namespace) -> list[RunState]:
     """Return the states of the runs of sweeps in the output folder, without importing third-party code."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return sweeps.read_states(runs, arguments.output_dir, in_short=in_short)
+    return sweeps.read_states(runs, arguments.output_dir)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:

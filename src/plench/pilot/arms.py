@@ -15,6 +15,7 @@ from plench.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
 from plench.seeds import seed_hash
 from plench.settings import declared
 from plench.sweeps.engines.base import Engine, SweepCallback
+from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.sweeps.spec import Grid, SweepSpec
@@ -57,6 +58,7 @@ def run_pilot(
         data_dir=data_dir,
         engine=engine,
         callback=callback,
+        fleet=read_fleet("off"),  # as the other arm is trained
     )
     trained: list[RunOutcome] = []
     if not sweep.unfinished:

@@ -136,30 +136,6 @@ class DescriptionError(ValueError):
     """A run.json that is of no use; the text says why."""
 
 
-def read_headlines(path: str) -> dict[str, Any] | None:
-    """Return `run_id`, `protocol` and `status` of a run that is done, from run.json as we write it.
-
-    They are found on lines of their own at the upper level; the rest is not parsed. None where that tells
-    too little. Raises OSError.
-    """
-    text = read_plain(path, MAX_BYTES)
-    run_id = _find_line(text, b'\n "run_id": ')
-    done = _find_line(text, b'\n "status": ') == b'"done"'
-    ours = _find_line(text, b'\n "protocol": ') == str(PROTOCOL_VERSION).encode("ascii")
-    named = len(run_id) > 2 and run_id[:1] == run_id[-1:] == b'"' and run_id[1:-1].isalnum()
-    if not (done and ours and named and text.endswith((b"\n}\n", b"\n}"))):
-        return None
-    return {"run_id": run_id[1:-1].decode("ascii"), "protocol": PROTOCOL_VERSION, "status": "done"}
-
-
-def _find_line(text: bytes, start: bytes) -> bytes:
-    """Return the rest of the one line with this start; nothing where there is none, or another."""
-    at = text.find(start)
-    if at < 0 or text.find(start, at + 1) >= 0:
-        return b""
-    return text[at + len(start) : text.find(b"\n", at + 1)].removesuffix(b",")
-
-
 def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
     """Return the content of a run.json and what is odd about it.
 
@@ -241,7 +217,7 @@ def _parse_members(part: str) -> dict[str, Any] | None:
         members, end = _decoder.raw_decode(whole)
     except (ValueError, RecursionError):
         return None
-    right = end == len(whole) and part.endswith(",")
+    right = end == len(whole) and part.endswith(",") and bool(members)
     types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
     return members if right and types else None
 

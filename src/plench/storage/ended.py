@@ -67,7 +67,7 @@ def find_breach(
 def read_done(path: str) -> dict[str, dict[str, Any]]:
     """Return what `done` says of each file; nothing where an older version wrote it. Raises ValueError."""
     content = read_plain(path, MAX_BYTES).decode("utf-8", "replace").split("\n", 2)
-    if len(content) < 2 or not content[1].strip():
+    if content[1:] in ([], [""]):
         return {}
     try:
         files = json.loads(content[1])
@@ -89,24 +89,15 @@ def _check_records(path: str, known: Mapping[str, Any] | None, last: object) -> 
         content = read_plain(path, MAX_RECORDS_BYTES)
     except OSError as error:
         return _tell(error)
-    if known is None or not _has_hash(content, known):
-        if read_last_step(content) != last:
-            return "does not end with the last record"
-        if known is not None:
-            return OTHER_SIZE if len(content) != known.get("bytes") else CHANGED
-    elif not _ends_with(content, last) and read_last_step(content) != last:
+    if read_last_step(content) != last:
         return "does not end with the last record"
+    if known is not None and not _has_hash(content, known):
+        return OTHER_SIZE if len(content) != known.get("bytes") else CHANGED
     return None
 
 
 def _has_hash(content: bytes, known: Mapping[str, Any]) -> bool:
     return len(content) == known.get("bytes") and hashlib.sha256(content).hexdigest() == known.get("sha256")
-
-
-def _ends_with(content: bytes, last: object) -> bool:
-    """Say whether the last line begins as the record of a step does; only of records that have their hash."""
-    start = content.rfind(b"\n", 0, -1) + 1
-    return type(last) is int and content.startswith(b'{"step": %d, ' % last, start)
 
 
 def read_last_step(content: bytes) -> Any:

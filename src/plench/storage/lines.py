@@ -13,6 +13,7 @@ FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", 
 SHARES = frozenset(FIGURES) - {"loss"}
 # With this the part of a line begins that all records of a run share.
 _SHARED = ', "hparams": {'
+_AFTER = frozenset(("hparams", "args", "fleet_size"))
 _MISSING = object()
 _BROKEN = object()
 # By exact type, which is all that JSON gives: this is asked two million times of a full benchmark.
@@ -58,8 +59,8 @@ def parse_text(text: str) -> ParsedLines:
 def _parse_whole(text: str) -> ParsedLines | None:
     """Parse a results file with nothing wrong in it at once; None if there may be something.
 
-    Every line of it ends with the same hparams and args. What is before them is parsed, and they once: if
-    a line is a JSON object with them and without them, they are members of it.
+    Every line of it ends with the same hparams and args (and the size of the fleet, if there was one). They
+    are parsed once, and what is before them as an object of each line's own.
     """
     lines = text.split("\n")
     start = lines[0].rfind(_SHARED)
@@ -68,17 +69,21 @@ def _parse_whole(text: str) -> ParsedLines | None:
     shared = lines[0][start:]
     if not all(line.endswith(shared) for line in lines):
         return None
-    own = "},".join([line[: -len(shared)] for line in lines])
-    first, values = _decode(f"{{{shared[2:]}"), _decode(f"[{own}}}]")
-    if not isinstance(first, dict) or first.keys() != {"hparams", "args"} or not isinstance(values, list):
+    first, cut = _decode(f"{{{shared[2:]}"), -len(shared)
+    values = [_decode(f"{line[:cut]}}}") for line in lines]
+    if not isinstance(first, dict) or set(map(type, values)) != {dict}:
         return None
-    if len(values) != len(lines) or set(map(type, values)) != {dict} or not isinstance(first["args"], dict):
+    size = first.pop("fleet_size", _MISSING)
+    if first.keys() != {"hparams", "args"} or not isinstance(first["args"], dict):
         return None
     steps = [value.get("step") for value in values]
     whole = set(map(type, steps)) == {int}
     rising = whole and steps[0] >= 0 and steps[-1] <= _LARGEST and all(map(lt, steps, steps[1:]))
-    if not rising or any("args" in value or "hparams" in value for value in values):
+    if not rising or any(not _AFTER.isdisjoint(value) for value in values):
         return None
+    if size is not _MISSING:
+        for value in values:
+            value["fleet_size"] = size
     return None if _may_be_odd(values) else ParsedLines(tuple(map(Record, steps, values)), first, [])
 
 
@@ -133,22 +138,16 @@ def parse_lines(lines: Iterable[str]) -> ParsedLines:
 def _decode_lines(lines: list[str]) -> list[Any]:
     """Return the JSON value of each line, `_BROKEN` for one that has none.
 
-    Decoding a file at once, with the args and hparams that every line repeats left out after the first line,
-    takes less than half the time of decoding each line in full. A file with anything wrong in it is decoded
-    by line.
+    The args and hparams that every line repeats are left out after the first line, as they take most of it.
     """
     if not lines:
         return []
-    first = _decode(lines[0])
-    rest = ",".join(lines[1:])
+    first, rest = _decode(lines[0]), "\n".join(lines[1:])
     if isinstance(first, dict):
         for key in ("args", "hparams"):
             if isinstance(first.get(key), dict) and first[key]:
                 rest = rest.replace(json.dumps(first[key]), "null")
-    values = _decode(f"[{rest}]")
-    if isinstance(values, list) and len(values) == len(lines) - 1:
-        return [first, *values]
-    return [first, *map(_decode, lines[1:])]
+    return [first, *map(_decode, rest.split("\n") if len(lines) > 1 else [])]
 
 
 def _decode(text: str) -> Any:

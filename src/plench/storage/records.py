@@ -262,7 +262,7 @@ def _read_folder(folder: str, reader: FolderReader) -> tuple[Run | None, list[st
                     about_info.append("missing, the records' own args are used")
             else:
                 about_lines.append("no usable record, left out")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             (about_info if info is not None else about_lines).append(f"{error}, left out")
     notices = [
         f"{file}: {'; '.join(about)}"

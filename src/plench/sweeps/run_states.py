@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from plench.plain_files import is_plain
 from plench.shown import clean_text, show_value
-from plench.storage.description import FINISHED, DescriptionError, read_description, read_headlines
+from plench.storage.description import FINISHED, DescriptionError, DescriptionReader
 from plench.storage.ended import DONE, find_breach
 from plench.storage.store import LOCK, RUN
 from plench.version import PROTOCOL_VERSION
@@ -41,31 +41,23 @@ class RunState:
         return self.state in FINISHED
 
 
-def read_states(
-    runs: Iterable[PlannedRun], output_dir: str | Path, *, in_short: bool = False
-) -> list[RunState]:
-    """Read the state of every run. A run whose process was killed counts as interrupted.
-
-    With `in_short`, which is enough for a look, no more is read of a finished run's run.json than identity,
-    protocol and status.
-    """
-    root = os.fspath(output_dir)
+def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunState]:
+    """Read the state of every run. A run whose process was killed counts as interrupted."""
+    root, reader = os.fspath(output_dir), DescriptionReader()
     try:
         with os.scandir(root) as entries:
             there = {entry.name for entry in entries}
     except OSError:
         there = set()
     return [
-        read_state(run, f"{root}/{run.folder}", in_short=in_short)
-        if run.folder in there
-        else RunState(run, "missing")
+        read_state(run, f"{root}/{run.folder}", reader) if run.folder in there else RunState(run, "missing")
         for run in runs
     ]
 
 
-def read_state(run: PlannedRun, folder: str, *, in_short: bool = False) -> RunState:
+def read_state(run: PlannedRun, folder: str, reader: DescriptionReader | None = None) -> RunState:
     """Read the state of one run from its folder."""
-    info = _read_info(f"{folder}/{RUN}", in_short)
+    info = _read_info(f"{folder}/{RUN}", reader or DescriptionReader())
     if info is not None and (info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run)):
         return RunState(run, "foreign", _explain_foreign(info))
     if os.path.exists(f"{folder}/{DONE}"):
@@ -82,10 +74,10 @@ def read_state(run: PlannedRun, folder: str, *, in_short: bool = False) -> RunSt
     return _unfinished(run, folder)
 
 
-def _read_info(path: str, in_short: bool) -> dict[str, Any] | None:
-    """Return run.json, None where it is missing or broken; in short only what tells that a run is done."""
+def _read_info(path: str, reader: DescriptionReader) -> dict[str, Any] | None:
+    """Return run.json, None where it is missing or broken."""
     try:
-        return (read_headlines(path) if in_short else None) or read_description(path)[0]
+        return reader.read(path)[0]
     except (OSError, DescriptionError):
         return None
 

@@ -25,6 +25,7 @@ DEFAULT_FLEET = "auto"
 
 SCHEMA = 1
 MAX_PLACES = 10**4  # configurations times splits: a hundred times a full benchmark's
+LARGEST_END = 10**5
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 
@@ -63,8 +64,10 @@ class Grid(Settings):
             if setting.per_run and getattr(self, name) != setting.default:
                 raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
         n_places = (self.n_hparams - self.n_hparams_from) * (self.n_trials - self.n_trials_from)
-        if max(self.n_hparams, self.n_trials, n_places) > MAX_PLACES:
+        if n_places > MAX_PLACES:
             raise UsageError(f"a grid of {n_places:,} runs per pair is too large; allowed are {MAX_PLACES:,}")
+        if max(self.n_hparams, self.n_trials) > LARGEST_END:
+            raise UsageError(f"n_hparams and n_trials must be at most {LARGEST_END:,}")
         if not isinstance(self.hparams, Mapping):
             raise UsageError(f"hparams must be a table of names and values, not {show_value(self.hparams)}")
         for name, value in self.hparams.items():

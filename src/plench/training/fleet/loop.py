@@ -209,14 +209,16 @@ class Fleet:
     def evaluate(self, step: int, together: StackedRuns) -> bool:
         """Write every member's record; say whether one has left because it diverged or failed."""
         self.hand_out(together)
+        begun = time.perf_counter()
         validation, test = (
             predict_together(together, [getattr(member.run.data, part) for member in self.members])
             for part in ("validation", "test")
         )
         there = list(self.members)
+        share = (time.perf_counter() - begun) / len(there)
         for number, member in enumerate(there):
             try:
-                ended = record_member(member.run, step, validation[number], test[number])
+                ended = record_member(member.run, step, validation[number], test[number], share)
             except (BusyError, StorageError):
                 raise
             except Exception as error:  # a third party's criterion, say
@@ -242,9 +244,11 @@ class Fleet:
             member.conclude(status)
 
 
-def record_member(run: TrainingRun, step: int, validation: np.ndarray, test: np.ndarray) -> Status | None:
-    """Write one run's record from its logits; say so if it has diverged."""
-    begun = time.perf_counter()
+def record_member(
+    run: TrainingRun, step: int, validation: np.ndarray, test: np.ndarray, spent: float
+) -> Status | None:
+    """Write one run's record from its logits, which took `spent` seconds; say so if it has diverged."""
+    begun = time.perf_counter() - spent
     with run.streams.ambient("evaluation"):
         figures = measure(validation, test, run.data, run.more_criteria)
     return run.record(step, run.totals.means(), figures, run.window_seconds, begun)

@@ -184,6 +184,9 @@ def _grow_trees(
     rows: NDArray[np.float32], targets: Floats, shape: ForestShape, seed: int
 ) -> Iterator[tuple[DecisionTreeRegressor, NDArray[np.int64] | None]]:
     """Fit tree after tree; give each with how often every example is in its bag, if it has one."""
+    from sklearn.utils import assert_all_finite
+
+    assert_all_finite(targets)
     random = np.random.RandomState(seed)
     for _ in range(shape.n_estimators):
         tree_seed = random.randint(2**31 - 1)
