@@ -1,8 +1,8 @@
 """The runs of a launched sweep, remembered in a file beside them, so that a look at them draws none anew.
 
 The file is worth nothing by itself: a launch writes it, `plench sweep status` and `plan` read it, and it
-counts only for the same sweep and the same plench. Runs of third parties are never in it, as their code may change.
-Nothing here imports torch.
+counts only for the same sweep and the same plench. Runs of third parties are never in it, as their code may
+change. Nothing here imports torch.
 """
 
 from __future__ import annotations
