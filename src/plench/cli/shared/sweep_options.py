@@ -95,7 +95,9 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run_timeout", type=float, metavar="S", help="time limit of one attempt at a run, in seconds"
     )
-    parser.add_argument("--memory_limit_gb", type=float, metavar="G", help="memory limit of a run, or of runs trained as one")
+    parser.add_argument(
+        "--memory_limit_gb", type=float, metavar="G", help="memory limit of a run, or of runs trained as one"
+    )
     parser.add_argument(
         "--worker_silence",
         type=float,
