@@ -105,7 +105,7 @@ def choose_kind(number: int, sweep_every: int) -> str:
     """Return what a round is of."""
     if sweep_every and number % sweep_every == sweep_every - 1:
         return "sweep"
-    return "fleet" if number % FLEET_EVERY == FLEET_EVERY - 1 else "run"
+    return "fleet" if number % FLEET_EVERY == FLEET_EVERY // 2 else "run"
 
 
 def deal(cards: Sequence[Card], seed: int, place: int) -> Card:
@@ -118,7 +118,7 @@ def soak(bench: Bench, options: argparse.Namespace, place: str) -> int:
     """Carry out rounds until the time is over, then write the page. `place` says where files are."""
     known = options.output / "soak.json"
     empty = {"rounds": 0, "refused": 0, "faults": {}, "runs": {}, "skipped": {}, "findings": []}
-    figures = {**read_figures(known, options.seed, empty), "place": place}
+    figures = {**read_figures(known, options.seed, empty), "place": place, "every": options.sweep_every}
     start, before = time.monotonic(), figures["seconds"]
     while time.monotonic() - start < options.seconds and not (
         options.rounds and figures["rounds"] >= options.rounds
@@ -153,8 +153,8 @@ def make_page(figures: dict[str, Any]) -> str:
         f"{figures['refused']:,} commands were refused with a reason, as they should be, and the run was "
         "repaired and continued.",
         "",
-        f"    python -m campaigns.soak --seed {figures['seed']} --rounds {figures['rounds']} "
-        f"--seconds {figures['seconds']}    # the same command continues it",
+        f"    python -m campaigns.soak --seed {figures['seed']} --sweep_every {figures['every']} "
+        f"--rounds {figures['rounds']} --seconds {figures['seconds']}    # the same command continues it",
         "",
         f"Python {figures['python']}; at commit {', then '.join(figures['commits'])}.",
         "",
