@@ -5,7 +5,8 @@
 
 Every arm is a command, `plench sweep launch` with one worker, or `plench train` for a single run; the arms
 take turns. `before` is the same command of a checkout of another commit. Test accuracies of the runs of a
-sweep are compared in pairs. Results are kept in runs/fleet.json, so that cases can be measured one by one.
+sweep are compared in pairs. The floor is what no stack can save: the products of the network and Adam, of all
+runs at their batch sizes. Results are kept in runs/fleet.json, so that cases can be measured one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,16 +29,21 @@ import numpy as np
 import torch
 
 from plench.algorithms import algorithms
+from plench.bench.fleet import stack_members
+from plench.bench.step import build_run
+from plench.bench.stretches import time_stretch
 from plench.storage.records import read_run
 from plench.sweeps import DataShelf, SweepSpec, make_grids, read_fleet
 from plench.sweeps.fleets import count_inputs, estimate_gb, form_fleets
 from plench.sweeps.plan import expand, settle
-from plench.training.environment import name_processor
+from plench.training.environment import compute_threads, flush_denormals, name_processor
+from plench.training.fleet.stack import StackedNetwork
+from plench.training.fleet.stacked_batches import StackedBatches
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results" / "fleet.md"
 KEPT = ROOT / "runs" / "fleet.json"
-ARMS = ("fleet", "off", "before")
+COLUMNS = ("before", "off", "fleet", "floor")
 VANILLA = [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]
 
 
@@ -109,6 +115,37 @@ def measure_start(case: Case, arm: str, data_dir: str, checkout: Path) -> float:
         return spend(replace(case, steps=1).command(arm, data_dir, Path(folder)), checkout)
 
 
+def measure_floor(case: Case, data_dir: str) -> float:
+    """Return the seconds of the products and of Adam of all runs of a sweep, in stacks of ten."""
+    grids = make_grids(case.algorithms, [case.dataset], n_hparams=case.n_hparams, n_trials=case.n_trials)
+    planned = expand(settle(SweepSpec(grids), DataShelf(data_dir)))
+    sizes = Counter(int(run.config.hparams["batch_size"]) for run in planned)
+    return sum(count * case.steps * time_products(case, data_dir, size) for size, count in sizes.items())
+
+
+def time_products(case: Case, data_dir: str, batch_size: int, runs: int = 10) -> float:
+    """Return the seconds of a step of one run in a stack, the least seen: products and Adam alone."""
+    with compute_threads(1), flush_denormals():
+        hparams = {"batch_size": batch_size}
+        members = [
+            build_run(case.algorithms[0], case.dataset, Path(data_dir), hparams, seed=n, trial_seed=n)
+            for n in range(runs)
+        ]
+        stack = stack_members(members)
+        batch = StackedBatches([run.training_set for run in members]).next()
+        stack.update(batch)
+        assert isinstance(stack.network, StackedNetwork)
+        network, inputs = stack.network.by_hand, batch.view("weak")
+        gradient = 1e-3 * torch.randn_like(network.predict(inputs))
+
+        def work() -> None:
+            network.forward(inputs)
+            network.backward(gradient)
+            stack.adam.step()
+
+        return min(time_stretch(work, 50) for _ in range(7)) / 1000 / runs
+
+
 def read_accuracies(output: Path) -> dict[str, float]:
     """Return the test accuracy of each run's last record, by folder."""
     runs = [read_run(folder) for folder in sorted(output.iterdir()) if folder.is_dir()]
@@ -129,6 +166,9 @@ def compare(case: Case, data_dir: str, checkouts: dict[str, Path], turns: int) -
                 seconds[arm].append(spend(case.command(arm, data_dir, Path(folder)), checkout))
                 accuracies[arm] = read_accuracies(Path(folder))
             starts[arm].append(measure_start(case, arm, data_dir, checkout) if case.runs == 1 else 0.0)
+        if case.runs > 1:
+            seconds["floor"].append(measure_floor(case, data_dir))
+            starts["floor"].append(0.0)
     spent = {arm: min(values) - min(starts[arm]) for arm, values in seconds.items()}
     row: dict[str, Any] = {"seconds": spent, "turns": turns}
     if "fleet" in accuracies:
@@ -149,11 +189,14 @@ def ratio(row: dict[str, Any], above: str, below: str) -> str:
 
 def format_rows(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of both tables."""
-    yield "| what | before, s | `off`, s | fleets, s | before / off | off / fleets | before / fleets |"
-    yield "|---|---|---|---|---|---|---|"
+    pairs = [("before", "off"), ("off", "fleet"), ("before", "fleet"), ("off", "floor")]
+    heads = ["before, s", "`off`, s", "fleets, s", "floor, s"]
+    heads += ["before / off", "off / fleets", "before / fleets", "off / floor"]
+    yield f"| what | {' | '.join(heads)} |"
+    yield "|---" * (len(heads) + 1) + "|"
     for label, row in rows.items():
-        spent = [f"{row['seconds'][arm]:.1f}" if arm in row["seconds"] else "" for arm in reversed(ARMS)]
-        ratios = [ratio(row, *arms) for arms in (("before", "off"), ("off", "fleet"), ("before", "fleet"))]
+        spent = [f"{row['seconds'][arm]:.1f}" if arm in row["seconds"] else "" for arm in COLUMNS]
+        ratios = [ratio(row, *arms) for arms in pairs]
         yield f"| {label} | {' | '.join([*spent, *ratios])} |"
     yield ""
     yield "Test accuracy of the last record, fleets less `--fleet off`, over the runs of each sweep in pairs:"
@@ -177,7 +220,9 @@ def write_page(rows: dict[str, dict[str, Any]], data_dir: str) -> None:
         "whole commands with one worker of one thread, start and end included; of a single run, `plench",
         "train` less a run of one step. The arms took turns; the least of the turns is shown. *Before* is",
         "the same command of another commit (here 3c81bb1, before fleets and the step written by hand, which",
-        "`--fleet off` has already).",
+        "`--fleet off` has already). *Floor*: the products of the network and Adam of all runs, at their",
+        "batch sizes and in stacks of ten, without loss, batches, evaluation and start. No stack is below",
+        "it, so off / floor bounds what fleets can gain on this processor.",
         f"Processor: {name_processor()}; torch {torch.__version__}, Python {platform.python_version()}.",
         "",
         *format_rows(rows),
