@@ -22,7 +22,7 @@ from plench.plain_files import is_plain, read_plain
 from plench.settings import describe_cell
 from plench.storage.description import FINISHED, DescriptionError, DescriptionReader, find_lack
 from plench.storage.ended import DONE, MAX_RECORDS_BYTES, RESULTS
-from plench.storage.lines import Record, is_finite, parse_text
+from plench.storage.lines import Record, is_finite, parse_lines
 from plench.storage.store import RUN
 
 logger = logging.getLogger("plench")
@@ -248,10 +248,10 @@ def _read_folder(folder: str, reader: FolderReader) -> tuple[Run | None, list[st
     about_info: list[str] = []
     about_lines: list[str] = []
     info = _read_info(folder, reader, about_info)
-    text = _read_text(folder, about_lines)
+    lines = _read_lines(folder, about_lines)
     run = None
-    if info is not None or text is not None:
-        records, first, said = parse_text(text or "")
+    if info is not None or lines is not None:
+        records, first, said = parse_lines(lines or b"")
         about_lines.extend(said)
         try:
             if info is not None:
@@ -287,10 +287,10 @@ def _read_info(folder: str, reader: FolderReader, notices: list[str]) -> dict[st
     return info
 
 
-def _read_text(folder: str, notices: list[str]) -> str | None:
+def _read_lines(folder: str, notices: list[str]) -> bytes | None:
     """Return the content of results.jsonl, or None if there is none."""
     try:
-        return read_plain(f"{folder}/{RESULTS}", MAX_RECORDS_BYTES).decode("utf-8", errors="replace")
+        return read_plain(f"{folder}/{RESULTS}", MAX_RECORDS_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -321,13 +321,14 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...],
     )
 
 
-def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, ...]) -> Run:
+def _run_of_records(folder: str, first: bytes, records: tuple[Record, ...]) -> Run:
     """Build a run from the args and hparams of its records, which is all that the public benchmark writes.
 
     A run of ours that has lost its run.json is known by `logged`, which public records do not have. The
     protocol and the data it was run on are unknown, so it stays apart from those that say.
     """
-    args, hparams = first["args"], _mapping(first.get("hparams"))
+    content = json.loads(first.decode("utf-8", errors="replace"))  # exact for integers of any size
+    args, hparams = content["args"], _mapping(content.get("hparams"))
     diverged_after = _last_step_before_nan(records)
     if not os.path.exists(f"{folder}/{DONE}"):
         status = "interrupted"
