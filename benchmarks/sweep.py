@@ -25,6 +25,7 @@ from plench.storage.ended import make_done
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.remembered import remember
 from plench.sweeps.spec import Grid, SweepSpec
+from plench.version import PROTOCOL_VERSION
 
 WORKERS = 2
 # The engines take turns, since the machine's speed changes from minute to minute.
@@ -154,11 +155,12 @@ def make_finished(output_dir: Path) -> int:
         info = {
             "schema": 1,
             "run_id": config.run_id(fingerprint),
-            "protocol": 1,
-            "status": "done",
+            "protocol": PROTOCOL_VERSION,
             "experiment": config.experiment(fingerprint),
             "config": config.to_json(),
-            "filler": "x" * 2000,  # run.json also has cards and versions
+            "algorithm_card": {"name": run.algorithm, "summary": "x" * 2000},  # cards and versions are long
+            "status": "done",
+            "timings": {"began": config.trial_seed, "seconds": config.hparams_seed},
         }
         (place / "run.json").write_text(json.dumps(info, indent=1))
         record = {"loss": 1.0, "hparams": dict(config.hparams), "args": config.args()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from plench import networks
 from plench.hparams import DataTraits
 from plench.plain_files import read_plain
 from plench.shown import show_value
+from plench.storage.json_text import parse_json
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # these import torch
@@ -25,10 +25,9 @@ FINISHED = ("done", "diverged")
 MAX_BYTES = 2**24  # of a run.json: a thousand times what it has
 # Keys of the upper level are indented by one space, no value has a line break in it. A file is cut where what
 # is a run's own begins and ends.
-_OWN = ("run_id", "config", "timings")
-_FIRST_CUTS = tuple(f'\n "{name}": ' for name in ("run_id", "protocol", "config", "algorithm_card"))
-_LAST_CUT = '\n "timings": '
-_decoder = json.JSONDecoder()
+_OWN = (b"run_id", b"config", b"timings")
+_FIRST_CUTS = tuple(b'\n "%b": ' % name for name in (b"run_id", b"protocol", b"config", b"algorithm_card"))
+_LAST_CUT = b'\n "timings": '
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def _read(path: str) -> bytes:
 
 def _parse(text: bytes) -> tuple[dict[str, Any], list[str]]:
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DescriptionError(f"cannot be read ({error})") from error
     if not isinstance(content, dict):
@@ -172,20 +171,17 @@ class DescriptionReader:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[bytes, dict[str, Any]] = {}
 
     def read(self, path: str) -> tuple[dict[str, Any], list[str]]:
         """Return what `read_description` does, and raise what it raises."""
         text = _read(path)
-        try:
-            content = self._put_together(text.decode("utf-8"))
-        except UnicodeDecodeError:
-            content = None
+        content = self._put_together(text)
         return _parse(text) if content is None else (content, [])
 
-    def _put_together(self, text: str) -> dict[str, Any] | None:
+    def _put_together(self, text: bytes) -> dict[str, Any] | None:
         """Return what a file says; None where it is not as we write it, or odd."""
-        if not (text.startswith("{\n ") and text.endswith(("\n}", "\n}\n"))):
+        if not (text.startswith(b"{\n ") and text.endswith((b"\n}", b"\n}\n"))):
             return None
         cuts = [1]
         for mark in _FIRST_CUTS:  # in the order in which they are written, so that each letter is seen once
@@ -195,8 +191,8 @@ class DescriptionReader:
         last = text.rfind(_LAST_CUT, cuts[-1])
         if last < 0:
             return None
-        parts = [text[start + 2 : stop] for start, stop in pairwise((*cuts, last, text.rindex("\n}")))]
-        parts[-1] += ","
+        parts = [text[start + 2 : stop] for start, stop in pairwise((*cuts, last, text.rindex(b"\n}")))]
+        parts[-1] += b","
         content: dict[str, Any] = {}
         for part in parts:
             members = self._known.get(part)
@@ -210,14 +206,13 @@ class DescriptionReader:
         return content if content.get("schema") == SCHEMA else None
 
 
-def _parse_members(part: str) -> dict[str, Any] | None:
+def _parse_members(part: bytes) -> dict[str, Any] | None:
     """Return what `"key": value, …,` says as an object; None if it is no JSON or a type is another."""
-    whole = f"{{{part[:-1]}}}"
     try:
-        members, end = _decoder.raw_decode(whole)
+        members: dict[str, Any] = parse_json(b"{%b}" % part[:-1])
     except (ValueError, RecursionError):
         return None
-    right = end == len(whole) and part.endswith(",") and bool(members)
+    right = part.endswith(b",") and bool(members)
     types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
     return members if right and types else None
 

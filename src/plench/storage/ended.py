@@ -16,6 +16,7 @@ from typing import Any
 from plench.plain_files import open_plain, read_plain
 from plench.shown import show_value
 from plench.storage.description import FINISHED
+from plench.storage.json_text import parse_json
 
 DONE = "done"
 RESULTS = "results.jsonl"
@@ -66,11 +67,11 @@ def find_breach(
 
 def read_done(path: str) -> dict[str, dict[str, Any]]:
     """Return what `done` says of each file; nothing where an older version wrote it. Raises ValueError."""
-    content = read_plain(path, MAX_BYTES).decode("utf-8", "replace").split("\n", 2)
-    if content[1:] in ([], [""]):
+    content = read_plain(path, MAX_BYTES).split(b"\n", 2)
+    if content[1:] in ([], [b""]):
         return {}
     try:
-        files = json.loads(content[1])
+        files = parse_json(content[1])
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(files, dict) or not all(map(_is_entry, files, files.values())):
@@ -103,7 +104,7 @@ def _has_hash(content: bytes, known: Mapping[str, Any]) -> bool:
 def read_last_step(content: bytes) -> Any:
     """Return the step of the last record; None if there is none or the last line is not whole."""
     try:
-        last = json.loads(content[content.rfind(b"\n", 0, -1) + 1 :])
+        last = parse_json(content[content.rfind(b"\n", 0, -1) + 1 :])
         return last.get("step") if content.endswith(b"\n") else None
     except (ValueError, AttributeError, RecursionError):
         return None

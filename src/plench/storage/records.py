@@ -321,14 +321,13 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...],
     )
 
 
-def _run_of_records(folder: str, first: bytes, records: tuple[Record, ...]) -> Run:
+def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, ...]) -> Run:
     """Build a run from the args and hparams of its records, which is all that the public benchmark writes.
 
     A run of ours that has lost its run.json is known by `logged`, which public records do not have. The
     protocol and the data it was run on are unknown, so it stays apart from those that say.
     """
-    content = json.loads(first.decode("utf-8", errors="replace"))  # exact for integers of any size
-    args, hparams = content["args"], _mapping(content.get("hparams"))
+    args, hparams = first["args"], _mapping(first.get("hparams"))
     diverged_after = _last_step_before_nan(records)
     if not os.path.exists(f"{folder}/{DONE}"):
         status = "interrupted"

@@ -20,6 +20,7 @@ import plench
 from plench.errors import PlenchError
 from plench.plain_files import read_plain
 from plench.storage.files import write_text
+from plench.storage.json_text import parse_json
 from plench.version import PROTOCOL_VERSION, __version__
 
 if TYPE_CHECKING:  # imports torch
@@ -87,7 +88,7 @@ def recall(specs: Iterable[SweepSpec], output_dir: Path) -> list[RememberedRun] 
     runs: dict[str, RememberedRun] = {}
     for spec in specs:
         try:
-            content = json.loads(read_plain(_place(spec, output_dir), MAX_BYTES))
+            content = parse_json(read_plain(_place(spec, output_dir), MAX_BYTES))
             for folder, *values in content["runs"]:
                 if not FOLDER.fullmatch(folder) or not _is_config(values):
                     return None

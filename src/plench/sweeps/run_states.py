@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from plench.plain_files import is_plain
 from plench.shown import clean_text, show_value
-from plench.storage.description import FINISHED, DescriptionError, DescriptionReader
+from plench.storage.description import FINISHED, DescriptionError, read_description
 from plench.storage.ended import DONE, find_breach
 from plench.storage.store import LOCK, RUN
 from plench.version import PROTOCOL_VERSION
@@ -43,21 +43,21 @@ class RunState:
 
 def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunState]:
     """Read the state of every run. A run whose process was killed counts as interrupted."""
-    root, reader = os.fspath(output_dir), DescriptionReader()
+    root = os.fspath(output_dir)
     try:
         with os.scandir(root) as entries:
             there = {entry.name for entry in entries}
     except OSError:
         there = set()
     return [
-        read_state(run, f"{root}/{run.folder}", reader) if run.folder in there else RunState(run, "missing")
+        read_state(run, f"{root}/{run.folder}") if run.folder in there else RunState(run, "missing")
         for run in runs
     ]
 
 
-def read_state(run: PlannedRun, folder: str, reader: DescriptionReader | None = None) -> RunState:
+def read_state(run: PlannedRun, folder: str) -> RunState:
     """Read the state of one run from its folder."""
-    info = _read_info(f"{folder}/{RUN}", reader or DescriptionReader())
+    info = _read_info(f"{folder}/{RUN}")
     if info is not None and (info.get("protocol") != PROTOCOL_VERSION or not _names_itself(info, run)):
         return RunState(run, "foreign", _explain_foreign(info))
     if os.path.exists(f"{folder}/{DONE}"):
@@ -74,10 +74,10 @@ def read_state(run: PlannedRun, folder: str, reader: DescriptionReader | None = 
     return _unfinished(run, folder)
 
 
-def _read_info(path: str, reader: DescriptionReader) -> dict[str, Any] | None:
+def _read_info(path: str) -> dict[str, Any] | None:
     """Return run.json, None where it is missing or broken."""
     try:
-        return reader.read(path)[0]
+        return read_description(path)[0]
     except (OSError, DescriptionError):
         return None
 
