@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 
 # Digits as zeros, and what a number may follow as a space: an integer beyond 64 bits, which orjson would
-# round, has twenty digits or more after one.
+# round, has nineteen digits or more after one, or at the start.
 _ROUGH = bytes.maketrans(b"123456789:,[-\t\r\n", b"0" * 9 + b" " * 7)
-_LONG = b" " + b"0" * 20
+_LONG = b"0" * 19
+_LONG_WITHIN = b" " + _LONG
 
 
 def parse_json(text: bytes) -> Any:
@@ -18,7 +19,8 @@ def parse_json(text: bytes) -> Any:
 
     Python's parser has its say wherever orjson differs from it: on NaN, on long integers, on odd encodings.
     """
-    if _LONG not in text.translate(_ROUGH):
+    rough = text.translate(_ROUGH)
+    if _LONG_WITHIN not in rough and not rough.startswith(_LONG):
         try:
             return orjson.loads(text)
         except ValueError:

@@ -1,0 +1,49 @@
+"""The parser of run folders says what Python's own does."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plench.storage.json_text import parse_json
+
+INTEGERS = st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**19])
+LEAVES = st.none() | st.booleans() | INTEGERS | st.floats() | st.text()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9)
+
+
+def parse(parser, text):
+    try:
+        return repr(parser(text))  # NaN differs from itself, 1 from 1.0
+    except ValueError:
+        return ValueError
+
+
+@given(VALUES, st.sampled_from([None, 1]), st.booleans())
+def test_values_are_those_of_python(value, indent, ascii_only):
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    assert parse(parse_json, text) == parse(json.loads, text)
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**64), 10**30])
+@pytest.mark.parametrize("form", ["{}", "[{}]", "[1,{}]", '{{"a":{}}}', '{{"a":\t{}}}', "\n{}", "[\r{}]"])
+def test_long_integers_keep_every_digit(number, form):
+    value = parse_json(form.format(number).encode())
+    while not isinstance(value, int):
+        value = value[-1] if isinstance(value, list) else value["a"]
+    assert value == number
+
+
+NO_JSON = [b"", b"{", b"[1,]", b"01", b"1 2", b'"\xff"', b"nan", b'"\n"', b"'a'", b"{1:2}"]
+ODD = [b'{"a": 1, "a": 2}', b"NaN", b"-Infinity", b'"\\ud800"', b"-0"]
+
+
+@pytest.mark.parametrize("text", NO_JSON)
+def test_what_is_no_json_is_an_error(text):
+    assert parse(parse_json, text) is parse(json.loads, text) is ValueError
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_json_is_read_as_by_python(text):
+    assert parse(parse_json, text) == parse(json.loads, text) is not ValueError
