@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ import numpy as np
 import torch
 
 from plench.algorithms import algorithms
-from plench.bench.fleet import stack_members
+from plench.bench.fleet import stack_members, time_alone
 from plench.bench.step import build_run
 from plench.bench.stretches import time_stretch
 from plench.storage.records import read_run
@@ -146,6 +147,20 @@ def time_products(case: Case, data_dir: str, batch_size: int, runs: int = 10) ->
         return min(time_stretch(work, 50) for _ in range(7)) / 1000 / runs
 
 
+def compare_forms(case: Case, data_dir: str, turns: int = 25) -> dict[str, float]:
+    """Return the milliseconds of a step through autograd and of the one written by hand, and their ratio."""
+    with compute_threads(1), flush_denormals():
+        hparams = {"batch_size": case.batch_size}
+        forms = [build_run(case.algorithms[0], case.dataset, Path(data_dir), hparams) for _ in range(2)]
+        forms[1].choose_step()
+        for run in forms:
+            time_alone(run, 200)
+        pairs = [tuple(time_alone(run, 100) for run in forms) for _ in range(turns)]
+    autograd, by_hand = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratio = statistics.median(first / second for first, second in pairs)
+    return {"autograd": autograd, "by hand": by_hand, "ratio": ratio}
+
+
 def read_accuracies(output: Path) -> dict[str, float]:
     """Return the test accuracy of each run's last record, by folder."""
     runs = [read_run(folder) for folder in sorted(output.iterdir()) if folder.is_dir()]
@@ -171,6 +186,8 @@ def compare(case: Case, data_dir: str, checkouts: dict[str, Path], turns: int) -
             starts["floor"].append(0.0)
     spent = {arm: min(values) - min(starts[arm]) for arm, values in seconds.items()}
     row: dict[str, Any] = {"seconds": spent, "turns": turns}
+    if case.runs == 1:
+        row["forms"] = compare_forms(case, data_dir)
     if "fleet" in accuracies:
         both = sorted(accuracies["fleet"].keys() & accuracies["off"].keys())
         apart = np.array([accuracies["fleet"][name] - accuracies["off"][name] for name in both])
@@ -198,6 +215,16 @@ def format_rows(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
         spent = [f"{row['seconds'][arm]:.1f}" if arm in row["seconds"] else "" for arm in COLUMNS]
         ratios = [ratio(row, *arms) for arms in pairs]
         yield f"| {label} | {' | '.join([*spent, *ratios])} |"
+    yield ""
+    yield "A step of a single run through autograd and written by hand: medians of stretches that took turns"
+    yield "in one process, and the median of their ratios."
+    yield ""
+    yield "| run | autograd, ms | by hand, ms | ratio |"
+    yield "|---|---|---|---|"
+    for label, row in rows.items():
+        if "forms" in row:
+            forms = row["forms"]
+            yield f"| {label} | {forms['autograd']:.2f} | {forms['by hand']:.2f} | {forms['ratio']:.2f} |"
     yield ""
     yield "Test accuracy of the last record, fleets less `--fleet off`, over the runs of each sweep in pairs:"
     yield ""
