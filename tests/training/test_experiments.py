@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from plench.storage.store import RunStore
@@ -29,6 +30,34 @@ def experiments() -> Iterator[ModuleType]:
         patched.setattr(sys, "path", [*sys.path])
         spec.loader.exec_module(module)
         yield module
+
+
+@pytest.fixture(scope="module")
+def accuracy(experiments: ModuleType) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("accuracy", SCRIPT.with_name("accuracy.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "accuracy", module)
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_two_modes_are_found_whatever_the_splits(accuracy: ModuleType, share: float) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(60, 1, (10, 5)) + random.normal(0, 3, (10, 1))
+    assert accuracy.find_modes(rows) is None
+    low, high = accuracy.find_modes(rows - 9 * (random.random((10, 5)) < share))
+    assert 7 < high - low < 11
+
+
+def test_splits_and_tails_make_no_modes(accuracy: ModuleType) -> None:
+    random = np.random.default_rng(0)
+    tables = random.normal(60, 3, (200, 4, 5)) + random.choice([0, 20], (200, 4, 1))
+    assert sum(accuracy.find_modes(rows) is not None for rows in tables) <= 2
+    assert accuracy.find_modes(tables[0, :3]) is None  # too few to say
 
 
 def count_updates(run: TrainingRun) -> Mapping[str, float]:
