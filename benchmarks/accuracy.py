@@ -167,12 +167,11 @@ def find_modes(rows: np.ndarray) -> tuple[float, float] | None:
     """
     if rows.size < FEWEST:
         return None
-    shares = [cut_in_two(centred)[0][0] for centred in centre(rows[None])]
-    centred = centre(rows[None])[int(np.argmax(shares))]
-    values = np.sort(centred.ravel())
-    values += float(rows.mean() - values.mean())
-    low, high = (float(part.mean()) for part in np.split(values, cut_in_two(centred)[1]))
-    return (low, high) if high - low > POINTS and max(shares) > usual_share(*rows.shape) else None
+    found = [(*cut_in_two(centred), centred) for centred in centre(rows[None])]
+    share, cut, centred = max(found, key=lambda each: float(each[0][0]))
+    values = np.sort(centred.ravel()) + float(rows.mean() - centred.mean())
+    low, high = (float(part.mean()) for part in np.split(values, cut))
+    return (low, high) if high - low > POINTS and share[0] > usual_share(*rows.shape) else None
 
 
 def centre(rows: np.ndarray) -> list[np.ndarray]:

@@ -205,7 +205,7 @@ def ratio(row: dict[str, Any], above: str, below: str) -> str:
 
 
 def format_rows(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of both tables."""
+    """Yield the lines of the tables."""
     pairs = [("before", "off"), ("off", "fleet"), ("before", "fleet"), ("off", "floor")]
     heads = ["before, s", "`off`, s", "fleets, s", "floor, s"]
     heads += ["before / off", "off / fleets", "before / fleets", "off / floor"]

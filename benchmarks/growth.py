@@ -13,21 +13,14 @@ import statistics
 
 from experiments import render_table, write_page
 from plench.algorithms import algorithms
+from plench.bench.fleet import time_alone
 from plench.bench.step import WARM_UP, build_run
-from plench.bench.stretches import time_stretch
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.run import TrainingRun
 
 SIZES = (1_000, 1_000_000)
 WITH_A_GRAPH = ("VALEN",)
 BUDGET_MS = 250.0  # of a stretch
 TURNS = 15
-
-
-def time_steps(run: TrainingRun, count: int) -> float:
-    """Return the milliseconds of a step of a run."""
-    with run.streams.ambient("algorithm"):
-        return time_stretch(run.make_update, count)
 
 
 def compare(algorithm: str) -> tuple[float, float, float]:
@@ -36,9 +29,9 @@ def compare(algorithm: str) -> tuple[float, float, float]:
         few, many = (build_run(algorithm, f"Synthetic_{size}", None, {"batch_size": 128}) for size in SIZES)
         for run in (few, many):
             run.choose_step()
-            time_steps(run, WARM_UP)
-        stretch = max(10, round(BUDGET_MS / time_steps(few, 20)))
-        pairs = [(time_steps(few, stretch), time_steps(many, stretch)) for _ in range(TURNS)]
+            time_alone(run, WARM_UP)
+        stretch = max(10, round(BUDGET_MS / time_alone(few, 20)))
+        pairs = [(time_alone(few, stretch), time_alone(many, stretch)) for _ in range(TURNS)]
     first, second = (statistics.median(side) for side in zip(*pairs, strict=True))
     return first, second, statistics.median(after / before for before, after in pairs)
 

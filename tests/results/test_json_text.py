@@ -36,12 +36,18 @@ def test_long_integers_keep_every_digit(number, form):
 
 
 NO_JSON = [b"", b"{", b"[1,]", b"01", b"1 2", b'"\xff"', b"nan", b'"\n"', b"'a'", b"{1:2}"]
-ODD = [b'{"a": 1, "a": 2}', b"NaN", b"-Infinity", b'"\\ud800"', b"-0"]
+UTF_16 = ['{"a": 1}'.encode("utf-16-le"), "[1]".encode("utf-16"), b"\0[\0"]
+ODD = [b'{"a": 1, "a": 2}', b"NaN", b"-Infinity", b'"\\ud800"', b"-0", b"\xef\xbb\xbf[1]"]
 
 
 @pytest.mark.parametrize("text", NO_JSON)
 def test_what_is_no_json_is_an_error(text):
     assert parse(parse_json, text) is parse(json.loads, text) is ValueError
+
+
+@pytest.mark.parametrize("text", UTF_16)
+def test_only_utf8_is_read(text):
+    assert parse(parse_json, text) is ValueError
 
 
 @pytest.mark.parametrize("text", ODD)

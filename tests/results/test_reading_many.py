@@ -172,6 +172,18 @@ def test_what_is_odd_in_lines_is_told(file, notice):
     assert notice in parse_lines(FILES[file].encode()).notices
 
 
+@pytest.mark.parametrize("line", [b"\0a\0a\0", b'{\0"\0', b"\xff\xfe{\0", b"\0\0\0{", b"\xff", b'{"step": 1\0}'])
+def test_bytes_of_any_kind_are_a_broken_line(line):
+    found = parse_lines(line + b"\n" + FILES["whole"].encode())
+    assert [record.step for record in found.records] == [0, 1, 2]
+    assert found.notices == ["1 line skipped, no JSON: 1"]
+
+
+def test_letters_that_are_no_utf8_spoil_no_line():
+    (record,) = parse_lines(FILES["of one line"].encode().replace(b'"a"', b'"\xff"')).records
+    assert record.step == 4
+
+
 def test_runs_without_a_description_keep_large_seeds(tmp_path):
     args = {"algorithm": "CC", "dataset": "Lost", "steps": 3, "trial_seed": 0, "hparams_seed": 0}
     text = write_lines(*STEPS, args={**args, "seed": 2**70})

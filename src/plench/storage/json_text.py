@@ -15,9 +15,9 @@ _LONG_WITHIN = b" " + _LONG
 
 
 def parse_json(text: bytes) -> Any:
-    """Return the value of a JSON text; raise ValueError or RecursionError where there is none.
+    """Return the value of a JSON text in UTF-8; raise ValueError or RecursionError where there is none.
 
-    Python's parser has its say wherever orjson differs from it: on NaN, on long integers, on odd encodings.
+    Python's parser has its say wherever orjson differs from it: on NaN, on long integers, on odd letters.
     """
     rough = text.translate(_ROUGH)
     if _LONG_WITHIN not in rough and not rough.startswith(_LONG):
@@ -25,4 +25,5 @@ def parse_json(text: bytes) -> Any:
             return orjson.loads(text)
         except ValueError:
             pass
-    return json.loads(text)
+    # Python would take bytes with zeros in them for UTF-16 or UTF-32.
+    return json.loads(text.decode("utf-8-sig", "surrogatepass"))

@@ -87,9 +87,10 @@ def parse_lines(content: bytes) -> ParsedLines:
 def _decode(line: bytes) -> Any:
     """Return the JSON value of a line, `_BROKEN` if it has none; letters that are no UTF-8 are replaced."""
     try:
-        return parse_json(line)
-    except UnicodeDecodeError:
-        return _decode(line.decode("utf-8", errors="replace").encode("utf-8"))
+        try:
+            return parse_json(line)
+        except UnicodeDecodeError:
+            return parse_json(line.decode("utf-8", errors="replace").encode("utf-8"))
     except (ValueError, RecursionError):
         return _BROKEN
 
