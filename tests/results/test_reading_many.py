@@ -172,7 +172,9 @@ def test_what_is_odd_in_lines_is_told(file, notice):
     assert notice in parse_lines(FILES[file].encode()).notices
 
 
-@pytest.mark.parametrize("line", [b"\0a\0a\0", b'{\0"\0', b"\xff\xfe{\0", b"\0\0\0{", b"\xff", b'{"step": 1\0}'])
+@pytest.mark.parametrize(
+    "line", [b"\0a\0a\0", b'{\0"\0', b"\xff\xfe{\0", b"\0\0\0{", b"\xff", b'{"step": 1\0}']
+)
 def test_bytes_of_any_kind_are_a_broken_line(line):
     found = parse_lines(line + b"\n" + FILES["whole"].encode())
     assert [record.step for record in found.records] == [0, 1, 2]
