@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,16 @@ def find_running(*others: str) -> str | None:
     return next((job for job, state in read_jobs().items() if state == "RUNNING" and job not in others), None)
 
 
+def end_wait(requeued: str) -> None:
+    """Start a requeued job, which Slurm makes wait for two minutes, after two seconds.
+
+    Not at once: Slurm counts in seconds, and kills a job that starts in the second in which it was stopped
+    ("Job credential revoked").
+    """
+    time.sleep(2)
+    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+
+
 def wait_for_queue(timeout: float = 300) -> None:
     wait_for(lambda: not read_jobs(), timeout, "Slurm's queue to empty")
 
@@ -104,9 +115,8 @@ def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
     assert code == 0
     assert "in Slurm's queue: " in output
     assert "queued" in output.splitlines()[-1]
-    # Slurm makes a requeued job wait for two minutes; a test need not.
     wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    end_wait(requeued)
 
     code, output = sweep(*command)
     assert code == 0
@@ -133,7 +143,7 @@ def test_methods_fitted_in_rounds_are_requeued_between_rounds(tmp_path: Path) ->
     requeued = wait_for(find_running, what="a job to run")
     run("scontrol", "requeue", requeued)
     wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    end_wait(requeued)
     with explained(folder):
         wait_for_queue()
     assert "done 6" in sweep("status", "--output_dir", str(folder))[1]
@@ -155,7 +165,7 @@ def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
     wait_for(lambda: len(list(folder.glob("*/checkpoint.pt"))) > 4, 120, "the other fleet to be on its way")
     run("scancel", cancelled)
     wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    end_wait(requeued)
     with explained(folder):
         wait_for_queue()
     code, output = sweep(*command)  # what was cancelled
@@ -185,7 +195,7 @@ def test_a_job_that_runs_out_of_time_continues(tmp_path: Path) -> None:
             waits = run("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip() == "BeginTime"
             if state == "PENDING" and waits:
                 turns += 1
-                run("scontrol", "update", f"JobId={job}", "StartTime=now")
+                end_wait(job)
         return bool(list(folder.glob("*/done")))
 
     with explained(folder):
