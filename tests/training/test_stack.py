@@ -11,6 +11,7 @@ from torch import Tensor
 from plench.algorithms import algorithms, find_algorithm
 from plench.hparams import DataTraits, draw_hparams
 from plench.training.batches import TrainingSet
+from plench.training.fleet.layers import HandwrittenMLP, is_better_turned
 from plench.training.fleet.single import find_step
 from plench.training.fleet.stack import StackError, stack_runs
 from plench.training.fleet.stacked_batches import StackedBatches
@@ -144,6 +145,29 @@ def test_a_step_written_by_hand_has_the_same_bits(name: str) -> None:
         torch.equal(one.grad, other.grad)
         for one, other in zip(plain.algorithm.parameters(), by_hand.algorithm.parameters(), strict=True)
     )
+
+
+@pytest.mark.parametrize("classes", [5, 12, 13, 16, 23, 32])
+def test_a_stacked_network_is_that_of_autograd_whatever_the_number_of_classes(classes: int) -> None:
+    """Some numbers of classes make logits in a turned product."""
+    assert is_better_turned(classes) == (classes in (12, 13, 23))
+    random = torch.Generator().manual_seed(classes)
+    shapes = ((2, 7, D), (2, 7), (2, classes, 7), (2, classes))
+    weights = [torch.randn(shape, generator=random, dtype=torch.float64) for shape in shapes]
+    inputs = torch.randn(2, B, D, generator=random, dtype=torch.float64)
+    wanted = torch.randn(2, B, classes, generator=random, dtype=torch.float64)
+    by_hand = HandwrittenMLP(weights)
+    logits = by_hand.forward(inputs)
+    assert logits.is_contiguous()
+    torch.testing.assert_close(by_hand.predict(inputs), logits, rtol=0, atol=0)
+    by_hand.backward(wanted)
+    for run in range(2):
+        own = [weight[run].clone().requires_grad_() for weight in weights]
+        expected = torch.relu(inputs[run] @ own[0].mT + own[1]) @ own[2].mT + own[3]
+        torch.testing.assert_close(logits[run], expected, rtol=1e-12, atol=1e-12)
+        gradients = torch.autograd.grad((expected * wanted[run]).sum(), own)
+        for gradient, of_stack in zip(gradients, by_hand.gradients, strict=True):
+            torch.testing.assert_close(of_stack[run], gradient, rtol=1e-12, atol=1e-12)
 
 
 def test_a_run_that_leaves_does_not_change_the_others() -> None:
