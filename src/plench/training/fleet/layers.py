@@ -44,8 +44,8 @@ def has_hooks(module: nn.Module) -> bool:
 def is_better_turned(classes: int) -> bool:
     """Say whether a CPU makes logits faster as (K, B) than as (B, K).
 
-    A last axis that does not fill its registers takes up to twice the time. With fewer than 12 classes another
-    kernel rounds differently, and a stack would no longer have the bits of its runs where these are equal.
+    A last axis that does not fill its registers takes up to twice the time. Below 12 classes another kernel
+    rounds differently, and a stack would no longer have the bits of its runs where it has them.
     """
     return classes >= 12 and classes % 16 != 0
 
