@@ -4,9 +4,10 @@
     python benchmarks/classical.py --report_only    the page from the records that are there
 
 The runs are a sweep in runs/classical: the same command continues it, and `plench sweep status` and `plench
-sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Deep methods are
-trained as fleets. The order is that in which the page of an unfinished sweep says most: see STAGES. A split
-counts for a method once all of its configurations are there.
+sweep plan --output_dir runs/classical` tell how far it is and what the rest will take. Finished runs are also
+kept beside the page, in classical.parquet: what is complete there is not run again on another machine. Deep
+methods are trained as fleets. The order is that in which the page of an unfinished sweep says most: see
+STAGES. A split counts for a method once all of its configurations are there.
 """
 
 import argparse
@@ -16,11 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import real_data_dir, render_table, summarise, write_page
+from experiments import RESULTS, real_data_dir, render_table, summarise, write_page
 from plench.criteria import criteria
 from plench.report.results import Results, read_results
 from plench.selection import Cell
 from plench.storage import Run
+from plench.storage.gather import gather_results
+from plench.storage.parquet import StoredResults, write_results_file
 from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
 
 CLASSICAL = ("LR_EM", "CLPL", "PL_KNN", "IPAL", "PL_ECOC", "ET_AVG", "RF_AVG", "ET_EM", "RF_EM")
@@ -36,41 +39,47 @@ DATASETS: Mapping[str, tuple[str, ...]] = {
 N_CONFIGURATIONS, N_SPLITS = 20, 5
 STEPS = 10_000  # the paper's for tables; fitted methods have their rounds instead
 
-CHEAP = ("CLPL", "PL_KNN", "IPAL", "PL_ECOC", *ANSWERS, "LR_EM", "ET_AVG")  # seconds a run
-DEAR = ("RF_AVG", "ET_EM", "RF_EM")
-BY_COST = ("Lost", "Music_Crowd", "MSRCv2", "LabelMe_Crowd", "Birdsong")
+KEPT = RESULTS / "classical.parquet"
+
+CHEAP = ("CLPL", "PL_KNN", "IPAL", "PL_ECOC", *ANSWERS, "ET_AVG")  # seconds a run at most
+DEAR = ("LR_EM", "RF_AVG", "ET_EM", "RF_EM")
+BY_COST = ("Lost", "Music_Crowd", "MSRCv2", "Birdsong", "LabelMe_Crowd")
 # What is run after what: what is cheap, everywhere; then, dataset by dataset, the deep methods, which are
-# most of the cost, and the dear ones.
+# most of the cost, and the dear ones, one after another, so that some are complete as early as can be.
 STAGES = (
     *((dataset, CHEAP) for dataset in BY_COST),
-    *((dataset, methods) for dataset in BY_COST for methods in (DEEP, DEAR)),
+    *((dataset, methods) for dataset in BY_COST for methods in (DEEP, *((name,) for name in DEAR))),
 )
 
 
-def plan() -> SweepSpec:
-    """Return what is to be run, in the order in which unfinished results are of most use."""
-    return SweepSpec(
-        tuple(
-            Grid(
-                group,
-                (dataset,),
-                n_hparams=N_CONFIGURATIONS,
-                n_trials=N_SPLITS,
-                steps=STEPS,
-                skip_model_save=True,
+def plan(kept: Sequence[Run]) -> SweepSpec | None:
+    """Return what is to be run, in the order in which unfinished results are of most use; None if nothing."""
+    there = Counter((run.experiment.dataset, run.experiment.algorithm) for run in kept)
+    complete = {pair for pair, runs in there.items() if runs == N_CONFIGURATIONS * N_SPLITS}
+    grids = []
+    for dataset, methods in STAGES:
+        given = [name for name in methods if name in (*DATASETS[dataset], *DEEP)]
+        left = tuple(name for name in given if (dataset, name) not in complete)
+        if left:
+            grids.append(
+                Grid(
+                    left,
+                    (dataset,),
+                    n_hparams=N_CONFIGURATIONS,
+                    n_trials=N_SPLITS,
+                    steps=STEPS,
+                    skip_model_save=True,
+                )
             )
-            for dataset, methods in STAGES
-            # Dear methods one after another, so that some are complete as early as can be.
-            for group in (
-                [(name,) for name in methods] if methods == DEAR else [methods_of(dataset, methods)]
-            )
-        )
-    )
+    return SweepSpec(tuple(grids)) if grids else None
 
 
-def methods_of(dataset: str, methods: Sequence[str]) -> tuple[str, ...]:
-    """Return those of some methods that a dataset is given to."""
-    return tuple(name for name in methods if name in (*DATASETS[dataset], *DEEP))
+def keep_finished(places: Sequence[Path]) -> list[Run]:
+    """Put the finished runs of these places into the file beside the page, and return them."""
+    found = gather_results(places)
+    runs = sorted((run for run in found.runs if run.finished), key=lambda run: run.path.name)
+    write_results_file(StoredResults(runs), KEPT)
+    return runs
 
 
 @dataclass(frozen=True)
@@ -227,16 +236,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes, one thread each (default 1)")
     parser.add_argument("--report_only", action="store_true", help="run nothing; write the page from records")
     options = parser.parse_args()
-    if not options.report_only:
+    kept = gather_results([KEPT]).runs if KEPT.exists() else []
+    spec = plan(kept)
+    if spec is not None and not options.report_only:
         with watch_sweep() as callback:
             launch_sweep(
-                plan(),
+                spec,
                 options.output_dir,
                 data_dir=options.data_dir,
                 engine=LocalEngine(options.workers),
                 callback=callback,
             )
-    rows = read_rows(read_results(options.output_dir))
+    keep_finished([place for place in (options.output_dir, KEPT) if place.exists()])
+    rows = read_rows(read_results(KEPT))
     write_page(
         "classical",
         [
@@ -244,7 +256,8 @@ def main() -> None:
             say_what_came_out(rows),
             say_how_much(rows),
             "Written by `python benchmarks/classical.py` from the records of its sweep, made at "
-            f"{name_commits(rows)}; golden runs hold that their numbers are the same.",
+            f"{name_commits(rows)}; golden runs hold that their numbers are the same. The records are in "
+            "[classical.parquet](classical.parquet): `plench collect docs/results/classical.parquet`.",
             "Percent of the test split: mean ± sample standard deviation over the splits on which all "
             f"{N_CONFIGURATIONS} configurations of the method are finished, of the checkpoint and "
             f"configuration that each criterion chooses. The deep methods train {STEPS:,} steps, the others "
