@@ -49,6 +49,26 @@ def test_time_left_follows_the_updates_that_were_really_made(
     assert tally.summary() == "2/4 ended, 0 running, 1 failed, 12.0 runs/min, 25 s left"
 
 
+def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> None:
+    grid = Grid(("LR_EM", "CLPL", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
+    planned = expand(settle(SweepSpec((grid,)), DataShelf(None)))
+    fits, quick, trained = (
+        [run for run in planned if run.algorithm == name] for name in ("LR_EM", "CLPL", "CC")
+    )
+    tally = Tally()
+    tally.planned(planned, finished=0, slots=1)
+    clock[0] += 41
+    tally.ended(fits[0], RunAttempt("done", updates_made=41, seconds=41))
+    assert tally.seconds_left() is None  # nothing is known of a step
+    clock[0] += 2
+    tally.ended(trained[0], RunAttempt("done", updates_made=1000, seconds=2))
+    # A round of LR_EM takes 1 s, a run of CC 2 s; CLPL, two rounds a run, is fitted as LR_EM is.
+    assert tally.seconds_left() == pytest.approx(41 + 2 + 2 * 2)
+    clock[0] += 0.2
+    tally.ended(quick[0], RunAttempt("done", updates_made=2, seconds=0.2))
+    assert tally.seconds_left() == pytest.approx(41 + 2 + 0.2)
+
+
 def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[PlannedRun]) -> None:
     view = LiveView()
     console = Console(width=120, record=True, file=io.StringIO())

@@ -43,14 +43,21 @@ def watch_sweep() -> Iterator[SweepCallback]:
 
 
 class Tally:
-    """Counts ended and running runs, and estimates rate and time left."""
+    """Counts ended and running runs, and estimates rate and time left.
+
+    A round of a fitted method may take a thousand times as long as a step of a network, so updates are
+    counted by algorithm, and weighed by the seconds that those of the algorithm have taken so far.
+    """
 
     def __init__(self) -> None:
         self.todo = 0
         self.finished_before = 0
         self.slots = 0
-        self.updates_left = 0
-        self.updates_made = 0
+        self.updates_left: Counter[str] = Counter()
+        self.updates_made: Counter[str] = Counter()
+        self.fitted: dict[str, bool] = {}
+        # Of attempts that told their time: updates and seconds, by algorithm.
+        self.timed: dict[str, tuple[int, float]] = {}
         self.ended_runs: Counter[str] = Counter()
         self.current: dict[str, tuple[PlannedRun, int, int]] = {}
         self.begun_at = time.monotonic()
@@ -58,7 +65,9 @@ class Tally:
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """Start counting."""
         self.todo, self.finished_before, self.slots = len(todo), finished, slots
-        self.updates_left = sum(run.config.steps for run in todo)
+        for run in todo:
+            self.updates_left[run.algorithm] += run.config.steps
+            self.fitted[run.algorithm] = run.config.fitted
         self.begun_at = time.monotonic()
 
     def begun(self, run: PlannedRun, updates: int) -> None:
@@ -75,10 +84,13 @@ class Tally:
         _, first, last = self.current.pop(run.folder, (run, 0, 0))
         if attempt.status == "done":
             last = run.config.steps
-        self.updates_made += last - first
+        self.updates_made[run.algorithm] += last - first
+        if attempt.updates_made and attempt.seconds:
+            updates, seconds = self.timed.get(run.algorithm, (0, 0.0))
+            self.timed[run.algorithm] = updates + attempt.updates_made, seconds + attempt.seconds
         if attempt.status != "interrupted":
             self.ended_runs[attempt.status] += 1
-            self.updates_left -= run.config.steps
+            self.updates_left[run.algorithm] -= run.config.steps
 
     @property
     def n_ended(self) -> int:
@@ -90,12 +102,31 @@ class Tally:
         return 60 * self.n_ended / max(time.monotonic() - self.begun_at, 1e-9)
 
     def seconds_left(self) -> float | None:
-        """Estimate the time left from the updates made so far; None before there are any."""
-        made = self.updates_made + sum(now - first for _, first, now in self.current.values())
-        if made <= 0:
+        """Estimate the time left from the updates made so far; None while too little is known."""
+        made, left = self.updates_made.copy(), self.updates_left.copy()
+        for run, first, now in self.current.values():
+            made[run.algorithm] += now - first
+            left[run.algorithm] -= now
+        paces = {name: self.pace(name) for name, count in (made + left).items() if count}
+        if made.total() <= 0 or None in paces.values():
             return None
-        left = self.updates_left - sum(now for _, _, now in self.current.values())
-        return max(left, 0) * (time.monotonic() - self.begun_at) / made
+        work, rest = (
+            sum(count * (paces.get(name) or 0.0) for name, count in part.items()) for part in (made, left)
+        )
+        return max(rest, 0.0) * (time.monotonic() - self.begun_at) / work
+
+    def pace(self, algorithm: str) -> float | None:
+        """Return what an update of an algorithm weighs: its seconds, or those of others of its kind.
+
+        While no attempt of its kind has ended, all updates weigh the same, if they are of one kind.
+        """
+        paces = {name: seconds / updates for name, (updates, seconds) in self.timed.items()}
+        if algorithm in paces:
+            return paces[algorithm]
+        alike = [pace for name, pace in paces.items() if self.fitted[name] == self.fitted[algorithm]]
+        if alike:
+            return sum(alike) / len(alike)
+        return 1.0 if len(set(self.fitted.values())) == 1 else None
 
     def summary(self) -> str:
         """Return all figures in one line."""
