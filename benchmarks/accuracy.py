@@ -1,16 +1,16 @@
 """Every algorithm with default hyperparameters on Digits_FPS, Lost, MSRCv2 and Birdsong; writes docs/results.
 
-    python benchmarks/accuracy.py                      about two hours on two cores
+    python benchmarks/accuracy.py                      two hours on two cores
     python benchmarks/accuracy.py --report_only        the page from the records that are there
 
 Algorithms whose runs are trained as one have 10 splits × 5 seeds, the others 3 splits of one seed. The runs
-lie in runs/accuracy; the same command continues after an interruption.
+lie in runs/accuracy; the same command continues after an interruption. Finished runs are also kept beside the
+page, in accuracy.parquet, and are not made again on another machine.
 """
 
 import argparse
-import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -24,13 +24,16 @@ from experiments import (
     Setting,
     add_options,
     find_store,
+    keep_finished,
     load,
+    read_kept,
     render_command,
     render_table,
     write_page,
 )
 from plench.algorithms import AlgorithmEntry, algorithms, find_algorithm
 from plench.algorithms.base import FAMILIES
+from plench.storage import Run
 from plench.training.callbacks import NoCallback
 from plench.training.environment import choose_device
 from plench.training.fleet.loop import run_fleet
@@ -69,10 +72,11 @@ def main() -> None:
     if not options.report_only:
         fleets = plan(entries, options)
         with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-            work = partial(perform, output_dir=options.output_dir, data_dir=options.data_dir)
+            kept = frozenset(read_kept("accuracy"))
+            work = partial(perform, kept=kept, output_dir=options.output_dir, data_dir=options.data_dir)
             for number, said in enumerate(pool.map(work, fleets), 1):
                 print(f"{number}/{len(fleets)} {said}", flush=True)
-    write_report(entries, parser, options)
+    write_report(entries, keep_finished("accuracy", options.output_dir), parser, options)
 
 
 def count_runs(entry: AlgorithmEntry, options: argparse.Namespace) -> tuple[int, int]:
@@ -93,8 +97,8 @@ def plan(entries: Sequence[AlgorithmEntry], options: argparse.Namespace) -> list
     return [fleet for fleet in fleets if fleet]
 
 
-def perform(places: Sequence[Place], output_dir: Path, data_dir: Path | None) -> str:
-    """Carry out runs as one in this process, but for those that are finished."""
+def perform(places: Sequence[Place], kept: Collection[str], output_dir: Path, data_dir: Path | None) -> str:
+    """Carry out runs as one in this process, but for those that are finished or kept."""
     setting = places[0].setting
     entry, dataset = find_algorithm(setting.algorithm), load(setting.dataset, data_dir)
     ended: list[RunOutcome | Exception] = []
@@ -103,7 +107,7 @@ def perform(places: Sequence[Place], output_dir: Path, data_dir: Path | None) ->
     for place in places:
         config = setting.configure(place.split, place.seed)
         store = find_store(config, dataset, output_dir)
-        if store.finished:
+        if store.finished or config.run_id(dataset.fingerprint) in kept:
             continue
         if place.split not in prepared:
             prepared[place.split] = prepare_data(dataset, config, choose_device("cpu"))
@@ -118,21 +122,25 @@ def perform(places: Sequence[Place], output_dir: Path, data_dir: Path | None) ->
 
 
 def read_accuracies(
-    setting: Setting, splits: int, seeds: int, options: argparse.Namespace, beyond: set[str]
+    setting: Setting,
+    splits: int,
+    seeds: int,
+    kept: Mapping[str, Run],
+    data_dir: Path | None,
+    beyond: set[str],
 ) -> np.ndarray:
     """Return the test accuracies in percent (splits, seeds) after the last step; NaN where there is none.
 
     Phases that runs do not reach are added to `beyond`.
     """
-    dataset = load(setting.dataset, options.data_dir)
+    fingerprint = load(setting.dataset, data_dir).fingerprint
     found = np.full((splits, seeds), np.nan)
     for split, seed in product(range(splits), range(seeds)):
-        store = find_store(setting.configure(split, seed), dataset, options.output_dir)
-        run = store.read_run()
-        if store.finished and run is not None and run["status"] == "done":
-            lines = (store.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
-            found[split, seed] = 100 * json.loads(lines[-1])["test_acc"]
-            beyond |= {f"{setting.label}: {each}" for each in run["notices"] if "would begin" in each}
+        run = kept.get(setting.configure(split, seed).run_id(fingerprint))
+        if run is not None and run.status == "done" and run.last_record is not None:
+            accuracy = run.last_record.get("test_acc")
+            found[split, seed] = np.nan if accuracy is None else 100 * accuracy
+            beyond |= {f"{setting.label}: {each}" for each in run.info["notices"] if "would begin" in each}
     return found
 
 
@@ -204,7 +212,10 @@ def usual_share(splits: int, seeds: int) -> float:
 
 
 def write_report(
-    entries: Sequence[AlgorithmEntry], parser: argparse.ArgumentParser, options: argparse.Namespace
+    entries: Sequence[AlgorithmEntry],
+    kept: Mapping[str, Run],
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
 ) -> None:
     """Write the page."""
     rows, parts, modes, fewer = [], [], [], []
@@ -212,10 +223,8 @@ def write_report(
     for entry in entries:
         splits, seeds = count_runs(entry, options)
         found = [
-            read_accuracies(
-                Setting(entry.name, entry.name, name, options.steps), splits, seeds, options, beyond
-            )
-            for name in options.datasets
+            read_accuracies(setting, splits, seeds, kept, options.data_dir, beyond)
+            for setting in (Setting(entry.name, entry.name, name, options.steps) for name in options.datasets)
         ]
         head = [entry.card.family, entry.name]
         runs = f"{splits} × {seeds}"

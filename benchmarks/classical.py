@@ -17,13 +17,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import RESULTS, real_data_dir, render_table, summarise, write_page
+from experiments import (
+    RESULTS,
+    keep_finished,
+    read_kept,
+    real_data_dir,
+    render_table,
+    summarise,
+    write_page,
+)
 from plench.criteria import criteria
 from plench.report.results import Results, read_results
 from plench.selection import Cell
 from plench.storage import Run
-from plench.storage.gather import gather_results
-from plench.storage.parquet import StoredResults, write_results_file
 from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
 
 CLASSICAL = ("LR_EM", "CLPL", "PL_KNN", "IPAL", "PL_ECOC", "ET_AVG", "RF_AVG", "ET_EM", "RF_EM")
@@ -39,8 +45,6 @@ DATASETS: Mapping[str, tuple[str, ...]] = {
 N_CONFIGURATIONS, N_SPLITS = 20, 5
 STEPS = 10_000  # the paper's for tables; fitted methods have their rounds instead
 
-KEPT = RESULTS / "classical.parquet"
-
 CHEAP = ("CLPL", "PL_KNN", "IPAL", "PL_ECOC", *ANSWERS, "ET_AVG")  # seconds a run at most
 DEAR = ("LR_EM", "RF_AVG", "ET_EM", "RF_EM")
 BY_COST = ("Lost", "Music_Crowd", "MSRCv2", "Birdsong", "LabelMe_Crowd")
@@ -52,7 +56,7 @@ STAGES = (
 )
 
 
-def plan(kept: Sequence[Run]) -> SweepSpec | None:
+def plan(kept: Iterable[Run]) -> SweepSpec | None:
     """Return what is to be run, in the order in which unfinished results are of most use; None if nothing."""
     there = Counter((run.experiment.dataset, run.experiment.algorithm) for run in kept)
     complete = {pair for pair, runs in there.items() if runs == N_CONFIGURATIONS * N_SPLITS}
@@ -72,14 +76,6 @@ def plan(kept: Sequence[Run]) -> SweepSpec | None:
                 )
             )
     return SweepSpec(tuple(grids)) if grids else None
-
-
-def keep_finished(places: Sequence[Path]) -> list[Run]:
-    """Put the finished runs of these places into the file beside the page, and return them."""
-    found = gather_results(places)
-    runs = sorted((run for run in found.runs if run.finished), key=lambda run: run.path.name)
-    write_results_file(StoredResults(runs), KEPT)
-    return runs
 
 
 @dataclass(frozen=True)
@@ -236,8 +232,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes, one thread each (default 1)")
     parser.add_argument("--report_only", action="store_true", help="run nothing; write the page from records")
     options = parser.parse_args()
-    kept = gather_results([KEPT]).runs if KEPT.exists() else []
-    spec = plan(kept)
+    spec = plan(read_kept("classical").values())
     if spec is not None and not options.report_only:
         with watch_sweep() as callback:
             launch_sweep(
@@ -247,8 +242,8 @@ def main() -> None:
                 engine=LocalEngine(options.workers),
                 callback=callback,
             )
-    keep_finished([place for place in (options.output_dir, KEPT) if place.exists()])
-    rows = read_rows(read_results(KEPT))
+    keep_finished("classical", options.output_dir)
+    rows = read_rows(read_results(RESULTS / "classical.parquet"))
     write_page(
         "classical",
         [

@@ -21,6 +21,9 @@ from tests.conftest import ROOT, real_data_dir
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
 from plench.seeds import seed_hash
+from plench.storage import Run
+from plench.storage.gather import gather_results
+from plench.storage.parquet import StoredResults, write_results_file
 from plench.storage.store import RunStore
 from plench.training import RunConfig, configure_run
 from plench.training.callbacks import NoCallback
@@ -129,6 +132,27 @@ def load(name: str, data_dir: Path | None) -> Dataset:
 def find_store(config: RunConfig, dataset: Dataset, output_dir: Path) -> RunStore:
     """Return the place of a run."""
     return RunStore(output_dir / config.folder_name(dataset.fingerprint))
+
+
+def read_kept(name: str) -> dict[str, Run]:
+    """Return the runs that are kept beside a page, by their ids.
+
+    A page whose runs take hours keeps them there: no other machine makes them again, and readers can look
+    into them (`plench collect`, `plench export`).
+    """
+    path = RESULTS / f"{name}.parquet"
+    return {run.info["run_id"]: run for run in gather_results([path]).runs} if path.exists() else {}
+
+
+def keep_finished(name: str, output_dir: Path) -> dict[str, Run]:
+    """Put the finished runs of a folder beside those that are kept, and return all."""
+    kept = read_kept(name)
+    if output_dir.is_dir():
+        finished = (run for run in gather_results([output_dir]).runs if run.finished)
+        kept |= {run.info["run_id"]: run for run in finished}
+    runs = sorted(kept.values(), key=lambda run: run.path.name)
+    write_results_file(StoredResults(runs), RESULTS / f"{name}.parquet")
+    return kept
 
 
 class InspectedRun(TrainingRun):

@@ -79,6 +79,27 @@ def test_no_kill_separates_a_run_from_its_inspection(experiments: ModuleType, tm
     assert 0 <= figures.accuracy <= 100
 
 
+def test_finished_runs_are_kept_beside_the_page(
+    experiments: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What machines have made one after another is there in the end, each run once."""
+    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    setting = experiments.Setting("PRODEN", "PRODEN", "Digits_FPS", steps=3)
+    assert experiments.read_kept("page") == {}
+    for trial, machine in enumerate((tmp_path / "first", tmp_path / "second")):
+        assert experiments.perform(setting, trial, machine, None, None) == "done"
+        with patch.object(RunStore, "finish", side_effect=Crash), pytest.raises(Crash):
+            experiments.perform(setting, 2, machine, None, None)
+        kept = experiments.keep_finished("page", machine)
+        assert sorted(run.trial_seed for run in kept.values()) == list(range(trial + 1))
+    assert experiments.keep_finished("page", tmp_path / "none").keys() == kept.keys()
+    dataset = experiments.load("Digits_FPS", None)
+    for trial in range(2):
+        run = experiments.read_kept("page")[setting.configure(trial).run_id(dataset.fingerprint)]
+        figures = experiments.read_figures(setting, trial, tmp_path / ("first", "second")[trial], None)
+        assert 100 * run.last_record.get("test_acc") == figures.accuracy
+
+
 def test_pages_name_the_command_that_makes_them(experiments: ModuleType) -> None:
     parser = argparse.ArgumentParser()
     experiments.add_options(parser, "accuracy", trials=3)
