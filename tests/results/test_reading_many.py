@@ -5,7 +5,12 @@ import math
 
 import pytest
 
-from plench.storage.description import DescriptionError, DescriptionReader, read_description
+from plench.storage.description import (
+    DescriptionError,
+    DescriptionReader,
+    check_description,
+    read_description,
+)
 from plench.storage.ended import find_breach, make_done
 from plench.storage.lines import parse_lines
 from plench.storage.records import read_run
@@ -57,6 +62,11 @@ FORMS = {
 }
 
 
+def read_and_check(path):
+    content = read_description(path)
+    return content, check_description(content)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_many_descriptions_are_read_as_each_by_itself(form, tmp_path):
     path = str(tmp_path / "run.json")
@@ -64,7 +74,7 @@ def test_many_descriptions_are_read_as_each_by_itself(form, tmp_path):
     for other in ("ours", form, form):  # what is known of others changes nothing
         (tmp_path / "run.json").write_text(FORMS[other], encoding="utf-8", errors="surrogateescape")
         told = []
-        for read in (read_description, reader.read):
+        for read in (read_and_check, reader.read):
             try:
                 told.append(read(path))
             except DescriptionError as error:
