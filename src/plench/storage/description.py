@@ -70,6 +70,7 @@ KEYS = {
 }
 
 NEEDED = {name: key for name, key in KEYS.items() if key.needed}
+_TYPES = {name: key.type for name, key in KEYS.items()}
 
 
 def describe_run(
@@ -216,8 +217,8 @@ def _parse_members(part: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     right = part.endswith(b",") and bool(members)
-    types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
-    return members if right and types else None
+    types = [_TYPES.get(name, object) for name in members]
+    return members if right and all(map(isinstance, members.values(), types)) else None
 
 
 def check_description(content: dict[str, Any]) -> list[str]:

@@ -115,8 +115,11 @@ def _check_figures(records: Sequence[Record]) -> list[str]:
     notices = []
     for key in FIGURES:
         lowest, highest = (0, 1) if key in SHARES else (-_LARGEST, _LARGEST)
-        figures = [values.get(key, _MISSING) for _, values in records]
-        wrong = [f for f in figures if not (type(f) is float and lowest <= f <= highest)]
+        wrong = [
+            figure
+            for _, values in records
+            if not (type(figure := values.get(key, _MISSING)) is float and lowest <= figure <= highest)
+        ]
         if not wrong:
             continue  # nearly always
         missing = wrong.count(_MISSING)
