@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from plench.errors import UsageError
 from plench.seeds import seed_hash
+
+if TYPE_CHECKING:  # what reads runs draws nothing, and goes without numpy
+    import numpy as np
 
 Value = float | int | str | bool
 
@@ -141,7 +144,7 @@ class Hyperparameter:
         return value
 
     def _check_bounds(self, value: Any) -> None:
-        if isinstance(value, float) and not np.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"hyperparameter {self.name} must be finite, not {value}")
         if self.above is not None and not value > self.above:
             raise UsageError(f"hyperparameter {self.name} must be above {self.above:g}, not {value!r}")
@@ -175,8 +178,11 @@ SHARED: tuple[Hyperparameter, ...] = (
 class _Drawing(threading.local):
     """One random state per thread, seeded anew for every value: making one takes 50 times as long."""
 
-    def __init__(self) -> None:
-        self.state = np.random.RandomState(0)
+    @cached_property
+    def state(self) -> np.random.RandomState:
+        import numpy as np
+
+        return np.random.RandomState(0)
 
 
 _drawing = _Drawing()

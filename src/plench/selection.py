@@ -12,9 +12,10 @@ from functools import cached_property
 from itertools import product
 from operator import attrgetter
 from statistics import fmean, stdev
+from typing import Any
 
 from plench.criteria import Criterion
-from plench.storage.lines import Record
+from plench.storage.lines import Record, read_figures
 from plench.storage.records import Experiment, Run
 
 
@@ -83,12 +84,12 @@ class Cell:
         """The number of splits behind the mean."""
         return len(self.accuracies)
 
-    @property
+    @cached_property
     def mean(self) -> float | None:
         """Mean test accuracy over the splits."""
         return fmean(self.accuracies) if self.accuracies else None
 
-    @property
+    @cached_property
     def std(self) -> float | None:
         """Sample standard deviation over the splits (divisor n − 1); None for fewer than two."""
         return stdev(self.accuracies) if self.n > 1 else None
@@ -119,8 +120,9 @@ def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | 
     if criterion.early_stopping:
         records: Sequence[Record] = run.usable_records
     else:
-        records = () if run.last_record is None else (run.last_record,)
-    scores = [record.get(criterion.record_key) for record in records]
+        last = run.last_record
+        records = () if last is None else (last,)
+    scores = read_figures(records, criterion.record_key)
     known = [score for score in scores if score is not None]
     if not known:
         return None
@@ -155,13 +157,32 @@ def select(
     `plans` gives what was planned of each experiment; without it, what any algorithm of the same setting has
     run counts as planned for all of them.
     """
-    runs = list(runs)
+    return select_by_each(runs, (criterion,), plans)[criterion]
+
+
+def select_by_each(
+    runs: Iterable[Run], criteria: Iterable[Criterion], plans: Mapping[Experiment, Plan] | None = None
+) -> dict[Criterion, list[Cell]]:
+    """Return what `select` does for each criterion.
+
+    One experiment comes after the other, so that the processor has its records at hand for all criteria.
+    """
+    runs, criteria = list(runs), tuple(dict.fromkeys(criteria))
     plans = plans or infer_plans(runs)
     by_experiment: dict[Experiment, list[Run]] = {}
     for run in runs:
         by_experiment.setdefault(run.experiment, []).append(run)
     ordered = sorted(by_experiment, key=lambda e: (e.dataset, e.setting.identity, e.algorithm))
-    return [_select_cell(e, by_experiment[e], criterion, plans[e]) for e in ordered]
+    cells: dict[Criterion, list[Cell]] = {criterion: [] for criterion in criteria}
+    for experiment in ordered:
+        found = by_experiment[experiment]
+        finished = sorted((run for run in found if run.finished), key=attrgetter("order"))
+        counted = _count_runs(found, finished)
+        for criterion in criteria:
+            choices, absent = _choose_by_split(finished, criterion)
+            plan = plans[experiment]
+            cells[criterion].append(Cell(experiment, criterion, choices, plan, n_absent=absent, **counted))
+    return cells
 
 
 def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
@@ -181,9 +202,8 @@ def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
     }
 
 
-def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, plan: Plan) -> Cell:
-    """Choose per split among the finished runs of one experiment."""
-    finished = sorted((run for run in runs if run.finished), key=attrgetter("order"))
+def _choose_by_split(finished: list[Run], criterion: Criterion) -> tuple[tuple[ChosenRun, ...], int]:
+    """Choose per split among finished runs, which come in their order; count those with nothing to offer."""
     best: dict[int, ChosenRun] = {}
     absent = 0
     for run in finished:
@@ -196,24 +216,24 @@ def _select_cell(experiment: Experiment, runs: list[Run], criterion: Criterion, 
         # Runs come by rising hparams_seed, so that a strict comparison leaves ties to the lower one.
         if held is None or _better(score, held.score, criterion):
             best[run.trial_seed] = ChosenRun(run.trial_seed, run, record, score)
+    return tuple(best[trial] for trial in sorted(best)), absent
+
+
+def _count_runs(runs: list[Run], finished: list[Run]) -> dict[str, Any]:
+    """Return what a cell says of the runs of its experiment, whatever the criterion."""
     places = {(run.trial_seed, run.hparams_seed) for run in finished}
     notices = []
     if len(places) < len(finished):
         notices.append(
             f"{len(finished) - len(places)} runs share split and configuration with another; all count"
         )
-    return Cell(
-        experiment=experiment,
-        criterion=criterion,
-        choices=tuple(best[trial] for trial in sorted(best)),
-        plan=plan,
-        n_finished=len(places),
-        n_diverged=sum(run.diverged for run in finished),
-        n_unfinished=sum(not run.finished for run in runs),
-        n_absent=absent,
-        n_failed=sum(run.status == "failed" for run in runs),
-        notices=tuple(notices),
-    )
+    return {
+        "n_finished": len(places),
+        "n_diverged": sum(run.diverged for run in finished),
+        "n_unfinished": len(runs) - len(finished),
+        "n_failed": sum(run.status == "failed" for run in runs),
+        "notices": tuple(notices),
+    }
 
 
 def _better(score: float, than: float, criterion: Criterion) -> bool:

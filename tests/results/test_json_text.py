@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plench.storage.json_text import parse_json
+from plench.storage.json_text import find_parser, parse_json
 
 INTEGERS = st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**19])
 LEAVES = st.none() | st.booleans() | INTEGERS | st.floats() | st.text()
@@ -33,6 +33,21 @@ def test_long_integers_keep_every_digit(number, form):
     while not isinstance(value, int):
         value = value[-1] if isinstance(value, list) else value["a"]
     assert value == number
+
+
+@given(st.lists(VALUES, min_size=1))
+def test_lines_of_a_text_are_parsed_as_each_by_itself(values):
+    lines = [json.dumps(value).encode() for value in values]
+    parser = find_parser(b"\n".join(lines))
+    assert [parse(parser, line) for line in lines] == [parse(json.loads, line) for line in lines]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("number", [2**64, -(2**64), 10**19])
+def test_a_long_integer_in_any_line_keeps_every_digit(number, place):
+    lines = [b"1", b'{"a": 0.12345678901234567}', b"[]"]
+    lines[place] = str(number).encode()
+    assert find_parser(b"\n".join(lines))(lines[place]) == number
 
 
 NO_JSON = [b"", b"{", b"[1,]", b"01", b"1 2", b'"\xff"', b"nan", b'"\n"', b"'a'", b"{1:2}"]

@@ -5,9 +5,14 @@ import math
 
 import pytest
 
-from plench.storage.description import DescriptionError, DescriptionReader, read_description
+from plench.storage.description import (
+    DescriptionError,
+    DescriptionReader,
+    check_description,
+    read_description,
+)
 from plench.storage.ended import find_breach, make_done
-from plench.storage.lines import parse_lines
+from plench.storage.lines import Record, parse_lines, read_figures
 from plench.storage.records import read_run
 
 
@@ -57,6 +62,11 @@ FORMS = {
 }
 
 
+def read_and_check(path):
+    content = read_description(path)
+    return content, check_description(content)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_many_descriptions_are_read_as_each_by_itself(form, tmp_path):
     path = str(tmp_path / "run.json")
@@ -64,7 +74,7 @@ def test_many_descriptions_are_read_as_each_by_itself(form, tmp_path):
     for other in ("ours", form, form):  # what is known of others changes nothing
         (tmp_path / "run.json").write_text(FORMS[other], encoding="utf-8", errors="surrogateescape")
         told = []
-        for read in (read_description, reader.read):
+        for read in (read_and_check, reader.read):
             try:
                 told.append(read(path))
             except DescriptionError as error:
@@ -179,6 +189,20 @@ def test_bytes_of_any_kind_are_a_broken_line(line):
     found = parse_lines(line + b"\n" + FILES["whole"].encode())
     assert [record.step for record in found.records] == [0, 1, 2]
     assert found.notices == ["1 line skipped, no JSON: 1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "loss", "share"),
+    [
+        *((0.5, 0.5, 0.5), (0, 0, 0), (1, 1, 1), (1.5, 1.5, None), (-1, -1, None), (None, None, None)),
+        *((math.nan, None, None), (-math.inf, None, None), (10**400, None, None)),
+        *((True, None, None), ("0.5", None, None), ([0.5], None, None)),
+    ],
+)
+def test_figures_of_many_records_are_those_of_each(value, loss, share):
+    records = (Record(0, {}), Record(1, {"loss": value, "test_acc": value}))
+    for key, wanted in (("loss", loss), ("test_acc", share)):
+        assert read_figures(records, key) == [record.get(key) for record in records] == [None, wanted]
 
 
 def test_letters_that_are_no_utf8_spoil_no_line():

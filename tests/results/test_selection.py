@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plench.criteria import criteria
-from plench.selection import Plan, choose_checkpoint, infer_plans, select
+from plench.selection import Plan, choose_checkpoint, infer_plans, select, select_by_each
 from plench.storage import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
@@ -182,3 +182,12 @@ def test_choose_checkpoint_lower_is_better(tmp_path):
     lowest = replace(CR, name="loss", record_key="loss", higher_is_better=False)
     chosen, score = choose_checkpoint(run, lowest)
     assert score == min(r.get("loss") for r in run.usable_records) == chosen.get("loss")
+
+
+def test_all_criteria_at_once_choose_what_each_does(tmp_path):
+    write_sweep(tmp_path, n_trials=2, n_hparams=2)
+    write_run(tmp_path / "failed", [record(500, 0.99, 0.9)], hparams_seed=9, status="failed")
+    runs = read_runs(tmp_path)
+    together = select_by_each(runs, (OA, CR, AA, OA_ES, CR))
+    assert list(together) == [OA, CR, AA, OA_ES]
+    assert all(cells == select(runs, criterion) for criterion, cells in together.items())

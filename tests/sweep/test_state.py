@@ -229,13 +229,13 @@ def test_a_plan_tells_fleets_and_measures_them_as_such(
     assert told.endswith(" s, fleets as one\n")
 
 
-def test_the_plan_of_a_finished_sweep_needs_no_torch(tmp_path: Path) -> None:
+def test_the_plan_of_a_finished_sweep_needs_neither_torch_nor_numpy(tmp_path: Path) -> None:
     words = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
     output = ["--output_dir", str(tmp_path)]
     assert main(["sweep", "launch", *words, "--steps", "3", "--workers", "1", "--quiet", *output]) == 0
     code = (
         f"import sys; from plench.cli import main; main(['sweep', 'plan', *{output!r}]); "
-        "sys.exit('torch' in sys.modules)"
+        "sys.exit(', '.join({'torch', 'numpy'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["done 1", "to do: 0"])
@@ -387,7 +387,7 @@ def test_a_look_needs_neither_torch_nor_a_draw(tmp_path: Path, capsys: pytest.Ca
     content = capsys.readouterr().out
     code = (
         f"import sys; from plench.cli import main; main(['sweep', 'status', '--json', *{output!r}]); "
-        "sys.exit('torch' in sys.modules)"
+        "sys.exit(', '.join({'torch', 'numpy'} & {*sys.modules}) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, content)

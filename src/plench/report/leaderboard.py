@@ -7,7 +7,7 @@ from typing import Any
 
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
-from plench.selection import Cell, Plan, infer_plans, place_experiments, select
+from plench.selection import Cell, Plan, infer_plans, place_experiments, select_by_each
 from plench.storage.records import Experiment, Run
 
 
@@ -89,8 +89,8 @@ def build_leaderboard(
     names = name_rows(places)
     cells = {
         (setting, names[cell.experiment], criterion.name): cell
-        for criterion in shown
-        for cell in select(runs, criterion, plans)
+        for criterion, found in select_by_each(runs, shown, plans).items()
+        for cell in found
         for setting in places[cell.experiment]
     }
     settings = sorted({setting for setting, _, _ in cells}, key=lambda s: (s.dataset.lower(), s.identity))

@@ -26,7 +26,7 @@ from plench.selection import Plan, infer_plans
 from plench.settings import declared, describe_cell
 from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.storage.gather import read_sweep_texts
-from plench.storage.records import OF_A_FITTED_ROW
+from plench.storage.records import OF_A_FITTED_ROW, paused_garbage_collector
 from plench.sweeps.spec import MAX_PLACES, Grid, parse_sweep
 
 Folder = str | os.PathLike[str]
@@ -109,17 +109,19 @@ def read_results(
     runs: list[Run] = []
     notices: list[str] = []
     places = given if folders_apart else _name_once(given, notices)
-    for folder in places:
-        found, said = read_runs_with_notices(folder)
-        notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
-        if folders_apart:
-            found, copies = drop_copies(found)
+    with paused_garbage_collector():
+        for folder in places:
+            found, said = read_runs_with_notices(folder)
+            notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
+            if folders_apart:
+                found, copies = drop_copies(found)
+                notices.extend(clean(notice, None) for notice in copies)
+            runs.extend(found)
+        if not folders_apart:
+            runs, copies = drop_copies(runs)
             notices.extend(clean(notice, None) for notice in copies)
-        runs.extend(found)
-    if not folders_apart:
-        runs, copies = drop_copies(runs)
-        notices.extend(clean(notice, None) for notice in copies)
-    gc.freeze()  # what was read stays until the end: looking through it for garbage takes a fifth of the time
+        # What was read stays until the end: looking through it for garbage takes a fifth of the time.
+        gc.freeze()
     if not runs:
         raise UsageError(f"no runs in {', '.join(map(str, given))} (folders with results.jsonl)")
     kept = _keep(runs, datasets, "dataset")

@@ -70,6 +70,7 @@ KEYS = {
 }
 
 NEEDED = {name: key for name, key in KEYS.items() if key.needed}
+_TYPES = {name: key.type for name, key in KEYS.items()}
 
 
 def describe_run(
@@ -135,8 +136,8 @@ class DescriptionError(ValueError):
     """A run.json that is of no use; the text says why."""
 
 
-def read_description(path: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of a run.json and what is odd about it.
+def read_description(path: str) -> dict[str, Any]:
+    """Return the content of a run.json; `check_description` says what is odd about it.
 
     Raises FileNotFoundError where there is none, DescriptionError where it is of no use.
     """
@@ -152,14 +153,14 @@ def _read(path: str) -> bytes:
         raise DescriptionError(f"cannot be read ({error.strerror or error})") from error
 
 
-def _parse(text: bytes) -> tuple[dict[str, Any], list[str]]:
+def _parse(text: bytes) -> dict[str, Any]:
     try:
         content = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DescriptionError(f"cannot be read ({error})") from error
     if not isinstance(content, dict):
         raise DescriptionError("not a JSON object")
-    return content, check_description(content)
+    return content
 
 
 class DescriptionReader:
@@ -174,10 +175,13 @@ class DescriptionReader:
         self._known: dict[bytes, dict[str, Any]] = {}
 
     def read(self, path: str) -> tuple[dict[str, Any], list[str]]:
-        """Return what `read_description` does, and raise what it raises."""
+        """Return what `read_description` does and what is odd about it; raise what that raises."""
         text = _read(path)
         content = self._put_together(text)
-        return _parse(text) if content is None else (content, [])
+        if content is not None:
+            return content, []
+        content = _parse(text)
+        return content, check_description(content)
 
     def _put_together(self, text: bytes) -> dict[str, Any] | None:
         """Return what a file says; None where it is not as we write it, or odd."""
@@ -213,8 +217,8 @@ def _parse_members(part: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     right = part.endswith(b",") and bool(members)
-    types = all(isinstance(value, KEYS[name].type) for name, value in members.items() if name in KEYS)
-    return members if right and types else None
+    types = [_TYPES.get(name, object) for name in members]
+    return members if right and all(map(isinstance, members.values(), types)) else None
 
 
 def check_description(content: dict[str, Any]) -> list[str]:

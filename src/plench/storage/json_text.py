@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -19,11 +20,31 @@ def parse_json(text: bytes) -> Any:
 
     Python's parser has its say wherever orjson differs from it: on NaN, on long integers, on odd letters.
     """
+    return _parse_long(text) if _may_have_long(text) else _parse_short(text)
+
+
+def find_parser(text: bytes) -> Callable[[bytes], Any]:
+    """Return what parses each line of a text as `parse_json` does.
+
+    Where no line has a long integer, which is seen for all lines at once, none is looked through for one.
+    """
+    return parse_json if _may_have_long(text) else _parse_short
+
+
+def _may_have_long(text: bytes) -> bool:
+    """Say whether an integer that orjson would round may be in a text, or in a line of it."""
     rough = text.translate(_ROUGH)
-    if _LONG_WITHIN not in rough and not rough.startswith(_LONG):
-        try:
-            return orjson.loads(text)
-        except ValueError:
-            pass
-    # Python would take bytes with zeros in them for UTF-16 or UTF-32.
+    return _LONG_WITHIN in rough or rough.startswith(_LONG)
+
+
+def _parse_short(text: bytes) -> Any:
+    """Parse a text without long integers."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return _parse_long(text)
+
+
+def _parse_long(text: bytes) -> Any:
+    """Parse a text with Python's parser; it would take bytes with zeros in them for UTF-16 or UTF-32."""
     return json.loads(text.decode("utf-8-sig", "surrogatepass"))

@@ -1,10 +1,10 @@
 """The lines of results.jsonl, one evaluation each: a bad line is skipped with a notice."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from plench.storage.json_text import parse_json
+from plench.storage.json_text import find_parser
 
 # The figures that every record has by the protocol (null where they cannot be measured), the loss first.
 FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
@@ -25,10 +25,8 @@ class Record(NamedTuple):
 
     def get(self, key: str) -> float | None:
         """Return a figure, or None where it is missing, null, NaN, no number or no share where it must be."""
-        value = self.values.get(key)
-        if type(value) is float and 0 <= value <= 1:  # most are, and all of these may be
-            return value
-        return value if is_finite(value) and (key not in SHARES or 0 <= value <= 1) else None
+        (figure,) = read_figures((self,), key)
+        return figure
 
 
 class ParsedLines(NamedTuple):
@@ -44,6 +42,17 @@ def is_finite(value: object) -> TypeGuard[float]:
     return type(value) in _NUMBERS and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
 
 
+def read_figures(records: Iterable[Record], key: str) -> list[float | None]:
+    """Return what `Record.get` does of each record."""
+    found = [values.get(key) for _, values in records]
+    # Most are floats from 0 to 1, and all of these are figures.
+    return [f if type(f) is float and 0 <= f <= 1 else _as_figure(f, key) for f in found]
+
+
+def _as_figure(value: object, key: str) -> float | None:
+    return value if is_finite(value) and (key not in SHARES or 0 <= value <= 1) else None
+
+
 def parse_lines(content: bytes) -> ParsedLines:
     """Parse the content of a results file. Of several records of one step the last counts.
 
@@ -54,21 +63,21 @@ def parse_lines(content: bytes) -> ParsedLines:
     broken: list[int] = []
     stepless: list[int] = []
     repeated: list[int] = []
+    parse = find_parser(content)
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
-        values = _decode(line)
-        step = values.get("step") if isinstance(values, dict) else None
+        values = _decode(line, parse)
+        step = _find_step(values)
         if values is _BROKEN:
             broken.append(number)
-        elif not is_finite(step) or step < 0 or int(step) != step:
+        elif step is None:
             stepless.append(number)
         else:
-            step = int(step)
             if step in by_step:
                 repeated.append(step)
             args, hparams = values.pop("args", None), values.pop("hparams", None)
-            if first is None and isinstance(args, dict):
+            if first is None and type(args) is dict:
                 first = {"args": args, "hparams": hparams}
             by_step[step] = Record(step, values)
     records = tuple(by_step[step] for step in sorted(by_step))
@@ -84,30 +93,41 @@ def parse_lines(content: bytes) -> ParsedLines:
     return ParsedLines(records, first, notices + _check_figures(records))
 
 
-def _decode(line: bytes) -> Any:
+def _decode(line: bytes, parse: Callable[[bytes], Any]) -> Any:
     """Return the JSON value of a line, `_BROKEN` if it has none; letters that are no UTF-8 are replaced."""
     try:
         try:
-            return parse_json(line)
+            return parse(line)
         except UnicodeDecodeError:
-            return parse_json(line.decode("utf-8", errors="replace").encode("utf-8"))
+            return parse(line.decode("utf-8", errors="replace").encode("utf-8"))
     except (ValueError, RecursionError):
         return _BROKEN
+
+
+def _find_step(values: Any) -> int | None:
+    """Return the step that a line names, None where it is no whole number from 0."""
+    step = values.get("step") if type(values) is dict else None
+    return int(step) if is_finite(step) and step >= 0 and int(step) == step else None
 
 
 def _check_figures(records: Sequence[Record]) -> list[str]:
     """Say which of the protocol's figures are missing from records, or there but not as they should be."""
     notices = []
     for key in FIGURES:
-        figures = [record.values.get(key, _MISSING) for record in records]
-        if all(type(figure) is float and 0 <= figure <= 1 for figure in figures):
+        lowest, highest = (0, 1) if key in SHARES else (-_LARGEST, _LARGEST)
+        wrong = [
+            figure
+            for _, values in records
+            if not (type(figure := values.get(key, _MISSING)) is float and lowest <= figure <= highest)
+        ]
+        if not wrong:
             continue  # nearly always
-        known = [figure for figure in figures if figure is not _MISSING and figure is not None]
-        missing = figures.count(_MISSING)
+        missing = wrong.count(_MISSING)
+        known = [figure for figure in wrong if figure is not _MISSING and figure is not None]
         odd = sum(not is_finite(figure) for figure in known)
-        outside = sum(is_finite(figure) and not 0 <= figure <= 1 for figure in known) if key in SHARES else 0
-        wrong = (("missing from", missing), ("NaN or no number in", odd), ("not between 0 and 1 in", outside))
-        notices += [f"{key} is {what} {n} of {len(records)} records" for what, n in wrong if n]
+        outside = sum(is_finite(figure) and not lowest <= figure <= highest for figure in known)
+        told = (("missing from", missing), ("NaN or no number in", odd), ("not between 0 and 1 in", outside))
+        notices += [f"{key} is {what} {n} of {len(records)} records" for what, n in told if n]
     return notices
 
 

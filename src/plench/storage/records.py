@@ -139,7 +139,7 @@ class Run:
         limit = math.inf
         if self.diverged and self.diverged_after_step is not None:
             limit = self.diverged_after_step
-        return tuple(record for record in self.records if 0 < record.step <= limit)
+        return tuple([record for record in self.records if 0 < record.step <= limit])
 
     @property
     def last_record(self) -> Record | None:
@@ -186,7 +186,7 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
     runs: list[Run] = []
     notices: list[str] = []
     reader = FolderReader()
-    with _paused_garbage_collector():
+    with paused_garbage_collector():
         for name in names:
             run, found = _read_folder(os.path.join(root, name), reader)
             # A name that is not UTF-8 on disk could not be printed as it is.
@@ -215,8 +215,11 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 
 @contextmanager
-def _paused_garbage_collector() -> Iterator[None]:
-    """Reading makes millions of objects and no cycles; collecting meanwhile takes a quarter of the time."""
+def paused_garbage_collector() -> Iterator[None]:
+    """Reading makes millions of objects and no cycles; collecting meanwhile takes a quarter of the time.
+
+    The first collection after a pause looks through all that was made meanwhile, unless it was frozen.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

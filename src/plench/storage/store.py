@@ -67,7 +67,7 @@ class RunStore:
     def read_run(self) -> dict[str, Any] | None:
         """Return run.json, or None if there is none or it is broken."""
         try:
-            return read_description(os.fspath(self.folder / RUN))[0]
+            return read_description(os.fspath(self.folder / RUN))
         except (FileNotFoundError, DescriptionError):
             return None
 

@@ -77,7 +77,7 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
 def _read_info(path: str) -> dict[str, Any] | None:
     """Return run.json, None where it is missing or broken."""
     try:
-        return read_description(path)[0]
+        return read_description(path)
     except (OSError, DescriptionError):
         return None
 

@@ -7,11 +7,14 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plench.data import CandidateSpec, DatasetCard, choose_candidates
+from plench import data
 from plench.errors import UsageError
 from plench.settings import Setting, Settings, declared
+
+if TYPE_CHECKING:  # these import numpy
+    from plench.data import CandidateSpec, DatasetCard
 
 # The settings that say how candidate sets are made.
 CANDIDATE_SETTINGS = tuple(name for name, setting in declared().items() if setting.block == "candidates")
@@ -43,7 +46,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
     """Return the candidate sets that a user asked for on this dataset."""
-    return choose_candidates(card.candidates, settings_of(arguments))
+    return data.choose_candidates(card.candidates, settings_of(arguments))
 
 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:
