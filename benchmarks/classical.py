@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scipy.stats import t
+
 from experiments import (
     RESULTS,
     keep_finished,
@@ -161,14 +163,17 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
         first, others = lead(there, simple, splits)
         without = [name for name in classical if name not in (*simple, *ANSWERS)]
         lacking = f", not yet there: {', '.join(without)}" if without else ""
-        about = f"({count(len(splits), 'split')}{lacking})"
+        about = f"{count(len(splits), 'split')}{lacking}"
         if deep:
-            beside.append(f"{first} against {lead(there, deep, splits)[0]} on {dataset} {about}")
+            best, of_deep = (rank(there, names, splits)[0] for names in (simple, deep))
+            apart = show_difference(there[best], there[of_deep], splits)
+            beside.append(f"{first} against {lead(there, deep, splits)[0]} on {dataset} ({apart}; {about})")
         else:
-            alone.append(f"{first}{f' before {others}' if others else ''} on {dataset} {about}")
+            alone.append(f"{first}{f' before {others}' if others else ''} on {dataset} ({about})")
     against = (
         "Chosen by CR, without true labels, the best classical method reaches, against the best of four deep "
-        f"ones: {'; '.join(beside)}."
+        "ones (in brackets their difference over the splits in pairs, with its 95 % interval): "
+        f"{'; '.join(beside)}."
     )
     among = f"Among classical methods alone, chosen by CR, without true labels: {'; '.join(alone)}."
     unknown = "No dataset has yet a split that all four deep methods have completed: nothing is said on them."
@@ -177,12 +182,31 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
     )
 
 
+def mean_by_cr(row: Row, splits: Iterable[int]) -> float:
+    """Return the mean accuracy on these splits of what CR chooses."""
+    return statistics.mean(row.accuracies("CR", splits))
+
+
+def rank(rows: Mapping[str, Row], names: Sequence[str], splits: Iterable[int]) -> list[str]:
+    """Return methods by their mean accuracy by CR on these splits, the best first."""
+    return sorted(names, key=lambda name: mean_by_cr(rows[name], splits), reverse=True)
+
+
 def lead(rows: Mapping[str, Row], names: Sequence[str], splits: Iterable[int]) -> tuple[str, str]:
-    """Return the method with the best mean accuracy by CR on these splits, and the second if there is one."""
-    means = {name: statistics.mean(rows[name].accuracies("CR", splits)) for name in names}
-    order = sorted(names, key=means.__getitem__, reverse=True)
-    said = [f"{means[name]:.1f} ({name})" for name in order]
+    """Return the best method with its mean accuracy by CR on these splits, and the second if there is one."""
+    said = [f"{mean_by_cr(rows[name], splits):.1f} ({name})" for name in rank(rows, names, splits)]
     return said[0], said[1] if len(said) > 1 else ""
+
+
+def show_difference(row: Row, other: Row, splits: Iterable[int]) -> str:
+    """Return the mean difference by CR over splits in pairs, with Student's interval where there are two."""
+    pairs = zip(row.accuracies("CR", splits), other.accuracies("CR", splits), strict=True)
+    apart = [mine - theirs for mine, theirs in pairs]
+    middle = statistics.mean(apart)
+    if len(apart) < 2:
+        return f"{middle:+.1f}"
+    half = t.ppf(0.975, len(apart) - 1) * statistics.stdev(apart) / len(apart) ** 0.5
+    return f"{middle:+.1f}, {middle - half:+.1f} to {middle + half:+.1f}"
 
 
 def count(number: int, what: str) -> str:
