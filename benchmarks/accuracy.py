@@ -76,7 +76,13 @@ def main() -> None:
             work = partial(perform, kept=kept, output_dir=options.output_dir, data_dir=options.data_dir)
             for number, said in enumerate(pool.map(work, fleets), 1):
                 print(f"{number}/{len(fleets)} {said}", flush=True)
-    write_report(entries, keep_finished("accuracy", options.output_dir), parser, options)
+    kept = keep_finished("accuracy", options.output_dir, partial(belongs, steps=parser.get_default("steps")))
+    write_report(entries, kept, parser, options)
+
+
+def belongs(run: Run, steps: int) -> bool:
+    """Say whether a run is one of the page: those of a trial with fewer steps are not kept."""
+    return run.experiment.details.get("steps") == steps
 
 
 def count_runs(entry: AlgorithmEntry, options: argparse.Namespace) -> tuple[int, int]:

@@ -37,6 +37,7 @@ from plench.selection import Cell
 from plench.storage import Run
 from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
 from plench.training.environment import compute_threads, flush_denormals
+from plench.version import PROTOCOL_VERSION
 
 CLASSICAL = ("LR_EM", "CLPL", "PL_KNN", "IPAL", "PL_ECOC", "ET_AVG", "RF_AVG", "ET_EM", "RF_EM")
 ANSWERS = ("MV_LR", "DS_LR")
@@ -64,7 +65,12 @@ STAGES = (
 
 def plan(kept: Iterable[Run]) -> SweepSpec | None:
     """Return what is to be run, in the order in which unfinished results are of most use; None if nothing."""
-    there = Counter((run.experiment.dataset, run.experiment.algorithm) for run in kept)
+    places = {
+        (run.experiment.dataset, run.experiment.algorithm, run.trial_seed, run.hparams_seed)
+        for run in kept
+        if run.info["protocol"] == PROTOCOL_VERSION
+    }
+    there = Counter(place[:2] for place in places)
     complete = {pair for pair, runs in there.items() if runs == N_CONFIGURATIONS * N_SPLITS}
     grids = []
     for dataset, methods in STAGES:
@@ -93,10 +99,15 @@ class Row:
     runs: Sequence[Run]
     splits: frozenset[int]
 
-    def accuracies(self, criterion: str, splits: Iterable[int]) -> list[float]:
-        """Return the test accuracies in percent of what a criterion chooses on these splits."""
+    def by_split(self, criterion: str, splits: Iterable[int]) -> dict[int, float]:
+        """Return the test accuracy in percent of what a criterion chooses on each of these splits."""
         chosen = {choice.trial_seed: choice.test_acc for choice in self.cells[criterion].choices}
-        return [100 * accuracy for split in sorted(splits) if (accuracy := chosen.get(split)) is not None]
+        there = ((split, chosen.get(split)) for split in sorted(splits))
+        return {split: 100 * accuracy for split, accuracy in there if accuracy is not None}
+
+    def accuracies(self, criterion: str, splits: Iterable[int]) -> list[float]:
+        """Return the same without the splits."""
+        return list(self.by_split(criterion, splits).values())
 
     def seconds(self) -> str:
         """Return the median over configurations of the seconds that the least disturbed split took.
@@ -172,7 +183,8 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
             alone.append(f"{first}{f' before {others}' if others else ''} on {dataset} ({about})")
     against = (
         "Chosen by CR, without true labels, the best classical method reaches, against the best of four deep "
-        "ones (in brackets their difference over the splits in pairs, with its 95 % interval): "
+        "ones (in brackets their difference over the splits in pairs, with its 95 % interval as if splits "
+        "were independent): "
         f"{'; '.join(beside)}."
     )
     among = f"Among classical methods alone, chosen by CR, without true labels: {'; '.join(alone)}."
@@ -200,13 +212,13 @@ def lead(rows: Mapping[str, Row], names: Sequence[str], splits: Iterable[int]) -
 
 def show_difference(row: Row, other: Row, splits: Iterable[int]) -> str:
     """Return the mean difference by CR over splits in pairs, with Student's interval where there are two."""
-    pairs = zip(row.accuracies("CR", splits), other.accuracies("CR", splits), strict=True)
-    apart = [mine - theirs for mine, theirs in pairs]
+    mine, theirs = (each.by_split("CR", splits) for each in (row, other))
+    apart = [mine[split] - theirs[split] for split in mine.keys() & theirs.keys()]
     middle = statistics.mean(apart)
     if len(apart) < 2:
         return f"{middle:+.1f}"
     half = t.ppf(0.975, len(apart) - 1) * statistics.stdev(apart) / len(apart) ** 0.5
-    return f"{middle:+.1f}, {middle - half:+.1f} to {middle + half:+.1f}"
+    return f"{middle:+.1f}, {middle - half:+.1f} to {middle + half:+.1f}".replace("-", "−")
 
 
 def count(number: int, what: str) -> str:

@@ -21,8 +21,7 @@ from tests.conftest import ROOT, real_data_dir
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
 from plench.seeds import seed_hash
-from plench.storage import Run
-from plench.storage.gather import gather_results
+from plench.storage import Run, read_runs
 from plench.storage.parquet import StoredResults, write_results_file
 from plench.storage.store import RunStore
 from plench.training import RunConfig, configure_run
@@ -138,21 +137,24 @@ def read_kept(name: str) -> dict[str, Run]:
     """Return the runs that are kept beside a page, by their ids.
 
     A page whose runs take hours keeps them there: no other machine makes them again, and readers can look
-    into them (`plench collect`, `plench export`).
+    into them (`plench collect`).
     """
     path = RESULTS / f"{name}.parquet"
-    return {run.info["run_id"]: run for run in gather_results([path]).runs} if path.exists() else {}
+    return {run.info["run_id"]: run for run in read_runs(path)} if path.exists() else {}
 
 
-def keep_finished(name: str, output_dir: Path) -> dict[str, Run]:
-    """Put the finished runs of a folder beside those that are kept, and return all."""
+def keep_finished(
+    name: str, output_dir: Path, wanted: Callable[[Run], bool] = lambda run: True
+) -> dict[str, Run]:
+    """Return the finished runs that are kept or in a folder; keep those of the folder that are wanted."""
     kept = read_kept(name)
-    if output_dir.is_dir():
-        finished = (run for run in gather_results([output_dir]).runs if run.finished)
-        kept |= {run.info["run_id"]: run for run in finished}
-    runs = sorted(kept.values(), key=lambda run: run.path.name)
-    write_results_file(StoredResults(runs), RESULTS / f"{name}.parquet")
-    return kept
+    found = read_runs(output_dir) if output_dir.is_dir() else []
+    finished = {run.info["run_id"]: run for run in found if run.finished and "run_id" in run.info}
+    runs = kept | {run_id: run for run_id, run in finished.items() if wanted(run)}
+    if runs:
+        ordered = sorted(runs.values(), key=lambda run: run.path.name)
+        write_results_file(StoredResults(ordered), RESULTS / f"{name}.parquet")
+    return kept | finished
 
 
 class InspectedRun(TrainingRun):

@@ -69,6 +69,24 @@ def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> N
     assert tally.seconds_left() == pytest.approx(41 + 2 + 0.2)
 
 
+def test_runs_that_failed_leave_an_estimate(clock: list[float]) -> None:
+    grid = Grid(("LR_EM", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
+    planned = expand(settle(SweepSpec((grid,)), DataShelf(None)))
+    fits, trained = ([run for run in planned if run.algorithm == name] for name in ("LR_EM", "CC"))
+    tally = Tally()
+    tally.planned(planned, finished=0, slots=1)
+    for run in fits:  # rounds were made, but no failed attempt tells how long they took
+        tally.begun(run, 0)
+        tally.advanced(run, 5)
+        tally.ended(run, RunAttempt("failed", "it broke"))
+    clock[0] += 10
+    tally.begun(trained[0], 0)
+    tally.ended(trained[0], RunAttempt("done", updates_made=1000, seconds=10))
+    assert tally.seconds_left() == pytest.approx(10)
+    tally.planned(trained, finished=0, slots=1)  # another launch counts its own runs
+    assert tally.updates_left.total() == 2000
+
+
 def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[PlannedRun]) -> None:
     view = LiveView()
     console = Console(width=120, record=True, file=io.StringIO())

@@ -65,6 +65,7 @@ class Tally:
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """Start counting."""
         self.todo, self.finished_before, self.slots = len(todo), finished, slots
+        self.updates_left.clear()
         for run in todo:
             self.updates_left[run.algorithm] += run.config.steps
             self.fitted[run.algorithm] = run.config.fitted
@@ -97,9 +98,13 @@ class Tally:
         """How many runs have ended in this launch."""
         return self.ended_runs.total()
 
+    def seconds(self) -> float:
+        """Return the time since the launch."""
+        return time.monotonic() - self.begun_at
+
     def rate(self) -> float:
         """Runs per minute so far."""
-        return 60 * self.n_ended / max(time.monotonic() - self.begun_at, 1e-9)
+        return 60 * self.n_ended / max(self.seconds(), 1e-9)
 
     def seconds_left(self) -> float | None:
         """Estimate the time left from the updates made so far; None while too little is known."""
@@ -107,13 +112,13 @@ class Tally:
         for run, first, now in self.current.values():
             made[run.algorithm] += now - first
             left[run.algorithm] -= now
-        paces = {name: self.pace(name) for name, count in (made + left).items() if count}
-        if made.total() <= 0 or None in paces.values():
+        paces = {name: self.pace(name) for name in made | left}
+        # What was made at an unknown pace, of runs that failed, is left out.
+        work = sum(count * (paces[name] or 0.0) for name, count in made.items())
+        rest = [(count, paces[name]) for name, count in left.items() if count > 0]
+        if work <= 0 or any(pace is None for _, pace in rest):
             return None
-        work, rest = (
-            sum(count * (paces.get(name) or 0.0) for name, count in part.items()) for part in (made, left)
-        )
-        return max(rest, 0.0) * (time.monotonic() - self.begun_at) / work
+        return sum(count * (pace or 0.0) for count, pace in rest) * self.seconds() / work
 
     def pace(self, algorithm: str) -> float | None:
         """Return what an update of an algorithm weighs: its seconds, or those of others of its kind.

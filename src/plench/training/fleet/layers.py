@@ -1,7 +1,8 @@
 """The benchmark's MLP with forward and backward written by hand, for one run or for a stack of runs.
 
-The products are those that autograd makes, in the same order, so that numbers are the same to the bit. What
-is saved is the graph: gradients go into tensors that are made once.
+The products of one run are those that autograd makes, in the same order, so that numbers are the same to the
+bit. What is saved is the graph: gradients go into tensors that are made once. A stack may make its logits
+turned over, where that is faster.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def has_hooks(module: nn.Module) -> bool:
     return any(hooks) or module._compiled_call_impl is not None or "forward" in vars(module)
 
 
-def is_better_turned(classes: int) -> bool:
-    """Say whether a CPU makes logits faster as (K, B) than as (B, K).
+def is_better_turned(rows: int, classes: int) -> bool:
+    """Say whether a CPU makes a stack's logits faster as (K, B) than as (B, K).
 
-    A last axis that does not fill its registers takes up to twice the time. Below 12 classes another kernel
-    rounds differently, and a stack would no longer have the bits of its runs where it has them.
+    A last axis that does not fill its registers takes up to twice the time. Below 12 rows or classes other
+    kernels round differently, and a stack would no longer have the bits of its runs where it has them.
     """
-    return classes >= 12 and classes % 16 != 0
+    return rows >= 12 and classes >= 12 and classes % 16 != 0
 
 
 class HandwrittenMLP:
@@ -63,9 +64,7 @@ class HandwrittenMLP:
         hidden_weight, hidden_bias, weight, bias = self.weights
         # Views are made once; biases broadcast over rows.
         self.turned = hidden_weight.mT, weight.mT
-        self.turns_logits = (
-            self.stacked and weight.device.type == "cpu" and is_better_turned(weight.shape[-2])
-        )
+        self.may_turn = self.stacked and weight.device.type == "cpu"
         self.biases = (hidden_bias[:, None], bias[:, None]) if self.stacked else (hidden_bias, bias)
         self.hidden = self.hidden_gradient = hidden_weight.new_empty(0)
         self.inputs: Tensor | None = None
@@ -93,7 +92,7 @@ class HandwrittenMLP:
 
     def classify(self, features: Tensor) -> Tensor:
         """Return the logits of features."""
-        if self.turns_logits:
+        if self.may_turn and is_better_turned(features.shape[-2], self.weights[2].shape[-2]):
             return torch.baddbmm(self.biases[1].mT, self.weights[2], features.mT).mT.contiguous()
         product = torch.baddbmm if self.stacked else torch.addmm
         return product(self.biases[1], features, self.turned[1])
