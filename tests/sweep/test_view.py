@@ -69,16 +69,18 @@ def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> N
     assert tally.seconds_left() == pytest.approx(41 + 2 + 0.2)
 
 
-def test_runs_that_failed_leave_an_estimate(clock: list[float]) -> None:
+@pytest.mark.parametrize("rounds", [0, 5])
+def test_runs_that_failed_leave_an_estimate(clock: list[float], rounds: int) -> None:
     grid = Grid(("LR_EM", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
     planned = expand(settle(SweepSpec((grid,)), DataShelf(None)))
     fits, trained = ([run for run in planned if run.algorithm == name] for name in ("LR_EM", "CC"))
     tally = Tally()
     tally.planned(planned, finished=0, slots=1)
-    for run in fits:  # rounds were made, but no failed attempt tells how long they took
+    for run in fits:  # no failed attempt tells how long its rounds took
         tally.begun(run, 0)
-        tally.advanced(run, 5)
+        tally.advanced(run, rounds)
         tally.ended(run, RunAttempt("failed", "it broke"))
+        assert tally.seconds_left() is None
     clock[0] += 10
     tally.begun(trained[0], 0)
     tally.ended(trained[0], RunAttempt("done", updates_made=1000, seconds=10))

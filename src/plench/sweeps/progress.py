@@ -112,7 +112,7 @@ class Tally:
         for run, first, now in self.current.values():
             made[run.algorithm] += now - first
             left[run.algorithm] -= now
-        paces = {name: self.pace(name) for name in made | left}
+        paces = {name: self.pace(name) for name in {*made, *left}}
         # What was made at an unknown pace, of runs that failed, is left out.
         work = sum(count * (paces[name] or 0.0) for name, count in made.items())
         rest = [(count, paces[name]) for name, count in left.items() if count > 0]
