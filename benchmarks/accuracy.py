@@ -1,6 +1,6 @@
 """Every algorithm with default hyperparameters on Digits_FPS, Lost, MSRCv2 and Birdsong; writes docs/results.
 
-    python benchmarks/accuracy.py                      two hours on two cores
+    python benchmarks/accuracy.py                      about two hours on two cores
     python benchmarks/accuracy.py --report_only        the page from the records that are there
 
 Algorithms whose runs are trained as one have 10 splits × 5 seeds, the others 3 splits of one seed. The runs
