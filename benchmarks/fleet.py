@@ -6,7 +6,8 @@
 Every arm is a command, `plench sweep launch` with one worker, or `plench train` for a single run; the arms
 take turns. `before` is the same command of a checkout of another commit. Test accuracies of the runs of a
 sweep are compared in pairs. The floor is what no stack can save: the products of the network and Adam, of all
-runs at their batch sizes. Results are kept in runs/fleet.json, so that cases can be measured one by one.
+runs at their batch sizes. The memory of a worker is measured on Italian. What was measured is kept beside the
+page, in fleet.json, so that cases can be measured one by one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from plench.training.fleet.stacked_batches import StackedBatches
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results" / "fleet.md"
-KEPT = ROOT / "runs" / "fleet.json"
+KEPT = PAGE.with_suffix(".json")
+MEMORY = "memory of a worker on Italian"
 COLUMNS = ("before", "off", "fleet", "floor")
 VANILLA = [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]
 
@@ -96,18 +98,25 @@ CASES = [
 
 def spend(words: list[str], checkout: Path) -> float:
     """Return the processor seconds of a command of a checkout, workers included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = run_command(words, checkout)
+    return used.ru_utime + used.ru_stime
+
+
+def run_command(words: list[str], checkout: Path) -> resource.struct_rusage:
+    """Carry out a command of a checkout; return what it and its workers used."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-m", "plench", *words],
-        check=True,
         cwd=checkout,
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, words)
+    return used
 
 
 def measure_start(case: Case, arm: str, data_dir: str, checkout: Path) -> float:
@@ -238,7 +247,7 @@ def format_rows(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
             )
 
 
-def write_page(rows: dict[str, dict[str, Any]], data_dir: str) -> None:
+def write_page(rows: dict[str, dict[str, Any]]) -> None:
     """Write the page."""
     lines = [
         "# Runs trained as one",
@@ -253,24 +262,38 @@ def write_page(rows: dict[str, dict[str, Any]], data_dir: str) -> None:
         "but for their batch sizes: where theirs differ on a dataset, the machine's speed drifted that much.",
         f"Processor: {name_processor()}; torch {torch.__version__}, Python {platform.python_version()}.",
         "",
-        *format_rows(rows),
-        "",
-        describe_memory(data_dir),
+        *format_rows({label: row for label, row in rows.items() if label != MEMORY}),
+        *(["", describe_memory(rows[MEMORY])] if MEMORY in rows else []),
     ]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def describe_memory(data_dir: str) -> str:
-    """Say what the largest default fleet on Italian takes, by the estimate that bounds it."""
+def measure_memory(data_dir: str) -> dict[str, Any]:
+    """Return what a worker takes at most on Italian with default fleets and without, and the estimate."""
+    case = Case(("PRODEN",), "Italian", steps=20)
+    peaks = {}
+    for arm in ("fleet", "off"):
+        with tempfile.TemporaryDirectory(prefix="plench-fleet-") as folder:
+            used = run_command(case.command(arm, data_dir, Path(folder)), ROOT)
+        peaks[arm] = used.ru_maxrss * 1024 / 1e9  # of the largest process, on Linux in KiB
     shelf = DataShelf(data_dir)
-    grids = make_grids(["PRODEN"], ["Italian"], n_hparams=20, n_trials=5, device="cpu")
-    dataset = shelf.get("Italian")
+    grids = make_grids(
+        case.algorithms, [case.dataset], n_hparams=case.n_hparams, n_trials=case.n_trials, device="cpu"
+    )
+    dataset = shelf.get(case.dataset)
     fleets = form_fleets(expand(settle(SweepSpec(grids), shelf)), shelf, read_fleet("auto"))
     width = count_inputs(dataset)
-    most = max((estimate_gb(fleet, dataset, width), len(fleet)) for fleet in fleets)
+    estimate, size = max((estimate_gb(fleet, dataset, width), len(fleet)) for fleet in fleets)
+    return {**peaks, "estimate": estimate, "runs": size}
+
+
+def describe_memory(found: dict[str, Any]) -> str:
+    """Say what a worker takes with default fleets."""
     return (
-        f"Memory: the largest default fleet on Italian, {most[1]} runs, is estimated at {most[0]:.2f} GB "
-        "beside the process itself; `--fleet_memory_gb` bounds that estimate."
+        "Memory of the largest process of a sweep of PRODEN on Italian, at its peak: "
+        f"{found['fleet']:.2f} GB with default fleets, {found['off']:.2f} GB with `--fleet off`. "
+        f"The largest fleet, of {found['runs']} runs, is estimated at {found['estimate']:.2f} GB beside the process itself; "
+        "`--fleet_memory_gb` bounds that estimate."
     )
 
 
@@ -289,17 +312,21 @@ def main() -> None:
     rows = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     data_dir = str(Path(arguments.data_dir).resolve())
     for case in CASES:
-        trial = bool(arguments.steps) and case.runs > 1
-        if trial:
-            case = replace(case, steps=arguments.steps)
-        if any(part in case.label for part in arguments.only):
-            row = compare(case, data_dir, checkouts, arguments.turns)
-            if trial:  # it is printed, and has no place on the page
-                continue
-            rows[case.label] = row
-            KEPT.parent.mkdir(exist_ok=True)
-            KEPT.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-            write_page(rows, data_dir)
+        if not any(part in case.label for part in arguments.only):
+            continue
+        if arguments.steps and case.runs > 1:  # a trial: it is printed, and has no place on the page
+            compare(replace(case, steps=arguments.steps), data_dir, checkouts, arguments.turns)
+        else:
+            keep(case.label, compare(case, data_dir, checkouts, arguments.turns), rows)
+    if any(part in MEMORY for part in arguments.only):
+        keep(MEMORY, measure_memory(data_dir), rows)
+
+
+def keep(label: str, row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> None:
+    """Keep a row, and write the page with it."""
+    rows[label] = row
+    KEPT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    write_page(rows)
 
 
 if __name__ == "__main__":
