@@ -292,8 +292,8 @@ def describe_memory(found: dict[str, Any]) -> str:
     return (
         "Memory of the largest process of a sweep of PRODEN on Italian, at its peak: "
         f"{found['fleet']:.2f} GB with default fleets, {found['off']:.2f} GB with `--fleet off`. "
-        f"The largest fleet, of {found['runs']} runs, is estimated at {found['estimate']:.2f} GB beside the process itself; "
-        "`--fleet_memory_gb` bounds that estimate."
+        f"The largest fleet, of {found['runs']} runs, is estimated at {found['estimate']:.2f} GB beside "
+        "the process itself; `--fleet_memory_gb` bounds that estimate."
     )
 
 
