@@ -12,7 +12,7 @@ from plench.storage.description import (
     read_description,
 )
 from plench.storage.ended import find_breach, make_done
-from plench.storage.lines import Record, parse_lines, read_figures
+from plench.storage.lines import Record, _parse_any, _parse_regular, parse_lines, read_figures
 from plench.storage.records import read_run
 
 
@@ -163,6 +163,21 @@ def test_lines_are_parsed_as_by_python(file):
     if file in ("torn", "torn within", "two in a line"):
         assert len(found.records) == 2
         assert found.notices[0].startswith("1 line skipped, no JSON: ")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_regular_file_says_the_same_line_by_line(file):
+    content = FILES[file].encode()
+    found, wanted = _parse_regular(content), _parse_any(content)
+    assert found is None or by_name(found) == by_name(wanted)
+    if file in ("whole", "of one line", "of a fleet", "no share", "a large loss", "no losses"):
+        assert found is not None
+
+
+def by_name(found):
+    """Return what was parsed as text (NaN differs from itself), whatever the order of the names in it."""
+    records = [(step, sorted(values.items())) for step, values in found.records]
+    return repr((records, found.first, found.notices))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from plench import networks
 from plench.hparams import DataTraits
 from plench.plain_files import read_plain
 from plench.shown import show_value
-from plench.storage.json_text import parse_json
+from plench.storage.json_text import find_parser, parse_json
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # these import torch
@@ -198,10 +199,11 @@ class DescriptionReader:
         parts = [text[start + 2 : stop] for start, stop in pairwise((*cuts, last, text.rindex(b"\n}")))]
         parts[-1] += b","
         content: dict[str, Any] = {}
+        parse = find_parser(b"\n".join([part for part in parts if part not in self._known]))
         for part in parts:
             members = self._known.get(part)
             if members is None:
-                members = _parse_members(part)
+                members = _parse_members(part, parse)
                 if members is None:
                     return None
                 if not part[1:].startswith(_OWN):
@@ -210,10 +212,10 @@ class DescriptionReader:
         return content if content.get("schema") == SCHEMA else None
 
 
-def _parse_members(part: bytes) -> dict[str, Any] | None:
+def _parse_members(part: bytes, parse: Callable[[bytes], Any]) -> dict[str, Any] | None:
     """Return what `"key": value, …,` says as an object; None if it is no JSON or a type is another."""
     try:
-        members: dict[str, Any] = parse_json(b"{%b}" % part[:-1])
+        members: dict[str, Any] = parse(b"{%b}" % part[:-1])
     except (ValueError, RecursionError):
         return None
     right = part.endswith(b",") and bool(members)

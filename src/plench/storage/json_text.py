@@ -24,9 +24,9 @@ def parse_json(text: bytes) -> Any:
 
 
 def find_parser(text: bytes) -> Callable[[bytes], Any]:
-    """Return what parses each line of a text as `parse_json` does.
+    """Return what parses the lines or other parts of a text as `parse_json` does.
 
-    Where no line has a long integer, which is seen for all lines at once, none is looked through for one.
+    Where the text has no long integer, which is seen at once, no part is looked through for one.
     """
     return parse_json if _may_have_long(text) else _parse_short
 

@@ -200,7 +200,7 @@ def _build_run(row: Mapping[str, Any], records: Sequence[Record], path: Path) ->
     if len(by_step) < len(records) or min(by_step, default=0) < 0:
         raise ValueError("has a step twice or below 0")
     return Run(
-        path=path / row["folder"],
+        folder=str(path / row["folder"]),
         experiment=experiment,
         **{name: row[name] for name in SEEDS},
         hparams=parts["hparams"],

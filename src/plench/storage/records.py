@@ -100,7 +100,7 @@ class Experiment:
 class Run:
     """One run as its folder tells it. `usable_records` are those that may be selected."""
 
-    path: Path
+    folder: str
     experiment: Experiment
     trial_seed: int
     hparams_seed: int
@@ -111,6 +111,11 @@ class Run:
     diverged_after_step: int | None = None
     notices: tuple[str, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder as a path, made when it is asked for: of many runs that takes its time."""
+        return Path(self.folder)
 
     @property
     def finished(self) -> bool:
@@ -131,7 +136,7 @@ class Run:
     @cached_property
     def order(self) -> tuple[int, int, int, str]:
         """The place of the run among those of its experiment."""
-        return self.trial_seed, self.hparams_seed, self.seed, self.path.name
+        return self.trial_seed, self.hparams_seed, self.seed, os.path.basename(self.folder)
 
     @cached_property
     def usable_records(self) -> tuple[Record, ...]:
@@ -207,7 +212,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read one run folder; its notices are in `Run.notices`. A folder that is no run is a UsageError."""
-    run, notices = _read_folder(os.fspath(folder), FolderReader())
+    run, notices = _read_folder(str(Path(folder)), FolderReader())
     if run is None:
         reason = "; ".join(notices) or "it holds neither results.jsonl nor run.json"
         raise UsageError(f"{os.fspath(folder)!r} is not a run folder: {reason}")
@@ -311,7 +316,7 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...],
         status = "interrupted"  # killed between the last words of run.json and the end
     diverged_after = info.get("diverged_after_step")
     return Run(
-        path=Path(folder),
+        folder=folder,
         experiment=reader.find_experiment(experiment),
         trial_seed=_seed(config, "trial_seed"),
         hparams_seed=_seed(config, "hparams_seed"),
@@ -354,7 +359,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
         "algorithm": args.get("algorithm"),
     }
     return Run(
-        path=Path(folder),
+        folder=folder,
         experiment=make_experiment(identity),
         trial_seed=_seed(args, "trial_seed"),
         hparams_seed=_seed(args, "hparams_seed"),
