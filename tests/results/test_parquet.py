@@ -185,7 +185,7 @@ def test_a_thousand_runs_take_less_than_four_hundred_kilobytes(tmp_path):
         runs.append(
             replace(
                 template,
-                path=Path(f"run-{rng.integers(2**48):012x}"),
+                folder=f"run-{rng.integers(2**48):012x}",
                 records=records,
                 hparams=hparams,
                 hparams_seed=number,
