@@ -111,6 +111,7 @@ FILES = {
     "whole numbers": write_lines({"step": 1, "test_acc": 1, "loss": 10**400}),
     "true": write_lines({"step": 1, "test_acc": True}),
     "text": write_lines({"step": 1, "test_acc": "0.5"}),
+    "another step at the end": write_lines(*STEPS).replace("}}", '}, "step": 7}'),
     "falling": write_lines({"step": 2}, {"step": 1}),
     "repeated": write_lines({"step": 1}, {"step": 1, "loss": 2.5}),
     "steps that are none": write_lines({"step": 1.0}, {"step": -1}, {"step": "2"}, {"step": True}),

@@ -88,7 +88,7 @@ def _parse_regular(content: bytes) -> ParsedLines | None:
         steps = [values["step"] for values in found]
     except (ValueError, RecursionError, KeyError):
         return None
-    if set(map(type, steps)) != {int} or not _rise(steps):
+    if "step" in shared or set(map(type, steps)) != {int} or not _rise(steps):
         return None
     args, hparams = shared.pop("args", None), shared.pop("hparams", None)
     for values in found:
