@@ -48,6 +48,7 @@ FEWER_SPLITS = 3  # of algorithms that are trained one run at a time
 # of the variance is between them than among normal numbers but once in a thousand times.
 SHARE, POINTS, CHANCE, DRAWS = 0.15, 2.0, 0.001, 20_000
 FEWEST = 20  # runs, to speak of modes
+WIDE = 3.0  # points of standard deviation by the seed, to be named
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,22 @@ def show_parts(found: np.ndarray) -> str:
     rows = whole_splits(found)
     if len(rows) < 2 or rows.shape[1] < 2:
         return "–"
-    within = float(rows.var(1, ddof=1).mean())
+    within = variance_by_seed(rows)
     between = max(0.0, float(rows.mean(1).var(ddof=1)) - within / rows.shape[1])
     return f"{between**0.5:.1f} / {within**0.5:.1f}" + (" **two modes**" if find_modes(rows) else "")
+
+
+def variance_by_seed(rows: np.ndarray) -> float:
+    """Return the mean variance within splits."""
+    return float(rows.var(1, ddof=1).mean())
+
+
+def describe_wide(rows: np.ndarray) -> str | None:
+    """Say how far apart runs lie that differ in their seed alone, None where that is little or not known."""
+    if len(rows) < 2 or rows.shape[1] < 2 or variance_by_seed(rows) ** 0.5 < WIDE:
+        return None
+    split = max(rows, key=np.ptp)
+    return f"{variance_by_seed(rows) ** 0.5:.1f}; on one split from {split.min():.1f} to {split.max():.1f}"
 
 
 def find_modes(rows: np.ndarray) -> tuple[float, float] | None:
@@ -224,7 +238,7 @@ def write_report(
     options: argparse.Namespace,
 ) -> None:
     """Write the page."""
-    rows, parts, modes, fewer = [], [], [], []
+    rows, parts, modes, wide, fewer = [], [], [], [], []
     beyond: set[str] = set()
     for entry in entries:
         splits, seeds = count_runs(entry, options)
@@ -244,11 +258,15 @@ def write_report(
             both = find_modes(whole_splits(each))
             if both:
                 modes.append(f"{entry.name} on {name} ({both[0]:.1f} and {both[1]:.1f})")
+            told = describe_wide(whole_splits(each))
+            if told:
+                wide.append(f"{entry.name} on {name} ({told})")
     write_page(
         "accuracy",
         [
             "# Test accuracy with default hyperparameters",
-            render_command("accuracy", parser, options),
+            render_command("accuracy", parser, options)
+            + " The records are in [accuracy.parquet](accuracy.parquet).",
             "Percent of the test split after the last step: mean ± sample standard deviation over splits, "
             "of means over seeds; no early stopping, no search. "
             f"Each run makes {options.steps:,} steps. Algorithms whose runs can be trained as one, and were, "
@@ -269,6 +287,8 @@ def write_report(
             f"{SHARE:.0%} of them or more, whose means lie more than {POINTS:.0f} points apart, and more of "
             "the variance is between the groups than normal numbers have but once in a thousand times: "
             f"{'; '.join(modes) or 'none'}.",
+            f"One seed tells little where the seed makes {WIDE:.0f} points or more: "
+            f"{'; '.join(wide) or 'none'}.",
             render_table(["split / seed", *options.datasets], parts),
         ],
     )
