@@ -19,7 +19,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import t
 
 from experiments import (
     Setting,
@@ -27,6 +26,7 @@ from experiments import (
     find_store,
     keep_finished,
     load,
+    pair_up,
     read_kept,
     render_command,
     render_table,
@@ -183,7 +183,7 @@ def show_difference(found: np.ndarray, beside: np.ndarray) -> str:
     apart = apart[~np.isnan(apart)]
     if len(apart) < 2:
         return "–"
-    middle, half = apart.mean(), t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+    middle, half = pair_up([float(each) for each in apart])
     # No −0.0: a zero is added to what is rounded.
     mean, low, high = (f"{round(each, 1) + 0.0:+.1f}" for each in (middle, middle - half, middle + half))
     shown = f"{mean} ({low} to {high})".replace("-", "−")

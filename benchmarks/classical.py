@@ -17,11 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scipy.stats import t
-
 from experiments import (
     RESULTS,
     keep_finished,
+    pair_up,
     read_kept,
     real_data_dir,
     render_table,
@@ -214,10 +213,9 @@ def show_difference(row: Row, other: Row, splits: Iterable[int]) -> str:
     """Return the mean difference by CR over splits in pairs, with Student's interval where there are two."""
     mine, theirs = (each.by_split("CR", splits) for each in (row, other))
     apart = [mine[split] - theirs[split] for split in mine.keys() & theirs.keys()]
-    middle = statistics.mean(apart)
+    middle, half = pair_up(apart)
     if len(apart) < 2:
         return f"{middle:+.1f}"
-    half = t.ppf(0.975, len(apart) - 1) * statistics.stdev(apart) / len(apart) ** 0.5
     return f"{middle:+.1f}, {middle - half:+.1f} to {middle + half:+.1f}".replace("-", "−")
 
 

@@ -260,6 +260,7 @@ def write_page(rows: dict[str, dict[str, Any]]) -> None:
         "batch sizes and in stacks of ten, without loss, batches, evaluation and start. No stack is below",
         "it, so off / floor bounds what fleets can gain on this processor. CC and PRODEN have the same floor",
         "but for their batch sizes: where theirs differ on a dataset, the machine's speed drifted that much.",
+        "Cases are measured one by one, some on other days than others: ratios hold within a row.",
         f"Processor: {name_processor()}; torch {torch.__version__}, Python {platform.python_version()}.",
         "",
         *format_rows({label: row for label, row in rows.items() if label != MEMORY}),
