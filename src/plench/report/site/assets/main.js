@@ -66,15 +66,18 @@
     label();
   }
 
-  /** Where the page is served and runs are still to come, look for newer data and show it; the address keeps the view. */
+  /** Where the page is served, look for newer data and show them; the address keeps the view. */
   function watch() {
-    if (!/^https?:$/.test(location.protocol) || p.index.progress.complete) return;
+    if (!/^https?:$/.test(location.protocol)) return;
     const own = document.querySelector('meta[name="plench-data"]').content.split("/").pop();
     setInterval(async () => {
       if (document.hidden) return;
       try {
         const answer = await fetch("stamp.txt", { cache: "no-store" });
-        if (answer.ok && (await answer.text()).trim() !== own) location.reload();
+        if (!answer.ok || (await answer.text()).trim() === own) return;
+        // A server tells dates in whole seconds, so a reload alone may show the kept page, whose data are gone.
+        await fetch(location.pathname, { cache: "reload" });
+        location.reload();
       } catch {
         // The server may be away for a while.
       }
@@ -93,8 +96,11 @@
       p.useIndex(index);
       window.addEventListener("hashchange", () => show(false));
       show(true);
+      if (!index.progress.complete) watch();
+    },
+    (error) => {
+      document.getElementById("main").replaceChildren(h("p", { class: "wrong" }, error.message));
       watch();
     },
-    (error) => document.getElementById("main").replaceChildren(h("p", { class: "wrong" }, error.message)),
   );
 })();
