@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,48 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path)
     table = render_text(build_tables(plench.results(tmp_path).board))
     assert re.search(r"PL_KNN +classical +1 round", table)
     assert "not started" not in table
+
+
+def test_what_a_sweep_planned_of_a_fitted_method_is_known_to_tables(tmp_path: Path) -> None:
+    settings = {"n_trials": 2, "checkpoint_freq": 10, "workers": 1}
+    plench.sweep(["PL_KNN", "CC"], ["Digits_FPS"], tmp_path, steps=20, n_hparams=2, **settings)
+    for found in read_runs(tmp_path):
+        if found.hparams_seed == 1:
+            shutil.rmtree(found.path)
+    results = plench.results(tmp_path)
+    assert {e.algorithm: plan.n_runs for e, plan in results.plans.items()} == {"PL_KNN": 4, "CC": 4}
+    assert "2 of 4 planned runs; 2 not started" in render_text(build_tables(results.board))
+
+
+def test_a_sweep_of_a_fitted_method_alone_lacks_nothing_beside_a_larger_one(tmp_path: Path) -> None:
+    settings = {"n_trials": 1, "checkpoint_freq": 10, "workers": 1}
+    plench.sweep(["CC"], ["Digits_FPS"], tmp_path, steps=20, n_hparams=3, **settings)
+    plench.sweep(["PL_KNN"], ["Digits_FPS"], tmp_path, n_hparams=1, **settings)
+    results = plench.results(tmp_path)
+    assert {e.algorithm: plan.n_runs for e, plan in results.plans.items()} == {"PL_KNN": 1, "CC": 3}
+    assert "planned runs" not in render_text(build_tables(results.board))
+
+
+def test_finished_runs_of_a_wrapped_classifier_are_known_to_their_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = f"{save_classifier(tmp_path)}:SVM"
+    runs = tmp_path / "runs"
+    plench.sweep([named], ["Digits_FPS"], runs, n_hparams=1, n_trials=2, steps=20, workers=1)
+    assert main(["sweep", "status", "--output_dir", str(runs), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 2}
+
+
+def test_the_identity_of_a_fitted_run_names_a_criterion_by_its_content(tmp_path: Path) -> None:
+    criterion = tmp_path / "size.py"
+    criterion.write_text(
+        "from plench.criteria import Criterion\n"
+        "def measure(logits, candidates, labels):\n"
+        "    return 1.0\n"
+        "CRITERION = Criterion('Size', 'Size', 'One.', 'val_set_size', measure, False, position=9)\n"
+    )
+    config = configure_run(find_algorithm("PL_KNN"), DATA.card, more_criteria=f"{criterion}:CRITERION")
+    assert re.fullmatch("Size@[0-9a-f]{8}", config.more_criteria)
 
 
 SVM = re.search(

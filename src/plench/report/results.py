@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -277,21 +277,34 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
         candidates = choose_candidates(card.candidates, grid)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
-        return grid.steps in (None, experiment.steps)
+        return (
+            _asks_for_rounds(grid, experiment)
+            if experiment.fitted
+            else grid.steps in (None, experiment.steps)
+        )
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
     steps = card.default_steps if grid.steps is None else grid.steps
     asked = {
         **describe_cell({**vars(grid), **vars(candidates), "steps": steps}),
         "model": grid.hparams.get("model", model),
     }
-    if experiment.fitted:  # its steps are its rounds, whatever the grid says of steps
-        asked = {name: value for name, value in asked.items() if name not in OF_A_FITTED_ROW}
-        rounds = grid.hparams.get("rounds")
-        if isinstance(rounds, int) and experiment.steps != rounds + 1:
+    found = experiment.details
+    if experiment.fitted:
+        if not _asks_for_rounds(grid, experiment):
             return False
+        asked, found = (_leave_out_row(details) for details in (asked, found))
     # What records do not name is at its default: settings that are younger than they.
     defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
-    found = experiment.details
     return all(found.get(name, defaults.get(name)) == value for name, value in asked.items()) and all(
         name in asked or found.get(name, value) == value for name, value in defaults.items() if name
     )
+
+
+def _asks_for_rounds(grid: Grid, experiment: Experiment) -> bool:
+    """Whether a grid leaves a fitted method its rounds; they are its steps, whatever the grid says of these."""
+    rounds = grid.hparams.get("rounds")
+    return not isinstance(rounds, int) or experiment.steps == rounds + 1
+
+
+def _leave_out_row(details: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}

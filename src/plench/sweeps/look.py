@@ -21,7 +21,6 @@ from plench.data.sources import find_own_source
 from plench.errors import PlenchError
 from plench.networks.building import NETWORKS
 from plench.plain_files import open_plain
-from plench.settings import declared
 from plench.storage.store import RunStore
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, is_settled, settle
 from plench.sweeps.spec import Grid, SweepSpec, grid_settings
@@ -187,11 +186,12 @@ def names_dataset(asked: str, name: str, info: dict[str, Any], fingerprint: str 
 
 def has_settings(config: RunConfig, grid: Grid) -> bool:
     """Say whether a run has the settings that a grid decides."""
-    known = declared()
+    # Steps of a method fitted in rounds are its own, and each is evaluated.
+    elsewhere = {"more_criteria", *(("steps", "checkpoint_freq") if config.fitted else ())}
     return all(
         getattr(grid, name) == getattr(config, name)
         for name in grid_settings()
-        if getattr(grid, name) is not None and known[name].decides and name != "more_criteria"
+        if getattr(grid, name) is not None and name not in elsewhere
     ) and (has_criteria(config, grid) and has_hparams(config, grid))
 
 

@@ -146,10 +146,8 @@ def configure_run(
     traits = DataTraits(card.kind, card.protocol_noise_rate)
     values = draw_hparams(entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given)
     values["model"] = find_network(str(values["model"])).name
-    more_criteria = ",".join(criterion.name for criterion in find_criteria(asked.more_criteria))
-    candidates = choose_candidates(card.candidates, asked)
     return RunConfig(
-        **{**asked.values(), **vars(candidates), "steps": steps, "more_criteria": more_criteria},
+        **{**settle_settings(card, asked), "steps": steps},
         algorithm=entry.name,
         dataset=card.name,
         hparams={**values, "max_steps": steps},
@@ -175,13 +173,22 @@ def configure_fitted(
         entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given, shared=False
     )
     steps = int(values.get("rounds", 1)) + 1
-    candidates = choose_candidates(card.candidates, asked)
     return RunConfig(
-        **{**asked.values(), **vars(candidates), "steps": steps, "checkpoint_freq": 1},
+        **{**settle_settings(card, asked), "steps": steps, "checkpoint_freq": 1},
         algorithm=entry.name,
         dataset=card.name,
         hparams={**values, "max_steps": steps},
     )
+
+
+def settle_settings(card: DatasetCard, asked: Settings) -> dict[str, Any]:
+    """Return all settings, with what a dataset's card says of candidates and the names of criteria in records."""
+    more_criteria = ",".join(criterion.name for criterion in find_criteria(asked.more_criteria))
+    return {
+        **asked.values(),
+        **vars(choose_candidates(card.candidates, asked)),
+        "more_criteria": more_criteria,
+    }
 
 
 @cache
