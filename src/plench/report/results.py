@@ -273,6 +273,8 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         return False
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
+    if experiment.fitted and not _leaves_rounds(grid, experiment):
+        return False
     try:
         card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
         candidates = choose_candidates(card.candidates, grid)
@@ -290,8 +292,6 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     }
     found = experiment.details
     if experiment.fitted:
-        if not _asks_for_rounds(grid, experiment):
-            return False
         asked, found = (_leave_out_row(details) for details in (asked, found))
     # What records do not name is at its default: settings that are younger than they.
     defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
@@ -300,8 +300,8 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     )
 
 
-def _asks_for_rounds(grid: Grid, experiment: Experiment) -> bool:
-    """Whether a grid leaves a fitted method its rounds; they are its steps, whatever the grid says of these."""
+def _leaves_rounds(grid: Grid, experiment: Experiment) -> bool:
+    """Whether a fitted method may have its rounds: they are its steps, whatever a grid says of steps."""
     rounds = grid.hparams.get("rounds")
     return not isinstance(rounds, int) or experiment.steps == rounds + 1
 

@@ -182,7 +182,7 @@ def configure_fitted(
 
 
 def settle_settings(card: DatasetCard, asked: Settings) -> dict[str, Any]:
-    """Return all settings, with what a dataset's card says of candidates and the names of criteria in records."""
+    """Return all settings: candidates as the dataset's card has them, criteria by their names in records."""
     more_criteria = ",".join(criterion.name for criterion in find_criteria(asked.more_criteria))
     return {
         **asked.values(),
