@@ -279,11 +279,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
         candidates = choose_candidates(card.candidates, grid)
     except UsageError:  # a dataset that is not known here: only what the grid says can be compared
-        return (
-            _asks_for_rounds(grid, experiment)
-            if experiment.fitted
-            else grid.steps in (None, experiment.steps)
-        )
+        return experiment.fitted or grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
     steps = card.default_steps if grid.steps is None else grid.steps
     asked = {
