@@ -12,7 +12,7 @@ import torch
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.cc import CC
-from plench.errors import BusyError, PlenchError, UsageError
+from plench.errors import BusyError, DataError, PlenchError, StorageError, UsageError
 from plench.storage.store import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback
@@ -210,21 +210,23 @@ def test_finished_busy_and_diverging_members_leave_the_others_as_they_are(tmp_pa
 
 
 @pytest.fixture
-def fragile_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stacks of CC stop at step 25."""
+def fragile_stacks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Exception]:
+    """Stacks of CC stop at step 25, with an error of the type that a test names."""
     plain = CC.loss
+    error: type[Exception] = getattr(request, "param", RuntimeError)
 
     def fragile(self: Any, logits: Any, batch: Any) -> Any:
         if isinstance(self, StackedRuns) and self.steps_done == 25:
-            raise RuntimeError("a shape that stacks do not have")
+            raise error("a shape that stacks do not have")
         return plain(self, logits, batch)
 
     monkeypatch.setattr(CC, "loss", fragile)
+    return error
 
 
-@pytest.mark.usefixtures("fragile_stacks")
+@pytest.mark.parametrize("fragile_stacks", [RuntimeError, UsageError, DataError], indirect=True)
 def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoints(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    fragile_stacks: type[Exception], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = configs("CC")
     started = [Started(), Started(), Started()]
@@ -235,8 +237,16 @@ def test_if_stacked_code_raises_the_members_continue_alone_from_their_checkpoint
         assert [record.get("fleet_size", 1) for record in records] == [3, 3, 3, 1, 1, 1, 1]
         assert all(math.isfinite(record["loss"]) for record in records)
         (notice,) = read_description(store_of(tmp_path, config).folder)["notices"]
-        assert "RuntimeError: a shape that stacks do not have" in notice
+        assert f"{fragile_stacks.__name__}: a shape that stacks do not have" in notice
     assert any(record.exc_info for record in caplog.records if record.levelno == logging.WARNING)
+
+
+@pytest.mark.parametrize("fragile_stacks", [StorageError, BusyError], indirect=True)
+def test_an_error_of_the_whole_process_ends_all_members(
+    fragile_stacks: type[Exception], tmp_path: Path
+) -> None:
+    outcomes = train(tmp_path, configs("CC"))
+    assert [type(outcome) for outcome in outcomes] == [fragile_stacks] * 3
 
 
 @pytest.mark.usefixtures("fragile_stacks")

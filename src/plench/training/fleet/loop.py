@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plench.data import Dataset
-from plench.errors import BusyError, PlenchError, StorageError
+from plench.errors import BusyError, StorageError
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluation import Totals, choose_chunk, measure
 from plench.training.fleet.members import (
@@ -105,12 +105,10 @@ class Fleet:
             if len(self.members) > 1:
                 self.train()
             return self.give_up()
-        except StorageError as error:
+        except (BusyError, StorageError) as error:  # alone they would meet it as well
             self.close_all(error)
         except StackError as error:
             return self.give_up(f"trained alone, not with others as one: {error}", error)
-        except PlenchError as error:
-            self.close_all(error)
         except Exception as error:  # of code for all of them: by itself each may do well
             what = f"{type(error).__name__}: {error}"
             return self.give_up(f"runs trained as one, this one among them, stopped ({what})", error)
