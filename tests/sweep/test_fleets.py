@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections import defaultdict, deque
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from plench.data import Dataset
 from plench.data.table import Column, Table
 from plench.errors import UsageError
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import Assignment, DeathToll, Engine, Limits, NoSweepCallback, RunAttempt
+from plench.sweeps.engines.base import (
+    Assignment,
+    DeathTolls,
+    Engine,
+    Limits,
+    NoSweepCallback,
+    RunAttempt,
+    Task,
+)
 from plench.sweeps.engines.local import LocalEngine, Pool
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.engines.ray import RayEngine
@@ -197,20 +205,31 @@ def test_a_stop_is_kept_where_a_fleet_has_stopped(tmp_path: Path, monkeypatch: p
     assert [store.folder.exists() for store in stores] == [True, False, False]
 
 
-@pytest.mark.parametrize("end", ["death", "timeout"])
-def test_interrupted_members_of_a_worker_that_ends_wait_again(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = tuple(plan("CC", n_hparams=3, n_trials=1))
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """A pool without processes."""
     monkeypatch.setattr(WorkerProcess, "reap", lambda self: "worker process died")
     monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)
+    pool = object.__new__(Pool)
+    pool.assignment = Assignment([], 0, tmp_path, SHELF, Limits(run_timeout=0.001))
+    pool.callback, pool.stopping, pool.waiting = NoSweepCallback(), False, deque()
+    pool.tolls = DeathTolls()
+    return pool
+
+
+def add_worker(pool: Pool, task: Task) -> WorkerProcess:
+    """Let a worker without a process have a task."""
     worker = object.__new__(WorkerProcess)
     worker.ready, worker.failed, worker.again, worker.taken_at = True, False, [], 0.0
-    worker.task, worker.runs = runs, {run.folder: run for run in runs}
-    pool = object.__new__(Pool)
-    pool.assignment = Assignment(list(runs), 0, tmp_path, SHELF, Limits(run_timeout=0.001))
-    pool.callback, pool.stopping, pool.waiting = NoSweepCallback(), False, deque()
-    pool.workers, pool.tolls = [worker], defaultdict(DeathToll)
+    worker.task, worker.runs = task, {run.folder: run for run in task}
+    pool.workers = [worker]
+    return worker
+
+
+@pytest.mark.parametrize("end", ["death", "timeout"])
+def test_interrupted_members_of_a_worker_that_ends_wait_again(end: str, pool: Pool) -> None:
+    runs = tuple(plan("CC", n_hparams=3, n_trials=1))
+    worker = add_worker(pool, runs)
     pool.end(worker, worker.runs.pop(runs[0].folder), RunAttempt("interrupted"))
     pool.end(worker, worker.runs.pop(runs[1].folder), RunAttempt("done"))
     if end == "death":
@@ -220,3 +239,20 @@ def test_interrupted_members_of_a_worker_that_ends_wait_again(
     assert sorted(run.folder for task in pool.waiting for run in task) == sorted(
         run.folder for run in (runs[0], runs[2])
     )
+
+
+def test_deaths_of_a_fleet_are_not_those_of_its_first_member(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tuple(plan("CC", n_hparams=3, n_trials=1))
+    failed: list[PlannedRun] = []
+    monkeypatch.setattr(
+        "plench.sweeps.engines.local.fail_run", lambda assignment, run, kind, message: failed.append(run)
+    )
+    pool.waiting.append(runs)
+    died = []
+    while pool.waiting and not failed:
+        died.append(pool.waiting.popleft())
+        pool.bury(add_worker(pool, died[-1]))
+    assert died == [runs, runs, *[runs[:1]] * 3], "twice as one, then the first three times by itself"
+    assert failed == [runs[0]]

@@ -12,7 +12,7 @@ import pytest
 
 from plench.cli import main
 from plench.storage.store import RunStore
-from plench.sweeps.engines.base import DeathToll
+from plench.sweeps.engines.base import DeathTolls
 from plench.sweeps.engines.dummy import DummyEngine
 from plench.sweeps.launch import launch_sweep
 from plench.sweeps.perform import Performer, fail_run, record_failure
@@ -104,11 +104,11 @@ def test_what_an_algorithm_does_becomes_an_attempt(tmp_path: Path, name: str, st
 
 
 def test_deaths_count_only_while_a_run_gets_no_further() -> None:
-    toll = DeathToll()
+    run, tolls = plan_one(), DeathTolls()
     counts = []
     for updates in (0, 0, 50, 50, 50, 80):
-        toll.updates_at_begin = updates
-        counts.append(toll.count())
+        tolls.begin(run.folder, updates)
+        counts.append(tolls.count((run,)))
     assert counts == [1, 2, 1, 2, 3, 1]
 
 

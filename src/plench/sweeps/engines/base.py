@@ -44,19 +44,28 @@ class Limits:
     worker_silence: float = 120.0
 
 
-class DeathToll:
-    """Counts how often a run's process died without the run getting any further."""
+class DeathTolls:
+    """Counts how often the process of a task died without the task getting any further.
+
+    A fleet's deaths are its own: none of its runs is to blame for them, so each begins alone with none.
+    """
 
     def __init__(self) -> None:
-        self.updates_at_begin = 0
-        self._deaths = 0
-        self._before = -1
+        self._updates_at_begin: dict[str, int] = {}
+        self._deaths: dict[tuple[str, bool], tuple[int, int]] = {}
 
-    def count(self) -> int:
-        """Count one more death; start over if the run had got further than at the one before."""
-        self._deaths = self._deaths + 1 if self.updates_at_begin <= self._before else 1
-        self._before = self.updates_at_begin
-        return self._deaths
+    def begin(self, folder: str, updates: int = 0) -> None:
+        """Note after how many updates a run has begun."""
+        self._updates_at_begin[folder] = updates
+
+    def count(self, task: Task) -> int:
+        """Count one more death; start over if the task had got further than at the one before."""
+        folder = task[0].folder
+        key, updates = (folder, len(task) > 1), self._updates_at_begin.get(folder, 0)
+        deaths, before = self._deaths.get(key, (0, -1))
+        deaths = deaths + 1 if updates <= before else 1
+        self._deaths[key] = deaths, updates
+        return deaths
 
 
 def count_cores() -> int:

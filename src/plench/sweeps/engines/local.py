@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
@@ -14,7 +14,7 @@ import torch
 
 from plench.errors import PlenchError, StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathToll, RunAttempt, Task, count_cores
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathTolls, RunAttempt, Task, count_cores
 from plench.sweeps.engines.process import WorkerProcess
 from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
@@ -108,7 +108,7 @@ class Pool:
         missing = [None] * max(len(devices) - len(started), 0)
         self.workers: list[WorkerProcess | None] = [*started[: len(devices)], *missing]
         self.shared: dict[str, SharedDataset] = {}
-        self.tolls = defaultdict[str, DeathToll](DeathToll)
+        self.tolls = DeathTolls()
         self.failed_starts = 0
         self.stopping = False
 
@@ -143,7 +143,8 @@ class Pool:
         placed = tuple(replace(run, config=replace(run.config, device=device)) for run in task)
         order = Order(placed, self.assignment.output_dir, self.assignment.limits.memory_limit_gb)
         worker.take(task)
-        self.tolls[task[0].folder].updates_at_begin = 0
+        for run in task:
+            self.tolls.begin(run.folder)
         if name not in self.shared:
             self.shared[name] = SharedDataset(self.assignment.shelf.get(name))
         try:
@@ -178,7 +179,7 @@ class Pool:
         """Pass on the progress of a run."""
         run = worker.runs[progress.folder]
         if progress.begun:
-            self.tolls[run.folder].updates_at_begin = progress.updates
+            self.tolls.begin(run.folder, progress.updates)
             self.callback.begun(run, progress.updates)
         else:
             self.callback.advanced(run, progress.updates)
@@ -216,8 +217,7 @@ class Pool:
             worker.runs = {}
             return
         runs = worker.give_back()
-        first = worker.task[0]
-        deaths = self.tolls[first.folder].count()
+        deaths = self.tolls.count(runs)
         if len(runs) > 1:
             self.start_again(runs, f"its {reason}", together=deaths == 1)
         elif deaths < DEATHS_ALLOWED:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from plench.errors import StorageError, UsageError
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathToll, RunAttempt, Task, count_cores
+from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathTolls, RunAttempt, Task, count_cores
 from plench.sweeps.engines.ray_run import carry_out_runs, read_given_files
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
@@ -94,7 +94,7 @@ class RayDriver:
         self.flying: dict[Any, Task] = {}
         self.opened_at: dict[str, float] = {}
         self.data: dict[str, Any] = {}
-        self.tolls: dict[str, DeathToll] = {}
+        self.tolls = DeathTolls()
         self.slots = 0
         self.counted_at = self.heard_at = -math.inf
         self.writer = start_writer(ray) if engine.started is None else engine.started.writer
@@ -174,9 +174,9 @@ class RayDriver:
         for folder, updates, kind in events:
             if kind == "opened":
                 self.opened_at[folder] = time.monotonic()
-                self.tolls.setdefault(folder, DeathToll()).updates_at_begin = 0
+                self.tolls.begin(folder)
             elif kind == "begun":
-                self.tolls[folder].updates_at_begin = updates
+                self.tolls.begin(folder, updates)
                 self.callback.begun(self.runs[folder], updates)
             else:
                 self.callback.advanced(self.runs[folder], updates)
@@ -197,7 +197,7 @@ class RayDriver:
         self.pass_on_events()
         self.release(runs)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        deaths = self.tolls.setdefault(runs[0].folder, DeathToll()).count()
+        deaths = self.tolls.count(runs)
         if len(runs) > 1:
             self.start_again(runs, f"their process died ({reason})", together=deaths == 1)
         elif deaths < DEATHS_ALLOWED:
