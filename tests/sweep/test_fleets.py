@@ -77,6 +77,19 @@ def test_options_bound_fleets() -> None:
         assert all(len(fleet) == 1 for fleet in form_fleets(plan("CC", **arithmetic), SHELF, ON_CPU))
 
 
+def test_inputs_of_a_dataset_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is encoded for that, which takes seconds for a large one."""
+    counted: list[Dataset] = []
+
+    def count(dataset: Dataset) -> int:
+        counted.append(dataset)
+        return count_inputs(dataset)
+
+    monkeypatch.setattr("plench.sweeps.fleets.count_inputs", count)
+    assert len(form_fleets(plan("CC", "PRODEN", n_hparams=6), SHELF, ON_CPU)) > 2
+    assert counted == [SHELF.get("Digits_USS")]
+
+
 @pytest.mark.parametrize("word", ["0", "-3", "some", "1.5", ""])
 def test_what_no_fleet_is(word: str) -> None:
     with pytest.raises(UsageError, match=f"fleet must be off, auto or a number of runs, not '{word}'"):

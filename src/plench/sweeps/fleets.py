@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -28,6 +29,8 @@ HIDDEN = 500
 COPIES_OF_WEIGHTS = 4
 ROWS_OF_STATE = 4
 BYTES = 4
+
+Estimate = Callable[[Sequence[PlannedRun]], float]
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ def form_fleets(
     for run in runs:
         key = kind_of(run, classes[run.algorithm], options) if run.algorithm in classes else None
         kinds.setdefault((run.folder,) if key is None else key, []).append(run)
-    fleets = [fleet for alike in kinds.values() for fleet in share_out(alike, shelf, size, options.memory_gb)]
+    estimate = make_estimate(shelf)
+    fleets = [
+        fleet for alike in kinds.values() for fleet in share_out(alike, size, options.memory_gb, estimate)
+    ]
     place = {run.folder: number for number, run in enumerate(runs)}
     return sorted(fleets, key=lambda fleet: place[fleet[0].folder])
 
@@ -105,31 +111,26 @@ def on_cpu(device: str) -> bool:
 
 
 def share_out(
-    runs: Sequence[PlannedRun], shelf: DataShelf, size: int, memory_gb: float
+    runs: Sequence[PlannedRun], size: int, memory_gb: float, estimate: Estimate
 ) -> Iterable[tuple[PlannedRun, ...]]:
     """Divide runs that may be trained as one evenly into as few fleets as options allow."""
-    if len(runs) == 1:
-        return [tuple(runs)]
-    dataset = shelf.get(runs[0].dataset)
-    inputs = count_inputs(dataset)
     for number in range(math.ceil(len(runs) / size), len(runs) + 1):
         bounds = [round(part * len(runs) / number) for part in range(number + 1)]
         fleets = [tuple(runs[start:stop]) for start, stop in pairwise(bounds)]
-        if all(len(fleet) == 1 or estimate_gb(fleet, dataset, inputs) <= memory_gb for fleet in fleets):
+        if all(len(fleet) == 1 or estimate(fleet) <= memory_gb for fleet in fleets):
             return fleets
     return [(run,) for run in runs]
 
 
 def find_largest_gb(fleets: Iterable[Sequence[PlannedRun]], shelf: DataShelf) -> float:
     """Return about how much memory the fleet takes that takes most; 0 if there is none."""
-    inputs: dict[str, int] = {}
-    largest = 0.0
-    for fleet in fleets:
-        name = fleet[0].dataset
-        if name not in inputs:
-            inputs[name] = count_inputs(shelf.get(name))
-        largest = max(largest, estimate_gb(fleet, shelf.get(name), inputs[name]))
-    return largest
+    return max(map(make_estimate(shelf), fleets), default=0.0)
+
+
+def make_estimate(shelf: DataShelf) -> Estimate:
+    """Return a function that says about how much memory a fleet takes; it counts inputs once a dataset."""
+    width = cache(lambda name: count_inputs(shelf.get(name)))
+    return lambda fleet: estimate_gb(fleet, shelf.get(fleet[0].dataset), width(fleet[0].dataset))
 
 
 def count_inputs(dataset: Dataset) -> int:
