@@ -3,6 +3,8 @@
 import json
 import signal
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,37 @@ def test_fleets_share_all_but_split_configuration_and_seed() -> None:
     assert max(sizes) > 5
     assert sum(sizes) == 60
     assert fleets == form_fleets(runs, SHELF, ON_CPU)
+
+
+def spans_splits(fleets: Sequence[Task]) -> bool:
+    return any(len({run.config.trial_seed for run in fleet}) > 1 for fleet in fleets)
+
+
+def test_where_splits_differ_in_size_a_fleet_is_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a stack of them is refused, and each run is trained alone."""
+    given = {"n_hparams": 2, "n_trials": 2, "steps": 20, "checkpoint_freq": 10, "device": "cpu"}
+    runs = plan("CC", hparams={"batch_size": 64}, **given)
+    assert spans_splits(form_fleets(runs, SHELF, ON_CPU))
+    long_tailed = plan("CC", hparams={"batch_size": 64}, imbalance=10.0, **given)
+    dataset = SHELF.get("Digits_USS")
+    grouped = replace(dataset, groups=np.random.default_rng(0).integers(200, size=dataset.n_examples))
+    for planned, data in ((long_tailed, dataset), (runs, grouped)):
+        shelf = DataShelf(None)
+        monkeypatch.setattr(shelf, "get", lambda name, data=data: data)
+        fleets = form_fleets(planned, shelf, ON_CPU)
+        assert [len(fleet) for fleet in fleets] == [2, 2]
+        assert not spans_splits(fleets)
+        for fleet in fleets:
+            stores = [RunStore(tmp_path / data.fingerprint / run.folder) for run in fleet]
+            Performer().perform_fleet(fleet, data, stores, [NoCallback()] * 2, lambda run, attempt: None)
+            assert {record["fleet_size"] for store in stores for record in read_records(store.folder)} == {2}
+
+
+def test_features_that_workers_leave_in_their_file_form_no_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plench.training.stored.LEAST_SHARED_BYTES", 1)
+    assert all(len(fleet) == 1 for fleet in form_fleets(plan("CC"), SHELF, ON_CPU))
 
 
 def test_options_bound_fleets() -> None:

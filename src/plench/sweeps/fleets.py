@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
+import numpy as np
 import torch
 
 from plench.algorithms import find_algorithm
@@ -19,6 +20,7 @@ from plench.errors import UsageError
 from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.fleet.stack import StackError, choose_form
+from plench.training.stored import stays_in_shared_file
 
 # More gained nothing further where it was measured, on a CPU.
 LARGEST = 10
@@ -67,7 +69,7 @@ def form_fleets(
     kinds: dict[tuple[object, ...], list[PlannedRun]] = {}
     classes = find_stackable(run.algorithm for run in runs) if size > 1 else {}
     for run in runs:
-        key = kind_of(run, classes[run.algorithm], options) if run.algorithm in classes else None
+        key = kind_of(run, classes[run.algorithm], shelf, options) if run.algorithm in classes else None
         kinds.setdefault((run.folder,) if key is None else key, []).append(run)
     estimate = make_estimate(shelf)
     fleets = [
@@ -77,16 +79,26 @@ def form_fleets(
     return sorted(fleets, key=lambda fleet: place[fleet[0].folder])
 
 
-def kind_of(run: PlannedRun, cls: type[LossAlgorithm], options: FleetOptions) -> tuple[object, ...] | None:
-    """Return what runs of one fleet have in common; None for a run that is trained alone."""
+def kind_of(
+    run: PlannedRun, cls: type[LossAlgorithm], shelf: DataShelf, options: FleetOptions
+) -> tuple[object, ...] | None:
+    """Return what runs of one fleet have in common; None for a run that is trained alone.
+
+    Long-tailed splits, and those of grouped examples, differ in size: there a fleet is of one split.
+    """
     config = run.config
     if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
         return None
     if not options.any_device and not on_cpu(config.device):
         return None
+    dataset = shelf.get(run.dataset)
+    if isinstance(dataset.features, np.ndarray) and stays_in_shared_file(dataset.features):
+        return None
+    uneven = config.imbalance is not None or dataset.groups is not None
+    split = config.trial_seed if uneven else None
     shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
     alike = {name: config.hparams[name] for name in ("batch_size", *cls.alike)}
-    return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
+    return run.algorithm, run.dataset, run.network, run.criteria, split, *shared.items(), *alike.items()
 
 
 def find_stackable(names: Iterable[str]) -> dict[str, type[LossAlgorithm]]:

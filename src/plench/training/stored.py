@@ -111,9 +111,14 @@ def is_mapped(features: np.ndarray) -> bool:
         if isinstance(base, np.memmap):
             return True
         if isinstance(base, mmap.mmap):
-            return features.nbytes >= LEAST_SHARED_BYTES
+            return stays_in_shared_file(features)
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
     return False
+
+
+def stays_in_shared_file(features: np.ndarray) -> bool:
+    """Say whether workers that map a dataset from one file leave its features there."""
+    return features.nbytes >= LEAST_SHARED_BYTES
 
 
 def standardise(features: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
