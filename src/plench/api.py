@@ -153,6 +153,7 @@ def sweep(
     data_dir: str | Path | None = None,
     workers: int | None = None,
     fleet: str | int = DEFAULT_FLEET,
+    fleet_memory_gb: float | None = None,
     retry: bool = False,
     progress: bool = True,
     callback: SweepCallback | None = None,
@@ -163,7 +164,8 @@ def sweep(
     Configurations `n_hparams_from` … `n_hparams` − 1 (0 is the default one) and splits `n_trials_from` …
     `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
     stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
-    `datasets` are names or paths. `fleet` says how many runs are trained as one: off, auto or a number.
+    `datasets` are names or paths. `fleet` says how many runs are trained as one (off, auto or a number),
+    `fleet_memory_gb` how much memory these may take (1 by default).
 
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
@@ -197,7 +199,7 @@ def sweep(
             engine=LocalEngine(workers=workers),
             callback=told,
             retry=retry,
-            fleet=read_fleet(fleet),
+            fleet=read_fleet(fleet, fleet_memory_gb),
         )
 
 

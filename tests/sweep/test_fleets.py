@@ -131,6 +131,15 @@ def test_what_no_fleet_is(word: str) -> None:
         read_fleet("auto", 0)
 
 
+def test_fleets_are_bounded_from_python_as_by_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[FleetOptions] = []
+    monkeypatch.setattr("plench.sweeps.launch_sweep", lambda *given, fleet, **others: told.append(fleet))
+    for more in ({}, {"fleet": 4, "fleet_memory_gb": 0.5}):
+        plench.sweep("CC", "Digits_USS", progress=False, **more)
+    assert told == [read_fleet("auto"), read_fleet(4, 0.5)]
+    assert told[1].memory_gb == 0.5
+
+
 def test_tasks_are_fleets_without_what_is_finished(tmp_path: Path) -> None:
     """Which of a sweep's runs are finished changes no fleet but for its own members."""
     runs = plan("CC")
