@@ -188,6 +188,39 @@ class Adding(LossAlgorithm):
         return loss_of(logits, batch)
 
 
+HEAT = Hyperparameter("heat", 4.0, "temperature", above=0)
+
+
+@register("Annealing", hyperparameters=(HEAT,))
+class Annealing(LossAlgorithm):
+    """A loss that changes a hyperparameter."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.hparams["heat"] = self.hparams["heat"] * 0.9
+        return loss_of(logits / self.hparams["heat"], batch)
+
+
+@register("Cooling", hyperparameters=(HEAT,))
+class Cooling(Annealing):
+    """A loss that puts other hyperparameters in the place of its own."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.hparams = {**self.hparams, "heat": self.hparams["heat"] * 0.9}
+        return loss_of(logits / self.hparams["heat"], batch)
+
+
+CALLS = [0]
+
+
+@register("Outside")
+class Outside(LossAlgorithm):
+    """A loss that counts its calls where nobody looks: it is called once for all runs of a stack."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        CALLS[0] += 1
+        return loss_of(logits, batch) * (CALLS[0] % 7)
+
+
 @register("Empty")
 class Empty(LossAlgorithm):
     """State that is not there yet."""
@@ -200,13 +233,42 @@ class Empty(LossAlgorithm):
 
 
 @pytest.mark.parametrize(
-    "cls", [Looking, Rolling, Dicing, Counting, Waiting, Writing, Revising, Caching, Adding, Empty]
+    "cls",
+    [
+        Looking,
+        Rolling,
+        Dicing,
+        Counting,
+        Waiting,
+        Writing,
+        Revising,
+        Caching,
+        Adding,
+        Annealing,
+        Cooling,
+        Empty,
+    ],
 )
 def test_what_cannot_be_mapped_is_trained_alone_and_told(cls: type[Algorithm]) -> None:
     entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
     outcome = run_check(CHECK, Subject(entry))
     assert outcome.status == "skipped"
     assert outcome.detail.startswith("its runs are trained alone: ")
+
+
+@pytest.mark.parametrize("heats", [[4.0, 4.0], [4.0, 2.0]])
+@pytest.mark.parametrize("cls", [Annealing, Cooling])
+def test_a_loss_that_changes_hyperparameters_is_not_mapped(cls: type[Algorithm], heats: list[float]) -> None:
+    entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
+    with pytest.raises(StackError, match="its loss changes hyperparameters"):
+        compare(entry, [{"heat": heat} for heat in heats])
+
+
+def test_a_mapped_loss_that_goes_wrong_is_told_what_helps() -> None:
+    outcome = run_check(CHECK, Subject(third_party_entry("Outside", Outside, "tests:Outside")))
+    assert outcome.status == "advice"
+    assert "A loss that is mapped over runs may depend on" in outcome.detail
+    assert 'with alone="the reason"' in outcome.detail
 
 
 def test_a_descendant_of_ours_and_the_papers_form_are_refused_with_reasons() -> None:

@@ -18,6 +18,13 @@ HOW = {
     "stacked": "trained as one: its losses and revisions act on stacks of runs",
     "mapped": "trained as one: its loss is mapped over runs",
 }
+# What to do about runs that are not what they are alone.
+CURE = {
+    "stacked": "Losses and revisions must act on the last axes (…, B, K); without stacked=True the loss is "
+    "mapped over runs if it is all that the class adds, and otherwise runs are trained one by one",
+    "mapped": "A loss that is mapped over runs may depend on its arguments, hyperparameters, state and "
+    'steps_done only; with alone="the reason" in @register runs are trained one by one',
+}
 # Of single-precision numbers after a few updates.
 RTOL, ATOL = 1e-3, 1e-4
 
@@ -48,7 +55,7 @@ def runs_trained_as_one(subject: Subject) -> str:
     together.hand_out()
     for one, other in zip(alone, members, strict=True):
         one.update(updates)
-        compare_with_alone(one, other, updates)
+        compare_with_alone(one, other, updates, CURE[form])
     compare_by_hand(subject, alone[0], updates)
     return HOW[form]
 
@@ -61,16 +68,15 @@ def start_stack(subject: Subject) -> tuple[StackedRuns, Sequence[Session]]:
     return stack_runs(own, [member.run.streams for member in members]), members
 
 
-def compare_with_alone(alone: Session, member: Session, updates: int) -> None:
-    """Raise BreachError if a run of a stack is not what it is alone."""
+def compare_with_alone(alone: Session, member: Session, updates: int, cure: str) -> None:
+    """Raise BreachError if a run of a stack is not what it is alone; `cure` says what to do about it."""
     found = member.algorithm.state_dict()
     for name, value in alone.algorithm.state_dict().items():
         if not torch.allclose(value.float(), found[name].float(), rtol=RTOL, atol=ATOL, equal_nan=True):
             apart = float((value.float() - found[name].float()).abs().max())
             raise BreachError(
                 f"after {updates} updates {name} of a run trained as one with others is {apart:.2g} away "
-                "from that of the run alone. Losses and revisions must act on the last axes (…, B, K); "
-                "without stacked=True runs are trained one by one"
+                f"from that of the run alone. {cure}"
             )
 
 

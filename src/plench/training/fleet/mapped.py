@@ -113,13 +113,16 @@ class MappedRuns(StackedRuns):
         The network is out of reach meanwhile: a loss that looks at weights would see those of all runs.
         """
         outside, buffers, modules = self.hparams, dict(self._buffers), dict(self._modules)
-        self.hparams = {**outside, **hparams}
+        given = {**outside, **hparams}
+        self.hparams = dict(given)
         self._buffers.update(state)
         self._modules.clear()
         try:
             losses = super().losses(logits, batch)
             if self._modules or self._parameters or has_changed(state, self._buffers):
                 raise StackError("its loss replaces or adds state")
+            if has_changed(given, self.hparams):
+                raise StackError("its loss changes hyperparameters")
             return {name: torch.as_tensor(value) for name, value in losses.items()}
         finally:
             self.hparams = outside
