@@ -179,6 +179,7 @@ def test_list_filters_by_pattern(capsys):
     assert rows[0] == {
         "name": "SCL_EXP",
         "family": "vanilla CLL",
+        "answers": False,
         "idea": rows[0]["idea"],
         "venue": "ICML 2020",
         "views": ["weak"],
@@ -330,6 +331,7 @@ def test_algorithms_are_listed_without_torch_and_as_their_cards_say():
         assert row == {
             "name": name,
             "family": card.family,
+            "answers": card.answers,
             "idea": card.idea,
             "venue": card.venue,
             "views": list(card.views),

@@ -21,6 +21,9 @@ from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
 from plench.data.answers import Answers
 from plench.errors import UsageError
+from plench.report.comparison import compare_algorithms
+from plench.report.criterion_quality import average_quality, judge_criteria
+from plench.report.figures.criterion import draw_criteria
 from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows
@@ -128,8 +131,14 @@ def test_answers_reach_the_methods_that_ask_for_them_and_tables_say_so(name: str
         run(tmp_path / "cut", name, CrashAt(0), answered)
     assert_same_run(expected, run(tmp_path / "cut", name, dataset=answered))
     assert np.isfinite(plench.load(expected).predict_logits(DATA.features)).all()
-    text = render_text(build_tables(build_leaderboard(read_runs(tmp_path / "whole"))))
-    assert re.search(rf"{name} +classical, uses answers +1 round", text)
+    run(tmp_path / "whole", "LR_EM", dataset=answered)
+    (expected / "run.json").unlink()  # without it the card is the one of ours
+    board = build_leaderboard(read_runs(tmp_path / "whole"))
+    text = render_text(build_tables(board))
+    assert re.search(rf"{name} \(answers\) +classical, uses answers +1 round", text)
+    assert re.search(r"LR_EM +classical +4 rounds", text)
+    compared = compare_algorithms(board, find_criterion("CR"))
+    assert list(compared["means"]) == sorted(["LR_EM", f"{name} (answers)"])
 
 
 @pytest.mark.parametrize("name", ["LR_EM", "ET_EM", "PL_KNN"])
@@ -142,6 +151,9 @@ def test_votes_weigh_candidates_of_the_methods_that_use_them(name: str, tmp_path
     weighted = run(tmp_path / "weighted", name, dataset=answered, candidate_weights="votes")
     assert plain.name != weighted.name
     notices = read_description(weighted)["notices"]
+    row = name if name == "PL_KNN" else f"{name} (answers)"
+    assert build_leaderboard(read_runs(tmp_path / "weighted")).algorithms == (row,)
+    assert build_leaderboard(read_runs(tmp_path / "plain")).algorithms == (name,)
     if name == "PL_KNN":
         assert any("ignores the weights" in notice for notice in notices)
     else:
@@ -210,6 +222,33 @@ def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_t
         ("PRODEN", "vanilla PLL", "6 steps", 6),
         ("PRODEN", "vanilla PLL", "9 steps", 9),
     }
+
+
+def test_criteria_are_judged_by_the_tables_that_fitted_rows_stand_in(tmp_path: Path) -> None:
+    runs = read_runs(collect(tmp_path))
+    criterion = find_criterion("CR")
+    judged = judge_criteria(runs, [criterion])
+    by_dataset = average_quality(judged, "dataset")
+    assert {place: summary.n_experiments for (_, place), summary in by_dataset.items()} == {
+        "Contract (steps 6)": 4,
+        "Contract (steps 9)": 4,
+    }
+    assert len(draw_criteria(runs, [criterion]).axes) == 2
+
+
+def test_rows_without_true_labels_have_the_criteria_of_fitted_methods_too(tmp_path: Path) -> None:
+    unlabelled = replace(DATA, labels=None)
+    run(tmp_path, "PL_KNN", dataset=unlabelled)
+    run(tmp_path, "LR_EM", dataset=unlabelled)
+    run(tmp_path, "LR_EM", dataset=unlabelled, hparams={"rounds": 2})
+    run(tmp_path, "PRODEN", dataset=unlabelled, steps=6, checkpoint_freq=3)
+    rows = cell_rows(build_leaderboard(read_runs(tmp_path), [find_criterion("CR")]))
+    assert [row["algorithm"] for row in rows if row["mean_criterion"] is not None] == [
+        "LR_EM (2 rounds)",
+        "LR_EM (4 rounds)",
+        "PL_KNN",
+        "PRODEN",
+    ]
 
 
 def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ class Declared:
     passes: str = "1"
     state: str = "none"
     aliases: tuple[str, ...] = ()
+    answers: bool = False
     cite: str = ""
     public_fault: str = ""
     public_fault_on: tuple[str, ...] = ()
@@ -80,6 +81,7 @@ def describe_algorithms() -> list[dict[str, Any]]:
         {
             "name": card.name,
             "family": card.family,
+            "answers": card.answers,
             "idea": card.idea,
             "venue": card.venue,
             "views": [] if card.family == "classical" else list(card.views),

@@ -10,7 +10,7 @@ from plench.criteria import Criterion
 from plench.pilot import SUFFIX
 from plench.report.layout import Notes, TableEntry, TableLayout, describe_gaps
 from plench.report.leaderboard import label_settings
-from plench.selection import Plan, select
+from plench.selection import Plan, place_experiments, select
 from plench.settings import declared
 from plench.storage.records import Experiment, Run
 
@@ -67,9 +67,10 @@ def gather_pilot(
             trained.setdefault(_identify(run.experiment), {})[run.trial_seed] = test
     results, apart = [], []
     cells = select(choosing_runs, criterion, plans)
-    labels = label_settings(dict.fromkeys(cell.experiment.setting for cell in cells))
+    tables = place_experiments(cell.experiment for cell in cells)
+    labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
     for cell in cells:
-        named = (labels[cell.experiment.setting], cell.experiment.algorithm)
+        named = (labels[tables[cell.experiment][0]], cell.experiment.algorithm)
         chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
         other = trained.get(_identify(cell.experiment), {})
         common = sorted(chosen.keys() & other.keys())

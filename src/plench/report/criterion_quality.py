@@ -9,7 +9,7 @@ from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.report.leaderboard import label_settings
-from plench.selection import choose_checkpoint, select
+from plench.selection import choose_checkpoint, place_experiments, select
 from plench.storage.records import Experiment, Run
 
 REFERENCE = "OA_ES"
@@ -102,12 +102,14 @@ def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[s
     A dataset in several settings (other steps, another network) has one place for each.
     """
     judged = list(judged)
-    labels = label_settings(dict.fromkeys(quality.experiment.setting for quality in judged))
+    tables = place_experiments(quality.experiment for quality in judged)
+    labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
     groups: dict[tuple[str, str], list[CriterionQuality]] = {}
     for quality in judged:
-        experiment = quality.experiment
-        place = {"all": "all", "dataset": labels[experiment.setting], "algorithm": experiment.algorithm}[by]
-        groups.setdefault((quality.criterion.name, place), []).append(quality)
+        datasets = [labels[setting] for setting in tables[quality.experiment]]
+        places = {"all": ["all"], "dataset": datasets, "algorithm": [quality.experiment.algorithm]}
+        for place in places[by]:
+            groups.setdefault((quality.criterion.name, place), []).append(quality)
     return {key: _average(group) for key, group in groups.items()}
 
 

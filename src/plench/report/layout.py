@@ -193,7 +193,7 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
             entries[algorithm].append(entry)
     present = [a for a in board.algorithms if any(e.text != "" or e.n for e in entries[a])]
     settings = list(dict.fromkeys(setting for setting, _ in columns))
-    kind = ("Family", "Budget") if board.has_fitted else ()
+    kind = ("Family", "Budget") if board.is_mixed else ()
     rows = tuple((a, (*_describe_row(board, a, settings), *entries[a])) for a in present)
     basis = describe_plans(board, settings)
     legend = SCORED_LEGEND if board.scored else LEGEND
@@ -205,7 +205,7 @@ def _describe_row(
     board: Leaderboard, algorithm: str, settings: Sequence[Experiment]
 ) -> tuple[TableEntry, ...]:
     """Show family and budget of a row, where rows differ in them."""
-    if not board.has_fitted:
+    if not board.is_mixed:
         return ()
     return TableEntry(text=board.family(algorithm)), TableEntry(text=board.budget(algorithm, settings))
 

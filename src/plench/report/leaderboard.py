@@ -1,13 +1,15 @@
 """All cells of a set of runs, by setting (table), algorithm (row) and criterion (column)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
 from plench.selection import Cell, Plan, infer_plans, place_experiments, select_by_each
+from plench.storage.description import IGNORES_WEIGHTS
 from plench.storage.records import Experiment, Run
 
 
@@ -16,7 +18,8 @@ class Leaderboard:
     """Cells with the order in which tables show them. Look cells up with `cell`.
 
     `algorithms` name the rows. A method fitted in rounds has a row beside the others of the same data;
-    where there are runs of several numbers of rounds, each number has its own row.
+    where there are runs of several numbers of rounds, each number has its own row. A method that learned from
+    annotators' answers, which the others cannot see, has that behind its name wherever it is shown or ranked.
     `scored`: there are no true labels, and figures are the criteria themselves (`plench.report.unlabelled`).
     """
 
@@ -26,6 +29,7 @@ class Leaderboard:
     cells: Mapping[tuple[Experiment, str, str], Cell]
     labels: Mapping[Experiment, str]
     cards: Mapping[str, Mapping[str, Any]]
+    answered: frozenset[str] = frozenset()
     scored: bool = False
 
     def cell(self, setting: Experiment, algorithm: str, criterion: Criterion) -> Cell | None:
@@ -33,15 +37,14 @@ class Leaderboard:
         return self.cells.get((setting, algorithm, criterion.name))
 
     @cached_property
-    def has_fitted(self) -> bool:
-        """Whether methods fitted in rounds are among the rows, whose family and budget are then shown."""
-        return any(cell.experiment.fitted for cell in self.cells.values())
+    def is_mixed(self) -> bool:
+        """Whether methods fitted in rounds or taught by answers have rows: family and budget are shown."""
+        return bool(self.answered) or any(cell.experiment.fitted for cell in self.cells.values())
 
     def family(self, algorithm: str) -> str:
-        """Return the family of a row's algorithm, and whether it uses answers, which others cannot see."""
-        card = self.cards.get(algorithm, {})
-        answers = ", uses answers" if card.get("answers") is True else ""
-        return f"{card.get('family', 'unknown')}{answers}"
+        """Return the family of a row's algorithm, and whether it uses answers."""
+        answers = ", uses answers" if algorithm in self.answered else ""
+        return f"{self.cards.get(algorithm, {}).get('family', 'unknown')}{answers}"
 
     def budget(self, algorithm: str, settings: Iterable[Experiment]) -> str:
         """Return how long the runs behind a row of these settings train."""
@@ -86,7 +89,12 @@ def build_leaderboard(
     shown = tuple(chosen_criteria or criteria.values())
     plans = plans or infer_plans(runs)
     places = place_experiments(run.experiment for run in runs)
-    names = name_rows(places)
+    described: dict[Experiment, Run] = {}  # the run of each that tells most
+    for run in runs:
+        if run.experiment not in described or has_card(run):
+            described[run.experiment] = run
+    answered = {experiment for experiment, run in described.items() if sees_answers(run)}
+    names = name_rows(places, answered)
     cells = {
         (setting, names[cell.experiment], criterion.name): cell
         for criterion, found in select_by_each(runs, shown, plans).items()
@@ -95,7 +103,7 @@ def build_leaderboard(
     }
     settings = sorted({setting for setting, _, _ in cells}, key=lambda s: (s.dataset.lower(), s.identity))
     algorithms = sorted({algorithm for _, algorithm, _ in cells}, key=str.lower)
-    cards = {names[run.experiment]: run.info["algorithm_card"] for run in runs if has_card(run)}
+    cards = {names[experiment]: find_card(run) for experiment, run in described.items()}
     return Leaderboard(
         settings=tuple(settings),
         algorithms=tuple(algorithms),
@@ -103,22 +111,41 @@ def build_leaderboard(
         cells=cells,
         labels=label_settings(settings),
         cards=cards,
+        answered=frozenset(names[experiment] for experiment in answered),
     )
 
 
-def name_rows(experiments: Iterable[Experiment]) -> dict[Experiment, str]:
-    """Name the row of each experiment: by its algorithm, and by its rounds where these differ."""
+def find_card(run: Run) -> Mapping[str, Any]:
+    """Return the description of its algorithm that a run carries; if it lost it, ours of that name."""
+    if has_card(run):
+        card: Mapping[str, Any] = run.info["algorithm_card"]
+        return card
+    ours = run.experiment.origin == "plench"
+    declared = declared_algorithms().get(run.experiment.algorithm) if ours else None
+    return {} if declared is None else {"family": declared.family, "answers": declared.answers}
+
+
+def sees_answers(run: Run) -> bool:
+    """Say whether a run's method learned from annotators' answers, or from candidates weighted by votes."""
+    votes = run.experiment.details.get("candidate_weights") == "votes"
+    notices = run.info.get("notices")
+    ignored = isinstance(notices, list) and any(str(text).endswith(IGNORES_WEIGHTS) for text in notices)
+    return find_card(run).get("answers") is True or (votes and not ignored)
+
+
+def name_rows(experiments: Iterable[Experiment], answered: Collection[Experiment]) -> dict[Experiment, str]:
+    """Name the row of each experiment: algorithm, rounds where these differ, whether it saw answers."""
     rounds: dict[str, set[int | None]] = {}
     experiments = list(experiments)
     for experiment in experiments:
         if experiment.fitted:
             rounds.setdefault(experiment.algorithm, set()).add(experiment.steps)
-    return {
-        experiment: f"{experiment.algorithm} ({experiment.budget})"
-        if experiment.fitted and len(rounds[experiment.algorithm]) > 1
-        else experiment.algorithm
-        for experiment in experiments
-    }
+    names = {}
+    for experiment in experiments:
+        several = experiment.fitted and len(rounds[experiment.algorithm]) > 1
+        more = [*([experiment.budget] if several else ()), *(["answers"] if experiment in answered else ())]
+        names[experiment] = experiment.algorithm + (f" ({', '.join(more)})" if more else "")
+    return names
 
 
 def title_criterion(criterion: Criterion, experiments: Iterable[Experiment]) -> str:

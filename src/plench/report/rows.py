@@ -45,15 +45,14 @@ def cell_rows(board: Leaderboard) -> list[Row]:
             "ranked_settings": ranks[cell.criterion.name].get(algorithm, (None, 0))[1],
             "note": describe_gaps(cell),
             **_identity(cell, young),
-            **({} if scored is None else _criterion_figures(scored, cell)),
+            **({} if scored is None else _criterion_figures(scored.cell(setting, algorithm, cell.criterion))),
         }
         for setting, algorithm, cell in _cells(board)
     ]
 
 
-def _criterion_figures(scored: Leaderboard, cell: Cell) -> Row:
+def _criterion_figures(found: Cell | None) -> Row:
     """Return the figures of a cell without true labels: the criterion itself, which is no accuracy."""
-    found = scored.cell(cell.experiment.setting, cell.experiment.algorithm, cell.criterion)
     return {
         "mean_criterion": None if found is None else found.mean,
         "criterion_std": None if found is None else found.std,
@@ -153,7 +152,7 @@ def _place(board: Leaderboard, setting: Experiment, algorithm: str, cell: Cell) 
         "algorithm": clean(algorithm, None),
         "criterion": cell.criterion.name,
     }
-    if board.has_fitted:
+    if board.is_mixed:
         place |= {"family": clean(board.family(algorithm), None), "budget": cell.experiment.budget}
     return place
 

@@ -41,6 +41,8 @@ class Key:
 
 
 _TEXT = (str, type(None))
+# The end of the notice of a run whose method makes no use of weights that it was given.
+IGNORES_WEIGHTS = "ignores the weights of candidates"
 # What a card says of the public code, and of how runs are carried out.
 NOT_RECORDED = ("public_fault", "public_fault_on", "stacked", "alone")
 

@@ -15,6 +15,7 @@ from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError, UsageError
 from plench.networks import find_network
+from plench.storage.description import IGNORES_WEIGHTS
 from plench.storage.store import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback, NoCallback
@@ -162,7 +163,7 @@ class TrainingRun(SavedRun):
             algorithm.seed = self.config.seed
         if self.data.train_weights is not None:
             if not algorithm.uses_weights:
-                self.notice(f"{self.config.algorithm} ignores the weights of candidates")
+                self.notice(f"{self.config.algorithm} {IGNORES_WEIGHTS}")
             algorithm.weigh_candidates(torch.from_numpy(self.data.train_weights.copy()))
         set_execution(algorithm, self.config.precision, self.config.compile)
         return algorithm.to(self.device).train()

@@ -25,8 +25,8 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import label_settings, title_criterion
 from plench.report.results import Results
-from plench.selection import choose_checkpoint
-from plench.storage.records import Experiment, Run
+from plench.selection import choose_checkpoint, place_experiments
+from plench.storage.records import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,13 +41,15 @@ Points = list[tuple[float, float]]
 def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> Figure:
     """Draw a panel per setting and criterion, with the criterion's regret and mean rank correlation there."""
     runs = [run for run in runs if run.finished]
-    labels = label_settings({run.experiment.setting for run in runs})
+    tables = place_experiments(run.experiment for run in runs)
+    labels = label_settings({setting for settings in tables.values() for setting in settings})
     settings = sorted(labels, key=lambda setting: labels[setting].lower())
     if len(settings) > MOST_SETTINGS:
         raise UsageError(
             f"{len(settings)} datasets are too many for one figure: choose up to {MOST_SETTINGS}"
         )
-    points = {(s, c.name): _points(runs, s, c) for s in settings for c in shown}
+    by_setting = {s: [run for run in runs if s in tables[run.experiment]] for s in settings}
+    points = {(s, c.name): _points(by_setting[s], c) for s in settings for c in shown}
     if not any(points.values()):
         raise UsageError("no finished run has both a criterion and a test accuracy")
     judged = judge_criteria(runs, shown)
@@ -60,7 +62,7 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
         block = panels[number * rows_each : (number + 1) * rows_each].ravel()
         for axes, criterion in zip(block, shown, strict=False):
             beyond += _draw_panel(axes, points[setting, criterion.name])
-            mine = [q for q in judged if q.criterion is criterion and q.experiment.setting == setting]
+            mine = [q for q in judged if q.criterion is criterion and setting in tables[q.experiment]]
             axes.set_title(_describe(mine), loc="left", pad=2, fontsize=SMALL)
             axes.set_xlabel(f"{title_criterion(criterion, [setting])} on validation (%)", labelpad=1)
         for axes in block[len(shown) :]:
@@ -103,10 +105,10 @@ def _draw_panel(axes: Axes, points: Points) -> int:
     return len(points) - len(inside)
 
 
-def _points(runs: Iterable[Run], setting: Experiment, criterion: Criterion) -> Points:
+def _points(runs: Iterable[Run], criterion: Criterion) -> Points:
     points = []
     for run in runs:
-        chosen = choose_checkpoint(run, criterion) if run.experiment.setting == setting else None
+        chosen = choose_checkpoint(run, criterion)
         test = chosen[0].get("test_acc") if chosen is not None else None
         if chosen is not None and test is not None:
             points.append((chosen[1], test))

@@ -29,7 +29,6 @@ _CARD = (
 
 
 def describe_algorithm(
-    name: str,
     card: Mapping[str, Any],
     by_setting: Sequence[Sequence[Run]],
     shown: Sequence[Criterion],
@@ -38,6 +37,7 @@ def describe_algorithm(
     """Return all that an algorithm's page shows, from its runs in each setting of the leaderboard."""
     declared = declared_algorithms()
     runs = list({id(run): run for group in by_setting for run in group}.values())
+    name = runs[0].experiment.algorithm  # that of the row may say more
     return {
         "idea": as_text(card.get("idea") or ""),
         "objective": declared[name].objective if name in declared else "",

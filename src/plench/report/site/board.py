@@ -11,7 +11,6 @@ from plench.report.unlabelled import lacks_labels, score_cell
 from plench.selection import Cell
 from plench.storage.records import Experiment, Run
 
-CLASSICAL = "classical"  # the family of methods that are fitted rather than trained step by step
 Content = dict[str, Any]
 
 
@@ -60,7 +59,8 @@ def count_classes(run: Run) -> int | None:
 
 
 def describe_rows(board: Leaderboard) -> list[Content]:
-    """Return the rows: a name, family, venue and budget, and whether the method is classical."""
+    """Return the rows: a name, family, venue and budget, and whether the method is fitted in rounds."""
+    fitted = {algorithm for (_, algorithm, _), cell in board.cells.items() if cell.experiment.fitted}
     described = []
     for name, algorithm in zip(distinct(list(board.algorithms)), board.algorithms, strict=True):
         card = board.cards.get(algorithm, {})
@@ -70,8 +70,7 @@ def describe_rows(board: Leaderboard) -> list[Content]:
                 "name": name,
                 "family": board.family(algorithm),
                 "venue": venue if isinstance(venue, str) else "",
-                "classical": card.get("family") == CLASSICAL,
-                "answers": card.get("answers") is True,
+                "classical": algorithm in fitted,
                 "budget": board.budget(algorithm, board.settings),
             }
         )

@@ -128,7 +128,7 @@ def make_chunks(
     for a, algorithm in enumerate(board.algorithms):
         by_setting = [groups.get((setting, algorithm), []) for setting in board.settings]
         card = board.cards.get(algorithm, {})
-        described = describe_algorithm(algorithm, card, by_setting, board.criteria, content.costs)
+        described = describe_algorithm(card, by_setting, board.criteria, content.costs)
         yield f"algorithm-{a}", described
     yield "criteria", describe_quality(board, groups, judged)
     for c, criterion in enumerate(board.criteria):

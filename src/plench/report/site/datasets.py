@@ -71,7 +71,7 @@ def measure_candidates(
     """
     measured: dict[Experiment, CandidateStats] = {}
     missed = []
-    for setting in dict.fromkeys(run.experiment.setting for run in results.runs):
+    for setting in results.board.settings:
         try:
             if setting.dataset not in dataset_names(own_only=True):
                 raise PlenchError("not one of the named datasets")

@@ -103,7 +103,7 @@
         header: true,
         kind: "name",
         value: (a) => index.algorithms[a].name,
-        cell: (a) => [p.algorithmLink(a), index.algorithms[a].answers ? h("small", {}, " uses answers") : null],
+        cell: (a) => [p.algorithmLink(a)],
       },
       {
         key: "family",
