@@ -366,6 +366,22 @@ def test_a_classifier_without_sample_weights_is_refused() -> None:
         fit(build(Unweighted, *draw_data()))
 
 
+def test_decision_values_of_pairs_of_classes_are_refused() -> None:
+    from sklearn.svm import SVC
+
+    class Pairs(Wrapped):
+        def make_classifier(self, seed: int) -> SVC:
+            return SVC(decision_function_shape="ovo")
+
+    X, S = draw_data()
+    for n_classes in (3, S.shape[1]):  # three classes have as many pairs
+        few = S.copy()
+        few[:, n_classes:] = 0
+        few[few.sum(1) == 0, 0] = 1
+        with pytest.raises(UsageError, match=r"SVC cannot be wrapped.*pairs of classes"):
+            predict(fit(build(Pairs, X, few)), X)
+
+
 def test_a_wrapped_classifier_equals_the_soft_form() -> None:
     X, S = draw_data()
     wrapped = predict(fit(build(Wrapped, X, S)), X)

@@ -1,25 +1,21 @@
 """Weights of candidates: CC's loss, PRODEN's prior, equal weights give back the unweighted method."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.cc import weighted_nll
 from plench.algorithms.parts.targets import candidate_nll, uniform_over
 from plench.batch import Batch
+from tests.conformance.harness import VECTORS
 
 HPARAMS = {"lr": 1e-3, "weight_decay": 0.0, "model": "MLP", "batch_size": 7, "max_steps": 1}
 
 
 def read_case(name: str):
-    path = Path(os.environ.get("PLENCH_CONFORMANCE", "absent")) / "classical.json"
-    if not path.is_file():
-        pytest.skip("PLENCH_CONFORMANCE names no folder with classical.json")
+    path = VECTORS / "classical.json"
     case = next(case for case in json.loads(path.read_text())["cases"] if case["name"] == name)
     given = {key: torch.tensor(value, dtype=torch.float64) for key, value in case["inputs"].items()}
     expected = {key: torch.tensor(value, dtype=torch.float64) for key, value in case["expected"].items()}

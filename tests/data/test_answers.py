@@ -19,6 +19,7 @@ from plench.data.sources.tables import make_table_dataset
 from plench.data.table_files import parse_delimited
 from plench.data.taxonomy import Taxonomy, parse_taxonomy
 from plench.errors import DataError
+from tests.conformance.harness import VECTORS
 
 LONG = """item,annotator,label,x
 i1,ann,cat,1
@@ -201,11 +202,8 @@ def test_a_taxonomy_turns_a_node_into_its_leaves():
 
 
 def test_votes_and_shares_are_those_of_the_vectors():
-    folder = os.environ.get("PLENCH_CONFORMANCE")
-    path = Path(folder or "absent") / "classical.json"
-    if not path.is_file():
-        pytest.skip("PLENCH_CONFORMANCE names no folder with classical.json")
-    case = next(c for c in json.loads(path.read_text())["cases"] if c["name"] == "majority_and_shares")
+    cases = json.loads((VECTORS / "classical.json").read_text())["cases"]
+    case = next(case for case in cases if case["name"] == "majority_and_shares")
     given, expected = case["inputs"], case["expected"]
     sets = np.array(given["label"])[:, None] == np.arange(given["classes"])
     answers = Answers(np.array(given["item"]), np.array(given["annotator"]), sets, given["items"])

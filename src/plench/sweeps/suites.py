@@ -9,6 +9,7 @@ from typing import Any
 from plench.algorithms import AlgorithmCard, algorithms
 from plench.algorithms.registry import PAPER
 from plench.data import DatasetCard, dataset_card, dataset_names
+from plench.data.sources.crowd import RELEASES
 from plench.errors import UsageError
 from plench.names import find_name
 from plench.sweeps.spec import Grid
@@ -36,6 +37,11 @@ def paper_algorithms() -> tuple[str, ...]:
 def find_datasets(wanted: Callable[[DatasetCard], bool]) -> tuple[str, ...]:
     """Return the names of the package's own datasets whose card is wanted."""
     return tuple(name for name in dataset_names(own_only=True) if wanted(dataset_card(name)))
+
+
+def crowd_datasets() -> tuple[str, ...]:
+    """Return the names of the package's datasets that come with annotators' answers."""
+    return tuple(release.name for release in RELEASES)
 
 
 def make_grids(algorithms: Sequence[str], datasets: Sequence[str], **changes: Any) -> tuple[Grid, ...]:
@@ -70,10 +76,11 @@ def _make_benchmark(kind: str | None) -> tuple[Grid, ...]:
 
 
 def _make_extended() -> tuple[Grid, ...]:
-    """The paper's datasets with every algorithm that can be run on them, those after the paper too."""
+    """Every algorithm, those after the paper too, on the paper's datasets and on the two of crowds."""
     (tabular,), (image,) = _make_benchmark("tabular"), _make_benchmark("image")
     return (
         replace(tabular, algorithms=own_algorithms(lambda card: not card.answers)),
+        replace(tabular, algorithms=own_algorithms(lambda card: True), datasets=crowd_datasets()),
         replace(image, algorithms=own_algorithms(lambda card: card.shared)),
     )
 

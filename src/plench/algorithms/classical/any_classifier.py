@@ -103,4 +103,10 @@ class FittedClassifier:
         values = np.asarray(self.classifier.decision_function(features), dtype=np.float64)
         if values.ndim == 1:  # of two classes, for the second
             values = np.stack([np.zeros_like(values), values], axis=1)
+        shape = getattr(self.classifier, "decision_function_shape", "ovr")
+        if values.shape[1] != len(self.present) or (shape == "ovo" and len(self.present) > 2):
+            raise UsageError(
+                f"{type(self.classifier).__name__} cannot be wrapped: its decision values are of pairs of "
+                "classes, not of classes; decision_function_shape='ovr' or probabilities give those"
+            )
         return np.asarray(softmax(values, axis=1))
