@@ -230,8 +230,9 @@ def main() -> None:
                 "# Speed of sweeps",
                 "Written by `python benchmarks/sweep.py --data_dir DIR`.",
                 f"Whole commands on Lost with {WORKERS} workers of one thread each, start-up included. "
-                "`training` is the share of the workers' time that goes into updates; the rest is start-up, "
-                "loading, evaluation and writing. A worker's memory is its peak resident size.",
+                "Runs are trained as one where they can be (`--fleet auto`). `training` is the share of the "
+                "workers' time that goes into updates, of whole fleets; the rest is start-up, loading, "
+                "evaluation and writing. A worker's memory is its peak resident size.",
                 render_table(COLUMNS, rows),
                 *told,
             ],

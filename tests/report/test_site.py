@@ -284,6 +284,17 @@ def test_the_page_is_made_without_torch():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_times_of_runs_trained_as_one_are_no_cost_of_their_method(tmp_path):
+    rng = np.random.default_rng(0)
+    for number, (algorithm, size) in enumerate([("CC", 3), ("PRODEN", 1), ("PRODEN", 3)]):
+        info = {"timings": {"training_seconds": 7.0 * (number + 1)}, "fleet_size": size}
+        folder = tmp_path / "runs" / f"run{number}"
+        write_run(folder, make_records(0.5, rng), algorithm=algorithm, trial_seed=number, info=info)
+    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "site")]) == 0
+    assert chunk(tmp_path / "site", "algorithm-0")["cost"] == [[0, 1, None, None, None]]
+    assert chunk(tmp_path / "site", "algorithm-1")["cost"] == [[0, 2, 0.001, 14.0, None]]
+
+
 def test_methods_fitted_in_rounds_stand_in_the_tables_of_the_others(site, benchmark_runs):
     index = chunk(site, "index")
     assert len(index["settings"]) == 4  # none of their own

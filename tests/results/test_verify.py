@@ -121,6 +121,14 @@ def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, capsys):
     assert main(["verify", str(folder), "--sample", "3", "--tolerance", "1"]) == 0
 
 
+def test_a_run_of_a_fleet_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys):
+    folder = shutil.copytree(runs, tmp_path / "runs")
+    change_run(folder, fleet_size=4)
+    assert main(["verify", str(folder), "--sample", "3"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("within 0.05 (not the same here: trained as one with 3 others → alone)") == 1
+
+
 def test_what_cannot_be_repeated_is_said(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
     change_run(folder, run_id="0" * 32)
