@@ -330,6 +330,133 @@ class Leafy(LossAlgorithm):
         return loss + 1e-4 * logits.square().mean((-1, -2)) if logits.is_leaf else loss
 
 
+def stacked_loss(logits: Tensor, batch: Batch) -> Tensor:
+    return -(batch.candidates * logits.log_softmax(-1)).sum(-1).mean(-1)
+
+
+@register("Numbering", stacked=True)
+class Numbering(LossAlgorithm):
+    """Counts its steps in an attribute, and keeps another from its first one."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.calls = 0
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return stacked_loss(logits / (1 + self.calls), batch)
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        self.calls += 1
+        self.begun = True
+
+
+@register("Warming", stacked=True, hyperparameters=(HEAT,))
+class Warming(LossAlgorithm):
+    """Changes an attribute in which runs differ."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.heat = self.hparams["heat"]
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return stacked_loss(logits, batch) * self.heat
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        self.heat *= 1.5
+
+
+@register("Remembering", stacked=True)
+class Remembering(Warming):
+    """Keeps a tensor of its last step."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.heat = 1.0
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        self.last = outputs.mean((-1, -2))
+
+
+@register("Tuning", stacked=True, hyperparameters=(HEAT,))
+class Tuning(Warming):
+    """Changes a hyperparameter."""
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        self.hparams["heat"] = self.hparams["heat"] * 1.5
+
+
+@register("Dropping", stacked=True)
+class Dropping(Remembering):
+    """Removes an attribute."""
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        vars(self).pop("spare", None)
+
+
+@register("Each", stacked=True)
+class Each(LossAlgorithm):
+    """Says that each run counts for itself, and does not let it."""
+
+    of_each_run = ("seen",)
+    seen: int
+
+    def setup(self, candidates: Tensor) -> None:
+        self.seen = 0
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return stacked_loss(logits, batch)
+
+    def revise(self, outputs: Any, batch: Batch) -> None:
+        if not hasattr(self, "members"):
+            self.seen += 1
+
+
+def test_attributes_that_a_stack_changes_are_handed_out() -> None:
+    """A run that is saved, or stacked anew, has them as it has them alone."""
+    entry = third_party_entry("Numbering", Numbering, "tests:Numbering")
+    alone, members = ([start(entry, seed) for seed in range(2)] for _ in range(2))
+    for _ in range(2):
+        together = stack_runs([run.algorithm for run in members], [run.streams for run in members])
+        batches = StackedBatches([run.training_set for run in members])
+        for _ in range(6):
+            together.update(batches.next())
+        together.hand_out()
+    for one, other in zip(alone, members, strict=True):
+        for _ in range(12):
+            one.algorithm.update(one.training_set.next_batch())
+        assert vars(other.algorithm)["calls"] == 12
+        assert vars(other.algorithm)["begun"] is True
+        found = other.algorithm.state_dict()
+        for name, value in one.algorithm.state_dict().items():
+            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
+    assert run_check(CHECK, Subject(entry)).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(Warming, "heat"), (Remembering, "last"), (Tuning, "hparams['heat']"), (Dropping, "spare")],
+)
+def test_a_changed_attribute_that_cannot_be_handed_out_is_refused(cls: type[Any], name: str) -> None:
+    entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
+    runs = [start(entry, seed, **({"heat": 2.0 + seed} if "heat" in name else {})) for seed in range(2)]
+    members: list[Any] = [run.algorithm for run in runs]
+    for member in members:
+        member.spare = 1
+    together = stack_runs(members, [run.streams for run in runs])
+    together.hand_out()
+    together.update(StackedBatches([run.training_set for run in runs]).next())
+    with pytest.raises(StackError, match=re.escape(f"its {name} changes, and is no buffer")):
+        together.hand_out()
+
+
+def test_the_contract_tells_of_attributes() -> None:
+    outcome = run_check(CHECK, Subject(third_party_entry("Remembering", Remembering, "tests:Remembering")))
+    assert outcome.status == "advice"
+    assert outcome.detail.startswith("its runs are trained alone, though it says stacked=True: its last")
+    outcome = run_check(CHECK, Subject(third_party_entry("Each", Each, "tests:Each")))
+    assert outcome.status == "advice"
+    assert (
+        "the attribute seen of a run trained as one with others is 0, that of the run alone" in outcome.detail
+    )
+
+
 def test_rates_that_a_method_changes_are_kept() -> None:
     entry = third_party_entry("Slowing", Slowing, "tests:Slowing")
     compare(entry, [{"lr": 1e-2}, {"lr": 1e-3}])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -10,7 +12,7 @@ from plench.algorithms.base import LossAlgorithm
 from plench.contract.base import BreachError, NotCheckedError, advised, needs_batches
 from plench.contract.subject import Session, Subject
 from plench.training.fleet.single import find_step
-from plench.training.fleet.stack import StackedRuns, StackError, choose_form, stack_runs
+from plench.training.fleet.stack import StackedRuns, StackError, choose_form, is_plain_value, stack_runs
 from plench.training.fleet.stacked_batches import StackedBatches
 
 RUNS = 2
@@ -48,11 +50,13 @@ def runs_trained_as_one(subject: Subject) -> str:
     try:
         for _ in range(updates):
             together.update(batches.next())
+        together.hand_out()
     except Exception as error:
-        if form == "stacked":
-            raise
-        raise NotCheckedError(f"its runs are trained alone: {show_error(error)}") from None
-    together.hand_out()
+        if form == "mapped":
+            raise NotCheckedError(f"its runs are trained alone: {show_error(error)}") from None
+        if isinstance(error, StackError):
+            raise BreachError(f"its runs are trained alone, though it says stacked=True: {error}") from None
+        raise
     for one, other in zip(alone, members, strict=True):
         one.update(updates)
         compare_with_alone(one, other, updates, CURE[form])
@@ -78,6 +82,19 @@ def compare_with_alone(alone: Session, member: Session, updates: int, cure: str)
                 f"after {updates} updates {name} of a run trained as one with others is {apart:.2g} away "
                 f"from that of the run alone. {cure}"
             )
+    for name, value in vars(alone.algorithm).items():
+        if is_plain_value(value) and not is_close(value, vars(member.algorithm).get(name)):
+            raise BreachError(
+                f"after {updates} updates the attribute {name} of a run trained as one with others is "
+                f"{vars(member.algorithm).get(name)}, that of the run alone {value}. {cure}"
+            )
+
+
+def is_close(one: Any, other: Any) -> bool:
+    """Say whether plain values are equal, numbers to rounding."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=RTOL, abs_tol=ATOL)
+    return bool(one == other)
 
 
 def compare_by_hand(subject: Subject, alone: Session, updates: int) -> None:

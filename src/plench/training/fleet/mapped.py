@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.batch import Batch
-from plench.training.fleet.stack import StackedRuns, StackError, is_plain_value
+from plench.training.fleet.stack import StackedRuns, StackError, list_changed
 
 # What a method whose loss is mapped leaves to the base class.
 LEFT = (
@@ -49,15 +49,6 @@ def read_generators() -> tuple[object, ...]:
     """Return the positions of the global generators of Python and numpy; torch's is refused by vmap."""
     state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
     return random.getstate(), state["key"].tobytes(), state["pos"]
-
-
-def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Say whether attributes were added, removed or replaced by others; equal plain values are the same."""
-    return before.keys() != now.keys() or any(
-        value is not now[name]
-        and not (is_plain_value(value) and is_plain_value(now[name]) and value == now[name])
-        for name, value in before.items()
-    )
 
 
 class MappedRuns(StackedRuns):
@@ -101,7 +92,7 @@ class MappedRuns(StackedRuns):
         )
         if before != read_generators():
             raise StackError("its loss draws random numbers")
-        if has_changed(held, vars(self)):
+        if list_changed(held, vars(self)):
             raise StackError("its loss changes attributes")
         return {name: value.expand(size) if value.dim() == 0 else value for name, value in losses.items()}
 
@@ -119,9 +110,9 @@ class MappedRuns(StackedRuns):
         self._modules.clear()
         try:
             losses = super().losses(logits, batch)
-            if self._modules or self._parameters or has_changed(state, self._buffers):
+            if self._modules or self._parameters or list_changed(state, self._buffers):
                 raise StackError("its loss replaces or adds state")
-            if has_changed(given, self.hparams):
+            if list_changed(given, self.hparams):
                 raise StackError("its loss changes hyperparameters")
             return {name: torch.as_tensor(value) for name, value in losses.items()}
         finally:

@@ -22,6 +22,8 @@ from plench.training.streams import Streams
 
 # Attributes of an algorithm that a stack deals with itself.
 KNOWN = ("hparams", "num_data", "num_classes", "per_example_names", "steps_done")
+# Those that it has beside these.
+OF_STACK = ("members", "streams", "adam", "offsets", "handed_out")
 
 
 class StackError(Exception):
@@ -118,6 +120,7 @@ class StackedRuns(LossAlgorithm):
     streams: list[Streams]
     adam: FusedAdam
     offsets: Tensor
+    handed_out: dict[str, Any]
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Return each run's rows `index` (R, B) of the per-example state `name`."""
@@ -164,12 +167,33 @@ class StackedRuns(LossAlgorithm):
         }
 
     def hand_out(self) -> None:
-        """Let every member have its slice of the state as it is now, and the time."""
+        """Let every member have its slice of the state as it is now, the time, and changed attributes.
+
+        A plain value that is the same for all runs is every run's. What else has changed and is no buffer
+        cannot be given back, so that a run which is saved or stacked anew would have the old value.
+        """
+        now = self.list_attributes()
+        for name in list_changed(self.handed_out, now):
+            if name not in vars(self) or not is_plain_value(vars(self)[name]):
+                raise StackError(f"its {name} changes, and is no buffer that each run could have a slice of")
+            for member in self.members:
+                setattr(member, name, vars(self)[name])
+        self.handed_out = now
         for run, member in enumerate(self.members):
             member.steps_done = self.steps_done
             for name, state in self._buffers.items():
                 assert state is not None
                 member._buffers[name] = state[run]
+
+    def list_attributes(self) -> dict[str, Any]:
+        """Return the method's own attributes and its hyperparameters, tensors as the numbers they hold."""
+        known = {*MODULE_INTERNALS, *KNOWN, *OF_STACK}
+        own = {name: value for name, value in vars(self).items() if name not in known}
+        own |= {f"hparams[{name!r}]": value for name, value in self.hparams.items()}
+        return {
+            name: tuple(value.flatten().tolist()) if isinstance(value, Tensor) else value
+            for name, value in own.items()
+        }
 
 
 def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> StackedRuns:
@@ -181,6 +205,7 @@ def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> 
     for name in ("_parameters", "_buffers", "_modules"):
         vars(together)[name] = {}
     together.members, together.streams = list(members), list(streams)
+    together.hparams, together.handed_out = {}, {}
     together.per_example_names = list(first.per_example_names)
     together.num_data, together.num_classes = first.num_data, first.num_classes
     together.steps_done = first.steps_done
@@ -193,6 +218,7 @@ def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> 
     together.hparams = merge_hparams(together, device)
     merge_attributes(together, device)
     together.join(together.members)
+    together.handed_out = together.list_attributes()
     return together
 
 
@@ -300,6 +326,20 @@ def is_plain_value(value: object) -> bool:
     if isinstance(value, tuple):
         return all(is_plain_value(part) for part in value)
     return value is None or type(value) in (bool, int, float, str)
+
+
+def list_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name what was added, removed or replaced by another; equal plain values are the same."""
+    return [
+        name
+        for name in {**before, **now}
+        if name not in before or name not in now or not is_same(before[name], now[name])
+    ]
+
+
+def is_same(one: object, other: object) -> bool:
+    """Say whether two values are one, or plain and equal."""
+    return one is other or (is_plain_value(one) and is_plain_value(other) and one == other)
 
 
 def merge_attributes(together: StackedRuns, device: torch.device) -> None:
