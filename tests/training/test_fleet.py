@@ -3,7 +3,8 @@
 import logging
 import math
 import signal
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from plench.errors import BusyError, DataError, PlenchError, StorageError, Usage
 from plench.storage.store import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback
-from plench.training.checkpoint import parse
+from plench.training.checkpoint import parse, read_whole
 from plench.training.fleet.loop import run_fleet
 from plench.training.fleet.members import FleetTask, Member
 from plench.training.fleet.stack import StackedRuns
@@ -139,6 +140,61 @@ def test_a_killed_fleet_continues_with_the_same_bits(name: str, tmp_path: Path) 
     assert statuses(train(tmp_path / "killed", runs, started)) == ["done"] * 3
     assert [each.updates for each in started] == [7, 7, 7], "all go back to what all have"
     same(tmp_path / "whole", tmp_path / "killed", runs)
+
+
+class Kept(dict[str, Any]):
+    """A checkpoint that can be referred to weakly."""
+
+
+def test_checkpoints_of_members_are_not_held_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a fleet take more memory than the fleet."""
+    runs = configs()
+    with pytest.raises(Crash):
+        train(tmp_path, runs, [NoCallback(), CrashAt(20), NoCallback()])
+    read: list[weakref.ref[Kept]] = []
+    held: list[int] = []
+    begin = Member.begin
+
+    def read_and_remember(store: RunStore) -> Iterator[Kept]:
+        for checkpoint in read_whole(store):
+            kept = Kept(checkpoint)
+            read.append(weakref.ref(kept))
+            yield kept
+            del kept
+
+    def look_and_begin(self: Member, updates: int) -> None:
+        held.append(sum(reference() is not None for reference in read))
+        begin(self, updates)
+
+    monkeypatch.setattr("plench.training.fleet.members.read_whole", read_and_remember)
+    monkeypatch.setattr(Member, "begin", look_and_begin)
+    started = [Started(), Started(), Started()]
+    assert statuses(train(tmp_path, runs, started)) == ["done"] * 3
+    assert [each.updates for each in started] == [14] * 3
+    assert held == [0, 0, 0]
+
+
+def test_a_member_whose_checkpoint_has_gone_is_carried_out_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = configs()
+    with pytest.raises(Crash):
+        train(tmp_path, runs, [NoCallback(), CrashAt(20), NoCallback()])
+    begin = Member.begin
+
+    def lose_and_begin(self: Member, updates: int) -> None:
+        if self.run.config is runs[1]:
+            (self.run.store.folder / CHECKPOINT).unlink()
+        begin(self, updates)
+
+    monkeypatch.setattr(Member, "begin", lose_and_begin)
+    started = [Started(), Started(), Started()]
+    assert statuses(train(tmp_path, runs, started)) == ["done"] * 3
+    assert [each.updates for each in started] == [14, 7, 14]
+    (notice,) = read_description(store_of(tmp_path, runs[1]).folder)["notices"]
+    assert "its checkpoint after 14 updates can no longer be read" in notice
 
 
 def test_a_kill_within_the_first_checkpoints_begins_anew(tmp_path: Path) -> None:

@@ -135,9 +135,8 @@ class Fleet:
     def train(self) -> None:
         """Make the remaining updates; the stack is made anew when a member has left."""
         while len(self.members) > 1 and self.updates < self.config.steps:
-            together = self.gather()
-            batches = StackedBatches([member.run.training_set for member in self.members])
-            if self.work(together, batches):
+            # No name holds a stack while the next one is made.
+            if self.work(self.gather(), self.gather_batches()):
                 return
         if len(self.members) == 1 and self.updates < self.config.steps:
             self.members[0].run.write_checkpoint()  # the last one continues alone from here
@@ -156,6 +155,10 @@ class Fleet:
         for run in runs:
             run.fleet_size, run.fleet = len(runs), name_fleet(self.members)
         return together
+
+    def gather_batches(self) -> StackedBatches:
+        """Make the batches of the stack."""
+        return StackedBatches([member.run.training_set for member in self.members])
 
     def work(self, together: StackedRuns, batches: StackedBatches) -> bool:
         """Update until a member leaves; say True if all have ended."""

@@ -18,6 +18,7 @@ from plench.storage.store import RunStore
 from plench.training.callbacks import Callback
 from plench.training.checkpoint import read_whole
 from plench.training.config import RunConfig
+from plench.training.fleet.stack import StackError
 from plench.training.outcome import RunOutcome, Status, find_fault, leave_finished
 from plench.training.prepare import PreparedData
 from plench.training.run import TrainingRun, take_up
@@ -53,13 +54,17 @@ def set_aside(task: FleetTask, error: BaseException) -> Left:
 
 
 class Member:
-    """A run of a fleet, with its folder locked and its checkpoints read."""
+    """A run of a fleet, with its folder locked and its checkpoints looked at.
+
+    Of these it keeps after how many updates each was written, and by which fleet: the checkpoints of all
+    members at once would take more memory than the fleet.
+    """
 
     def __init__(self, task: FleetTask, run: TrainingRun, held: ExitStack) -> None:
         self.task = task
         self.run = run
         self.held = held
-        self.checkpoints: dict[int, dict[str, Any]] = {}
+        self.checkpoints: dict[int, str] = {}
         for checkpoint in read_whole(run.store):
             try:
                 run.check_conditions(checkpoint)
@@ -67,7 +72,7 @@ class Member:
                 if not self.checkpoints:
                     raise
                 break  # the newest one will do
-            self.checkpoints.setdefault(checkpoint["updates"], checkpoint)
+            self.checkpoints.setdefault(checkpoint["updates"], checkpoint.get("fleet", ""))
 
     @property
     def algorithm(self) -> LossAlgorithm:
@@ -79,8 +84,14 @@ class Member:
         """Build the run, and continue from its checkpoint after so many updates."""
         self.run.build()
         with self.run.streams.ambient("algorithm"):
-            self.run.begin(self.checkpoints.get(updates))
-        self.checkpoints.clear()
+            self.run.begin(self.read_checkpoint(updates) if updates in self.checkpoints else None)
+
+    def read_checkpoint(self, updates: int) -> dict[str, Any]:
+        """Return the checkpoint that was written after so many updates."""
+        for checkpoint in read_whole(self.run.store):
+            if checkpoint["updates"] == updates:
+                return checkpoint
+        raise StackError(f"its checkpoint after {updates} updates can no longer be read")
 
     def end(self, outcome: RunOutcome | Exception) -> None:
         """Unlock the run and report how it ended."""
@@ -168,12 +179,8 @@ def align(members: Sequence[Member], alone: list[Left]) -> list[list[Member]]:
 
 def killed_at_first_checkpoint(members: Sequence[Member]) -> bool:
     """Say whether just these members were killed while their first checkpoints were being written."""
-    saved = [member.checkpoints for member in members if member.checkpoints]
     own = name_fleet(members)
-    return all(
-        len(checkpoints) == 1 and next(iter(checkpoints.values())).get("fleet") == own
-        for checkpoints in saved
-    )
+    return all(list(member.checkpoints.values()) == [own] for member in members if member.checkpoints)
 
 
 def name_fleet(members: Sequence[Member]) -> str:
