@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import plench
+from plench.algorithms import algorithms
 from plench.data import Dataset
 from plench.data.table import Column, Table
 from plench.errors import UsageError
@@ -234,6 +236,37 @@ def test_categories_of_a_table_count_as_inputs() -> None:
     assert count_inputs(dataset) == dataset.features.shape[1]
     fleet = plan("CC")[:3]
     assert estimate_gb(fleet, wide, 51) > estimate_gb(fleet, wide, 2)
+
+
+def test_the_estimate_counts_what_a_method_has() -> None:
+    """Bytes of networks that are wide, or of many examples, are in proportion to what they have."""
+    dataset = SHELF.get("Digits_USS")
+    rows, classes = dataset.candidates.shape
+    fleets = {name: plan(name)[:2] for name in ("CC", "IDGP", "FREDIS")}
+    before = torch.get_rng_state()
+    wide = {name: estimate_gb(fleet, dataset, 10**5) for name, fleet in fleets.items()}
+    assert torch.equal(torch.get_rng_state(), before), "a notebook's random numbers stay as they are"
+    assert wide["IDGP"] > 1.8 * wide["CC"], "it has two networks"
+    copies = (
+        2 * 4 + 3 * 4
+    )  # of two runs: weights, gradients, two averages; of one: a checkpoint being written
+    assert wide["CC"] * 2**30 > copies * 10**5 * 500 * 4
+    of_fredis, of_cc = (estimate_gb(fleets[name], dataset, 1) * 2**30 for name in ("FREDIS", "CC"))
+    assert of_fredis - of_cc > 2 * (3 * 9 - 16) * rows * classes, (
+        "it keeps two numbers and a flag of each label"
+    )
+
+
+def test_default_fleets_of_ordinary_tables_have_ten_runs() -> None:
+    lost = Dataset(
+        np.random.default_rng(0).normal(size=(1122, 108)),
+        np.ones((1122, 16), dtype=bool),
+        None,
+        SHELF.get("Digits_USS").card,
+    )
+    for name in (name for name, entry in algorithms().items() if entry.card.stacked):
+        fleet = [replace(run, algorithm=name) for run in plan("CC")[:LARGEST]]
+        assert estimate_gb(fleet, lost, 108) < FleetOptions.memory_gb / 5
 
 
 def test_a_stop_is_kept_where_a_fleet_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,12 @@ import torch
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.base import LossAlgorithm
+from plench.algorithms.registry import ALGORITHMS
 from plench.data import Dataset
 from plench.data.encoding import TableEncoder
 from plench.data.table import Table
 from plench.errors import UsageError
+from plench.hparams import DataTraits, draw_hparams
 from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.training.fleet.stack import StackError, choose_form
@@ -26,10 +28,16 @@ from plench.training.stored import stays_in_shared_file
 LARGEST = 10
 NETWORK = "MLP"
 HIDDEN = 500
-# Weights, gradients and Adam's two averages; state of the examples of the method that keeps most of it, and
-# its candidates; what is made in a step, over and over.
+# What a run has while it is trained: its weights, their gradients and Adam's two averages.
 COPIES_OF_WEIGHTS = 4
-ROWS_OF_STATE = 4
+# How often the process has what a run has: in the stack, and in what the run was built or restored with,
+# which is free again but not given back. State of examples is copied once more meanwhile.
+TIMES_WEIGHTS = 2
+TIMES_STATE = 3
+# How often it has what one run has when a checkpoint is written: as tensors, in a buffer and as bytes.
+TIMES_SAVED = 3
+# Numbers of state that are reckoned with for each example and class, whatever little a method keeps.
+LEAST_STATE = 4
 BYTES = 4
 
 Estimate = Callable[[Sequence[PlannedRun]], float]
@@ -151,13 +159,36 @@ def count_inputs(dataset: Dataset) -> int:
     return TableEncoder.fit(features).width if isinstance(features, Table) else math.prod(features.shape[1:])
 
 
+@cache
+def count_holdings(algorithm: str, classes: int) -> tuple[int, int]:
+    """Return how many networks a run has, and how many bytes of state for each example.
+
+    A small one is built for that; but a third party's is not built in this process, and is taken for one with
+    one network.
+    """
+    if not ALGORITHMS.is_own(algorithm):
+        return 1, 0
+    entry = find_algorithm(algorithm)
+    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"model": NETWORK})
+    with torch.random.fork_rng(devices=[]):
+        run = entry.cls((classes, 1), np.eye(classes, dtype=np.float32), {**hparams, "max_steps": 1})
+    state = sum(getattr(run, name).nbytes for name in run.per_example_names)
+    return len(list(run.children())), state // classes
+
+
 def estimate_gb(fleet: Sequence[PlannedRun], dataset: Dataset, width: int) -> float:
-    """Return about how much memory a fleet whose networks have `width` inputs takes beside the process."""
+    """Return about how much memory a fleet whose networks have `width` inputs takes beside the process.
+
+    It is to be more than what is measured, of a fleet that is continued too.
+    """
     rows, classes = dataset.candidates.shape
     splits = len({run.config.trial_seed for run in fleet})
     batch = int(fleet[0].config.hparams["batch_size"])
+    networks, bytes_of_example = count_holdings(fleet[0].algorithm, classes)
     # Several splits are joined to one tensor beside their own.
     data = splits * rows * (width + classes) * BYTES * (2 if splits > 1 else 1)
-    weights = (width + 1) * HIDDEN + (HIDDEN + 1) * classes
-    of_run = COPIES_OF_WEIGHTS * weights + ROWS_OF_STATE * rows * classes + batch * (width + 2 * HIDDEN)
-    return float(data + len(fleet) * of_run * BYTES) / 2**30
+    weights = COPIES_OF_WEIGHTS * networks * ((width + 1) * HIDDEN + (HIDDEN + 1) * classes) * BYTES
+    state = rows * bytes_of_example
+    step = batch * (width + 2 * HIDDEN) * BYTES
+    of_run = TIMES_WEIGHTS * weights + max(TIMES_STATE * state, LEAST_STATE * rows * classes * BYTES) + step
+    return float(data + len(fleet) * of_run + TIMES_SAVED * (weights + state)) / 2**30
