@@ -55,6 +55,9 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
         (["--repeats", "0"], "--repeats must be at least 1"),
         (["fleet", "--fleet", "0"], "--fleet must be at least 1"),
         (["step", "-a", "CCC"], "unknown algorithm"),
+        (["step", "-a", "CC", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
+        (["fleet", "-a", "PL_KNN"], "PL_KNN is fitted in rounds and has no steps to measure"),
+        (["image", "-a", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
         (
             ["evaluation", "--here", "-d", "Digits_FPS", "DigitImages"],
             "measures one algorithm on one dataset",

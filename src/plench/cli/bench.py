@@ -27,6 +27,7 @@ EXAMPLES = """examples:
   plench plot cost step.json --output cost.svg
 """
 PARTS = ("step", "fleet", "image", "evaluation", "sweep", "reading")
+STEPPED = ("step", "fleet", "image")
 USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
 
 
@@ -86,7 +87,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part; steps, fleets and evaluations are measured in fresh processes."""
-    names = choose_algorithms(arguments.algorithms, stacked=part == "fleet")
+    names = choose_algorithms(arguments.algorithms, part)
     if part == "sweep":
         yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
     elif part == "reading":
@@ -97,12 +98,20 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
                 yield {"part": part, **measure_apart(part, name, dataset, arguments)}
 
 
-def choose_algorithms(asked: list[str] | None, *, stacked: bool = False) -> list[str]:
-    """Return the names of the algorithms to measure; of all, perhaps those that are written for stacks."""
-    if asked != ["all"]:
-        return [algorithms.find_algorithm(name).name for name in asked] if asked else list(USUAL)
-    found = ((name, entry.card) for name, entry in algorithms.algorithms().items() if entry.source is None)
-    return [name for name, card in found if card.shared and (card.stacked or not stacked)]
+def choose_algorithms(asked: list[str] | None, part: str) -> list[str]:
+    """Return the names of the algorithms to measure; `all` of fleets are those written for stacks."""
+    if asked == ["all"]:
+        found = algorithms.algorithms().items()
+        ours = [(name, entry.card) for name, entry in found if entry.source is None and entry.card.shared]
+        return [name for name, card in ours if card.stacked or part != "fleet"]
+    entries = [algorithms.find_algorithm(name) for name in asked or USUAL]
+    for entry in entries:
+        if part in STEPPED and not entry.card.shared:
+            raise UsageError(
+                f"{entry.name} is fitted in rounds and has no steps to measure; of such methods the parts "
+                "evaluation and sweep can be measured"
+            )
+    return [entry.name for entry in entries]
 
 
 def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
