@@ -156,6 +156,12 @@ def test_all_data_that_cannot_be_loaded_are_told_at_once(tmp_path: Path) -> None
         settle(SweepSpec((Grid(("CC",), ("Lost", "Digits_USS")),)), DataShelf(tmp_path))
 
 
+def test_a_method_of_answers_on_data_without_any_is_refused_when_planned() -> None:
+    spec = SweepSpec((Grid(("CC", "MV_LR"), ("Digits_USS",)),))
+    with pytest.raises(UsageError, match=r"MV_LR learns from the answers .* Digits_USS has none"):
+        settle(spec, DataShelf(None))
+
+
 def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:
     shelf = DataShelf(None)
     runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))

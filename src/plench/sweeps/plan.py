@@ -10,7 +10,8 @@ from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
-from plench.errors import DataError, MissingDataError
+from plench.data.sources.crowd import explain_lack
+from plench.errors import DataError, MissingDataError, UsageError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
 from plench.sweeps.spec import Grid, SweepSpec
@@ -99,6 +100,7 @@ def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
         grids = tuple(
             replace(grid, datasets=kept_of) for grid, kept_of in zip(grids, kept, strict=True) if kept_of
         )
+    _check_answers(grids, shelf)
     fingerprints = {}
     for name in names:
         found = fingerprints[name] = shelf.get(name).fingerprint
@@ -109,6 +111,15 @@ def settle(spec: SweepSpec, shelf: DataShelf) -> SweepSpec:
                 "other data; take the line out of [fingerprints] to run on the data that are here"
             )
     return SweepSpec(grids, fingerprints)
+
+
+def _check_answers(grids: Iterable[Grid], shelf: DataShelf) -> None:
+    """Refuse a grid in which a method that learns from answers would meet data without any."""
+    for grid in grids:
+        taught = [name for name in grid.algorithms if find_algorithm(name).card.answers]
+        without = [name for name in grid.datasets if taught and shelf.get(name).answers is None]
+        if without:
+            raise UsageError(explain_lack(taught[0], without[0]))
 
 
 def is_settled(spec: SweepSpec) -> bool:

@@ -13,6 +13,7 @@ import torch
 
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.data import Dataset
+from plench.data.sources.crowd import explain_lack
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError, UsageError
 from plench.networks import find_network
 from plench.storage.description import IGNORES_WEIGHTS
@@ -146,13 +147,7 @@ class TrainingRun(SavedRun):
         algorithm.attach_inputs(self.training_set)
         if self.entry.card.answers:
             if self.data.train_answers is None:
-                from plench.data.sources.crowd import RELEASES
-
-                answered = ", ".join(release.name for release in RELEASES)
-                raise UsageError(
-                    f"{self.config.algorithm} learns from the answers of annotators, and "
-                    f"{self.config.dataset} has none; {answered} have, and own data may have some"
-                )
+                raise UsageError(explain_lack(self.config.algorithm, self.config.dataset))
             algorithm.attach_answers(self.data.train_answers)
 
     def build_algorithm(self) -> Algorithm:

@@ -230,6 +230,15 @@ LABELME = make_source(LABELME_RELEASE)
 MUSIC = make_source(MUSIC_RELEASE)
 
 
+def explain_lack(algorithm: str, dataset: str) -> str:
+    """Say why a method that learns from answers cannot be run on a dataset without any."""
+    answered = ", ".join(release.name for release in RELEASES)
+    return (
+        f"{algorithm} learns from the answers of annotators, and {dataset} has none; {answered} have, "
+        "and own data may have some"
+    )
+
+
 def find_votes(name: str) -> Source | None:
     """Answer `LabelMe_Crowd_Votes_2`: the classes with at least two votes."""
     for release in RELEASES:
