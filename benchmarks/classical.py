@@ -152,7 +152,8 @@ def read_rows(results: Results) -> dict[str, dict[str, Row]]:
             runs = [run for run in results.runs if run.experiment == experiment and run.finished]
             done = [run.trial_seed for run in runs]
             splits = frozenset(split for split in set(done) if done.count(split) == N_CONFIGURATIONS)
-            rows[setting.dataset][algorithm] = Row(algorithm, found, runs, splits)
+            name = experiment.algorithm  # that of the row may say more
+            rows[setting.dataset][name] = Row(name, found, runs, splits)
     return rows
 
 
