@@ -176,30 +176,34 @@ def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
     compare_fleets(folder, calm, alone)
 
 
-def test_a_job_that_runs_out_of_time_continues(tmp_path: Path) -> None:
-    counted = tmp_path / "count"
+def test_jobs_that_run_out_of_time_continue(tmp_path: Path) -> None:
+    counted, rounds = tmp_path / "count", tmp_path / "rounds"
     counted.touch()
+    rounds.touch()
     steps = 4000
     folder = tmp_path / "runs"
     code, output = sweep(
-        *("launch", *grid_arguments([odd("Counting")], n_hparams=1, n_trials=1, steps=steps)),
+        *("launch", *grid_arguments([odd("Counting"), odd("CountingRounds")], 1, 1, steps)),
         *(*SLURM, "--slurm_minutes", "1", "--output_dir", str(folder)),
         PLENCH_TEST_COUNT=str(counted),
+        PLENCH_TEST_ROUNDS=str(rounds),
     )
     assert code == 0, output
-    turns = 0
+    turns = set()
 
     def is_done() -> bool:
-        nonlocal turns
         for job, state in read_jobs().items():
             waits = run("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip() == "BeginTime"
             if state == "PENDING" and waits:
-                turns += 1
+                turns.add(job)
                 end_wait(job)
-        return bool(list(folder.glob("*/done")))
+        return len(list(folder.glob("*/done"))) == 2
 
     with explained(folder):
-        wait_for(is_done, timeout=400, what="the run to end after several turns")
+        wait_for(is_done, timeout=400, what="the runs to end after several turns")
         wait_for_queue()
-    assert turns >= 1
-    assert counted.stat().st_size == steps  # every turn went on exactly where the one before it stopped
+    assert len(turns) == 2
+    # Every turn went on exactly where the one before it stopped, and began no round that it could not end.
+    assert counted.stat().st_size == steps
+    assert rounds.stat().st_size == 5
+    assert any("too short for another round" in path.read_text() for path in folder.glob(".slurm/jobs/*.out"))

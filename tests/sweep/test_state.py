@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -317,6 +318,28 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
     slurm.stop_in_time(request, 60, warnings)
     assert asked == [False, False, False]
     assert request.asked
+    assert -15 < request.ends_at - time.monotonic() < -9  # known to workers: 50 s are left, 60 s must be
+
+
+def test_a_sweep_stops_between_rounds_when_the_time_left_does_not_hold_another(tmp_path: Path) -> None:
+    from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt
+    from plench.sweeps.engines.local import LocalEngine
+    from plench.training.interrupt import StopRequest
+
+    heard: list[tuple[str, str, int]] = []
+
+    class Callback(NoSweepCallback):
+        def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
+            heard.append((run.algorithm, attempt.status, attempt.updates_made))
+
+    runs = [plan_one("PL_KNN"), plan_one("LR_EM"), plan_one("CC")]
+    assignment = Assignment(runs, 0, tmp_path, SHELF, Limits(), Callback())
+    request = StopRequest(ends_at=0.0)
+    LocalEngine(workers=1, request=request).carry_out(assignment)
+    assert request.asked
+    assert heard == [("PL_KNN", "done", 2), ("LR_EM", "interrupted", 2)]
+    states = [entry.state for entry in read_states(runs, tmp_path)]
+    assert states == ["done", "interrupted", "missing"]
 
 
 def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,34 @@ def test_a_run_crashed_after_any_round_ends_as_an_undisturbed_one(name: str, tmp
         with pytest.raises(Crash):
             run(tmp_path / f"{step}", name, CrashAt(step))
         assert_same_run(expected, run(tmp_path / f"{step}", name))
+
+
+def test_no_round_is_begun_that_the_time_left_does_not_hold(tmp_path: Path) -> None:
+    expected = run(tmp_path / "whole", "LR_EM")
+    entry = find_algorithm("LR_EM")
+    config = describe("LR_EM", hparams=SMALL["LR_EM"], device="cpu")
+    statuses = []
+    for _ in range(4):  # a call always makes a round: the time of the next is known from the last
+        outcome = run_training(config, DATA, entry, tmp_path / "short", ends_at=0.0)
+        statuses.append((outcome.status, outcome.out_of_time, outcome.updates_made))
+        if outcome.status == "interrupted":
+            assert "too short for another round" in outcome.message
+            assert read_description(outcome.folder)["status"] == "interrupted"
+    assert statuses == [
+        ("interrupted", True, 2),
+        ("interrupted", True, 1),
+        ("interrupted", True, 1),
+        ("done", False, 1),
+    ]
+    assert_same_run(expected, outcome.folder)
+    with_time = run_training(config, DATA, entry, tmp_path / "long", ends_at=time.monotonic() + 3600)
+    assert (with_time.status, with_time.updates_made) == ("done", 5)
+
+
+def test_a_step_of_a_network_always_fits(tmp_path: Path) -> None:
+    entry = find_algorithm("CC")
+    config = configure_run(entry, DATA.card, steps=20, checkpoint_freq=5, device="cpu")
+    assert run_training(config, DATA, entry, tmp_path, ends_at=0.0).status == "done"
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import traceback
 from collections import OrderedDict
@@ -36,7 +37,12 @@ logger = logging.getLogger("plench")
 
 
 class Performer:
-    """Carries out runs one after the other; prepared data and loaded algorithms are kept for the next."""
+    """Carries out runs one after the other; prepared data and loaded algorithms are kept for the next.
+
+    `ends_at`, by the monotonic clock, is when the time of this process ends.
+    """
+
+    ends_at = math.inf
 
     def __init__(self) -> None:
         self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
@@ -112,7 +118,9 @@ class Performer:
         entry = load_parts(run)
         prepared = self._prepare(run, dataset)
         folder = store.folder.parent
-        return run_training(run.config, dataset, entry, folder, callback, prepared, store)
+        return run_training(
+            run.config, dataset, entry, folder, callback, prepared, store, ends_at=self.ends_at
+        )
 
     def _prepare(self, run: PlannedRun, dataset: Dataset) -> PreparedData:
         key = preparation_key(dataset, run.config)
@@ -133,7 +141,7 @@ def make_attempt(
 ) -> RunAttempt:
     """Turn how a run ended, or the error that ended it, into an attempt; a failure is recorded."""
     if isinstance(outcome, RunOutcome):
-        return RunAttempt(outcome.status, outcome.message, outcome.updates_made, seconds)
+        return RunAttempt(outcome.status, outcome.message, outcome.updates_made, seconds, outcome.out_of_time)
     error = outcome
     if not isinstance(error, BusyError | StorageError):  # the run is to blame, and the sweep continues
         kind, trace = type(error).__name__, "".join(traceback.format_exception(error))

@@ -5,6 +5,7 @@ It ends with the process that started it: a closed socket is the signal to leave
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
@@ -38,11 +39,12 @@ class Data:
 
 @dataclass(frozen=True)
 class Order:
-    """Carry out this run, or these as one."""
+    """Carry out this run, or these as one; `ends_at`, by the monotonic clock, the time for it ends."""
 
     runs: Task
     output_dir: Path
     memory_limit_gb: float | None = None
+    ends_at: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Worker:
     def carry_out(self, order: Order) -> None:
         """Carry out an order, and tell how each of its runs ended."""
         limit_memory(order.memory_limit_gb)
+        self.performer.ends_at = order.ends_at
         runs = order.runs
         self.performer.perform_fleet(
             runs,

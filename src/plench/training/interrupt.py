@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
@@ -17,11 +19,13 @@ class StopRequest:
 
     Signal handlers belong to the main thread; in another one this never asks for a stop. `acknowledge` is
     called immediately, at the first request. A request within another one passes a stop on to it,
-    and has been asked already if that one has.
+    and has been asked already if that one has. `ends_at`, by the monotonic clock, is when the time of this
+    process ends.
     """
 
-    def __init__(self, acknowledge: Callable[[], None] | None = None) -> None:
+    def __init__(self, acknowledge: Callable[[], None] | None = None, ends_at: float = math.inf) -> None:
         self.asked = False
+        self.ends_at = ends_at
         self._acknowledge = acknowledge
         self._before: dict[int, Any] = {}
         self._outer: StopRequest | None = None
@@ -38,6 +42,10 @@ class StopRequest:
         if self._outer is not None and self._outer.asked:
             self.asked = True
         return self
+
+    def leaves(self, seconds: float) -> bool:
+        """Say whether so many seconds are left."""
+        return time.monotonic() + seconds <= self.ends_at
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:

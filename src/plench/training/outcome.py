@@ -20,12 +20,16 @@ Status = Literal["done", "diverged", "failed", "interrupted"]
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended, where its records are, and how many updates this call made."""
+    """How a run ended, where its records are, and how many updates this call made.
+
+    `out_of_time`: it is interrupted because the time left would not hold another round.
+    """
 
     status: Status
     folder: Path
     updates_made: int
     message: str = ""
+    out_of_time: bool = False
 
 
 def find_fault(store: RunStore, config: RunConfig, run_id: str) -> str | None:

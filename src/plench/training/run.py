@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,11 +48,13 @@ def run_training(
     prepared: PreparedData | None = None,
     store: RunStore | None = None,
     notices: Sequence[str] = (),
+    ends_at: float = math.inf,
 ) -> RunOutcome:
     """Carry out a run, or continue it from its last checkpoint; a finished run is left as it is.
 
     `prepared` saves a sweep from preparing the same data again; `store` says where the run is kept if not in
-    its folder below `output_dir`; `notices` are kept in run.json with the run's own.
+    its folder below `output_dir`; `notices` are kept in run.json with the run's own. `ends_at`, by the
+    monotonic clock, is when the time of this process ends: no round is begun that would not be over by then.
     """
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     run_id = config.run_id(dataset.fingerprint)
@@ -60,6 +63,7 @@ def run_training(
     with compute_threads(config.threads), flush_denormals():
         run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
         run.notices += notices
+        run.ends_at = ends_at
         with store.locked():
             return take_up(store, config, run_id) or run.carry_out()
 
@@ -82,6 +86,8 @@ class TrainingRun(SavedRun):
     """One run while it is being carried out: built or restored, trained, evaluated, concluded."""
 
     step: HandwrittenStep | None = None
+    ends_at = math.inf
+    out_of_time = False
 
     def carry_out(self, *, afresh: bool = False) -> RunOutcome:
         """Build or restore, train to the end, and say how it ended; `afresh` passes over checkpoints."""
@@ -91,7 +97,7 @@ class TrainingRun(SavedRun):
         acknowledge = getattr(self.callback, "stopping", None)
         try:
             self.build()
-            with self.streams.ambient("algorithm"), StopRequest(acknowledge) as stop:
+            with self.streams.ambient("algorithm"), StopRequest(acknowledge, self.ends_at) as stop:
                 self.begin(checkpoint)
                 self.has_begun = True
                 status = self.train(stop)
@@ -110,9 +116,10 @@ class TrainingRun(SavedRun):
         if status == "interrupted":
             self.write_checkpoint()
             self.describe("interrupted")
-            return RunOutcome(
-                "interrupted", self.store.folder, self.updates_made, "the same command continues it"
-            )
+            message = "the same command continues it"
+            if self.out_of_time:
+                message = f"the time left is too short for another round; {message}"
+            return RunOutcome("interrupted", self.store.folder, self.updates_made, message, self.out_of_time)
         if self.config.skip_model_save:
             self.store.discard_models()
         elif status == "done":
@@ -132,6 +139,7 @@ class TrainingRun(SavedRun):
         """Carry out the whole run once more: a model of before the checkpoint can be made in no other way."""
         logger.warning("%s in %s is missing or was changed, so the run starts over", lost, self.store.folder)
         again = TrainingRun(self.config, self.dataset, self.entry, self.store, self.callback, self.data)
+        again.ends_at = self.ends_at
         return again.carry_out(afresh=True)
 
     def build(self) -> None:
@@ -209,6 +217,7 @@ class TrainingRun(SavedRun):
                 return ended
             window_begun = time.perf_counter()
         while self.updates < config.steps:
+            begun = time.perf_counter()
             self.totals.add(self.make_update())
             step = self.updates
             self.updates += 1
@@ -218,6 +227,8 @@ class TrainingRun(SavedRun):
                 if (ended := self.evaluate(step, window_begun, stop)) is not None:
                     return ended
                 window_begun = now = time.perf_counter()
+                if not self.has_time(now - begun, stop):
+                    return "interrupted"
             due = self.updates % config.save_steps == 0 if config.save_steps else False
             if (due or now - saved_at >= config.save_seconds) and self.updates < config.steps:
                 self.window_seconds += now - window_begun
@@ -241,6 +252,12 @@ class TrainingRun(SavedRun):
             return self.algorithm.update()
         batch = self.training_set.next_batch()
         return self.algorithm.update(batch) if self.step is None else self.step.update(batch)
+
+    def has_time(self, seconds: float, stop: StopRequest) -> bool:
+        """Say whether the time left holds a round that takes as long as the last; a step always fits."""
+        if self.config.fitted and 1 < self.updates < self.config.steps:
+            self.out_of_time = not stop.leaves(seconds)
+        return not self.out_of_time
 
     def is_recorded(self, step: int) -> bool:
         """Say whether a record is made after the update of a step."""

@@ -24,12 +24,16 @@ DEATHS_ALLOWED = 3
 
 @dataclass(frozen=True)
 class RunAttempt:
-    """How an attempt at a run ended, and the updates it made."""
+    """How an attempt at a run ended, and the updates it made.
+
+    `out_of_time`: it is interrupted because the time left would not hold another round.
+    """
 
     status: AttemptStatus
     message: str = ""
     updates_made: int = 0
     seconds: float = 0.0
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import ClassVar
@@ -84,24 +85,28 @@ class LocalEngine:
         devices = choose_devices(assignment.settings.device)
         slots = min(self.count_slots(assignment.settings), len(assignment.tasks()))
         assignment.callback.planned(assignment.todo, assignment.finished, slots)
-        pool = Pool(assignment, [devices[number % len(devices)] for number in range(slots)], self.started)
-        try:
-            if self.request is not None:
-                pool.work(self.request)
-            else:
-                with StopRequest() as request:
-                    pool.work(request)
-        finally:
-            pool.close()
+        with nullcontext(self.request) if self.request is not None else StopRequest() as stop:
+            pool = Pool(
+                assignment, [devices[number % len(devices)] for number in range(slots)], stop, self.started
+            )
+            try:
+                pool.work()
+            finally:
+                pool.close()
 
 
 class Pool:
     """Worker processes, the runs they have, and the runs that wait."""
 
     def __init__(
-        self, assignment: Assignment, devices: list[str], started: Sequence[WorkerProcess] = ()
+        self,
+        assignment: Assignment,
+        devices: list[str],
+        stop: StopRequest,
+        started: Sequence[WorkerProcess] = (),
     ) -> None:
         self.assignment = assignment
+        self.stop = stop
         self.callback = assignment.callback
         self.waiting = deque(assignment.tasks())
         self.devices = devices
@@ -112,10 +117,10 @@ class Pool:
         self.failed_starts = 0
         self.stopping = False
 
-    def work(self, stop: StopRequest) -> None:
+    def work(self) -> None:
         """Carry out runs until none is left or a stop is requested."""
         while self.waiting or self.busy():
-            if stop.asked:
+            if self.stop.asked:
                 self.interrupt()
                 return
             self.fill()
@@ -141,7 +146,8 @@ class Pool:
         """Hand runs to a worker, and their dataset first if the worker does not have it."""
         name = task[0].dataset
         placed = tuple(replace(run, config=replace(run.config, device=device)) for run in task)
-        order = Order(placed, self.assignment.output_dir, self.assignment.limits.memory_limit_gb)
+        limits = self.assignment.limits
+        order = Order(placed, self.assignment.output_dir, limits.memory_limit_gb, self.stop.ends_at)
         worker.take(task)
         for run in task:
             self.tolls.begin(run.folder)
@@ -187,7 +193,9 @@ class Pool:
     def end(self, worker: WorkerProcess, run: PlannedRun, attempt: RunAttempt) -> None:
         """Handle the end of an attempt."""
         self.callback.ended(run, attempt)
-        if attempt.status == "interrupted":
+        if attempt.out_of_time:
+            self.stop.asked = True
+        elif attempt.status == "interrupted":
             worker.again.append(run)  # this process alone was stopped; the sweep continues
         elif attempt.status == "failed":
             worker.failed = True

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ class JobLog(NoSweepCallback):
 
 
 def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[int]) -> None:
-    """Ask for a stop when this job has no more than `margin` seconds left.
+    """Ask for a stop when this job has no more than `margin` seconds left; note when that will be.
 
     Slurm's own warning may come a minute early, and comes early for good if the job is pre-empted, which
     shortens its time; so a warning is a reason to ask Slurm again how much is left.
@@ -241,9 +242,11 @@ def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[
         except SlurmError as error:
             logger.warning("%s", error)
             left = 0 if warned else None
-        if left is not None and left <= margin:
-            request.asked = True
-            return
+        if left is not None:
+            request.ends_at = time.monotonic() + left - margin
+            if left <= margin:
+                request.asked = True
+                return
         try:
             warnings.get(timeout=None if left is None else left - margin)
             warned = True
