@@ -152,6 +152,10 @@ def test_a_long_tail_of_uneven_classes_keeps_at_most_what_there_is_and_at_least_
     assert split_dataset(dataset, 0, imbalance=1).thirds.tolist() == sort_into_thirds(level)
 
 
+def test_of_two_classes_the_rare_one_has_few():
+    assert split_dataset(make_labelled([0, 1] * 50), 0, imbalance=5).thirds.tolist() == [0, 2]
+
+
 def sort_into_thirds(counts):
     """Of five classes the two largest are many, the next two medium, the last few."""
     order = sorted(range(5), key=lambda label: (-counts[label], label))

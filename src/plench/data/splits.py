@@ -100,8 +100,9 @@ def make_long_tailed(dataset: Dataset, split: Split, imbalance: float) -> Split:
     place[by_class] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[by_class]]
     most_first = np.argsort(-np.minimum(counts, wanted), kind="stable")
     thirds = np.empty(len(classes), dtype=np.int64)
-    for third, members in enumerate(np.array_split(most_first, len(THIRDS))):
-        thirds[members] = third
+    thirds[most_first] = np.arange(len(classes)) * len(THIRDS) // len(classes)
+    if len(classes) == 2:
+        thirds[most_first[1]] = 2  # of two classes the rare one has few, not medium
     return replace(split, train=split.train[place < wanted[labels]], thirds=thirds)
 
 
