@@ -11,6 +11,7 @@ STAGES. A split counts for a method once all of its configurations are there.
 """
 
 import argparse
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -160,6 +161,7 @@ def read_rows(results: Results) -> dict[str, dict[str, Row]]:
 def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
     """Return what is known: the best classical method beside the best deep one, dataset by dataset."""
     beside, alone = [], []
+    verdicts: dict[str, list[str]] = {"ahead of": [], "level with": [], "behind": []}
     for dataset, classical in DATASETS.items():
         there = {name: row for name, row in rows[dataset].items() if row.splits and name not in ANSWERS}
         simple = [name for name in classical if name in there]
@@ -177,14 +179,19 @@ def say_what_came_out(rows: Mapping[str, Mapping[str, Row]]) -> str:
         about = f"{count(len(splits), 'split')}{lacking}"
         if deep:
             best, of_deep = (rank(there, names, splits)[0] for names in (simple, deep))
-            apart = show_difference(there[best], there[of_deep], splits)
+            middle, half = compare_by_cr(there[best], there[of_deep], splits)
+            verdict = "level with" if not abs(middle) > half else "ahead of" if middle > 0 else "behind"
+            verdicts[verdict].append(dataset)
+            apart = show_interval(middle, half)
             beside.append(f"{first} against {lead(there, deep, splits)[0]} on {dataset} ({apart}; {about})")
         else:
             alone.append(f"{first}{f' before {others}' if others else ''} on {dataset} ({about})")
+    outcomes = [f"{verdict} it on {join_names(names)}" for verdict, names in verdicts.items() if names]
     against = (
-        "Chosen by CR, without true labels, the best classical method reaches, against the best of four deep "
-        "ones (in brackets their difference over the splits in pairs, with its 95 % interval as if splits "
-        "were independent): "
+        "Beside the best of four deep methods the best classical one, both tuned and chosen by CR without "
+        f"true labels, is {', '.join(outcomes)}; level means that the noise of the splits hides any "
+        "difference. Test accuracy of the one against the other (in brackets their difference over the "
+        "splits in pairs, with its 95 % interval as if splits were independent): "
         f"{'; '.join(beside)}."
     )
     among = f"Among classical methods alone, chosen by CR, without true labels: {'; '.join(alone)}."
@@ -210,14 +217,24 @@ def lead(rows: Mapping[str, Row], names: Sequence[str], splits: Iterable[int]) -
     return said[0], said[1] if len(said) > 1 else ""
 
 
-def show_difference(row: Row, other: Row, splits: Iterable[int]) -> str:
-    """Return the mean difference by CR over splits in pairs, with Student's interval where there are two."""
+def compare_by_cr(row: Row, other: Row, splits: Iterable[int]) -> tuple[float, float]:
+    """Return the mean difference by CR over splits in pairs, and half of its interval (infinite of one)."""
     mine, theirs = (each.by_split("CR", splits) for each in (row, other))
     apart = [mine[split] - theirs[split] for split in mine.keys() & theirs.keys()]
     middle, half = pair_up(apart)
-    if len(apart) < 2:
-        return f"{middle:+.1f}"
+    return middle, half if len(apart) > 1 else math.inf
+
+
+def show_interval(middle: float, half: float) -> str:
+    """Return a mean with its interval, where it has one."""
+    if not math.isfinite(half):
+        return f"{middle:+.1f}".replace("-", "−")
     return f"{middle:+.1f}, {middle - half:+.1f} to {middle + half:+.1f}".replace("-", "−")
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def count(number: int, what: str) -> str:
