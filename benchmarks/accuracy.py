@@ -34,7 +34,7 @@ from experiments import (
 )
 from plench.algorithms import AlgorithmEntry, algorithms, find_algorithm
 from plench.algorithms.base import FAMILIES
-from plench.storage import Run
+from plench.runs import Run
 from plench.training.callbacks import NoCallback
 from plench.training.environment import choose_device
 from plench.training.fleet.loop import run_fleet

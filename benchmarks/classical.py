@@ -33,8 +33,8 @@ from plench.bench.step import build_run
 from plench.criteria import criteria
 from plench.errors import DataError
 from plench.report.results import Results, read_results
-from plench.selection import Cell
-from plench.storage import Run
+from plench.runs import Run
+from plench.runs.select import Cell
 from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
 from plench.training.environment import compute_threads, flush_denormals
 from plench.version import PROTOCOL_VERSION

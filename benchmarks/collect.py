@@ -25,7 +25,7 @@ import numpy as np
 from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_text
-from plench.storage import read_runs
+from plench.runs import read_runs
 
 DATASETS = 11
 N_TRIALS = 3

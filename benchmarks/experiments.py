@@ -22,10 +22,10 @@ from tests.conftest import ROOT, real_data_dir
 
 from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, dataset_card, load_dataset
+from plench.runs import Run, read_runs
+from plench.runs.folder import RunStore
+from plench.runs.parquet import StoredResults, write_results_file
 from plench.seeds import seed_hash
-from plench.storage import Run, read_runs
-from plench.storage.parquet import StoredResults, write_results_file
-from plench.storage.store import RunStore
 from plench.training import RunConfig, configure_run
 from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads, flush_denormals

@@ -35,7 +35,7 @@ from plench.algorithms.registry import PAPER
 from plench.bench.fleet import stack_members, time_alone
 from plench.bench.step import build_run
 from plench.bench.stretches import time_stretch
-from plench.storage.records import read_run
+from plench.runs.records import read_run
 from plench.sweeps import DataShelf, SweepSpec, make_grids, read_fleet
 from plench.sweeps.fleets import count_inputs, estimate_gb, form_fleets
 from plench.sweeps.plan import expand, settle

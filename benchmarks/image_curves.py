@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import render_table, write_page
-from plench.storage import Run, read_runs
+from plench.runs import Run, read_runs
 
 COLUMNS = {
     "test accuracy": "test_acc",

@@ -31,7 +31,7 @@ from plench.algorithms.base import build_network
 from plench.algorithms.optimizer import build_adam, descend
 from plench.batch import VIEWS
 from plench.data import Dataset, DatasetCard, TestSet, load_dataset
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.evaluation import choose_chunk

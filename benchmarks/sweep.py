@@ -22,7 +22,7 @@ from pathlib import Path
 from collect import write_many
 from experiments import render_table, write_page
 from plench.algorithms import algorithms
-from plench.storage.ended import make_done
+from plench.runs.ended import make_done
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.remembered import remember
 from plench.sweeps.spec import Grid, SweepSpec

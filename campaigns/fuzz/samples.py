@@ -220,8 +220,8 @@ def make_parquet() -> list[bytes]:
 @cache
 def make_export() -> list[bytes]:
     """The run as a results file."""
-    from plench.storage.gather import gather_results
-    from plench.storage.parquet import write_results_file
+    from plench.runs.gather import gather_results
+    from plench.runs.parquet import write_results_file
 
     with TemporaryDirectory() as folder:
         run = Path(folder, run_name())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from plench.storage.ended import DONE, RESULTS
-from plench.storage.store import CHECKPOINTS, LOCK, RUN
+from plench.runs.ended import DONE, RESULTS
+from plench.runs.folder import CHECKPOINTS, LOCK, RUN
 
 Damage = Callable[[Path, Random, Path], None]
 

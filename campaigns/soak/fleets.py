@@ -22,7 +22,7 @@ from campaigns.soak.cases import STEPS
 from campaigns.soak.comparison import compare, read_sweep
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training import RunOutcome, configure_run, prepare_data
 from plench.training.callbacks import NoCallback
 from plench.training.fleet.loop import run_fleet

@@ -16,7 +16,7 @@ from plench.sweeps.spec import DEFAULT_FLEET
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
-    from plench.selection import ChosenRun
+    from plench.runs.select import ChosenRun
     from plench.sweeps.engines.base import SweepCallback
     from plench.sweeps.launch import SweepOutcome
     from plench.training import RunOutcome
@@ -105,7 +105,7 @@ def refit(
     from plench.data import as_dataset
     from plench.errors import DataError
     from plench.progress import watch_run
-    from plench.storage.store import RunStore
+    from plench.runs.folder import RunStore
     from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
     from plench.training.model import find_own_entry
@@ -254,8 +254,8 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     from plench.criteria import find_criterion
     from plench.errors import DataError
     from plench.report.best import choose_in_run, choose_run
-    from plench.storage.ended import RESULTS
-    from plench.storage.records import read_runs_with_notices
+    from plench.runs.ended import RESULTS
+    from plench.runs.records import read_runs_with_notices
 
     chooser, path = find_criterion(criterion), Path(folder).resolve()
     if not is_plain(path / RESULTS):

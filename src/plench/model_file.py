@@ -25,8 +25,8 @@ import numpy as np
 from plench.data.npy import parse_npy
 from plench.errors import DataError
 from plench.plain_files import open_plain
+from plench.runs.files import write_through
 from plench.shown import show_value
-from plench.storage.files import write_through
 from plench.version import __version__
 from plench.zip_archive import STORED, ZipEntry, list_entries, read_entry
 

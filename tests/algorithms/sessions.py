@@ -8,7 +8,7 @@ from plench.algorithms import find_algorithm
 from plench.contract import Subject
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.checkpoint import read_newest
 
 # Small networks and queues, so that a test takes a moment.

@@ -10,8 +10,8 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
+from plench.runs.folder import RunStore
 from plench.seeds import seed_hash
-from plench.storage.store import RunStore
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads

@@ -16,7 +16,7 @@ from plench.contract import Subject
 from plench.contract.differences import find_difference, snapshot
 from plench.contract.examples import make_examples
 from plench.contract.subject import Session
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from tests import formulas
 from tests.algorithms.sessions import copy_of, resume, save, start
 

@@ -10,7 +10,7 @@ import torch
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.pop import POP
 from plench.data import Dataset, load_dataset
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.evaluation import predict_logits

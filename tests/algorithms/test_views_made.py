@@ -4,7 +4,7 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
 from plench.training.run import TrainingRun

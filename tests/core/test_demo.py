@@ -2,7 +2,7 @@
 
 from plench.cli import main
 from plench.cli.demo import ALGORITHMS
-from plench.storage import read_runs
+from plench.runs import read_runs
 
 
 def test_the_demo_runs_selects_and_says_where_everything_is(tmp_path, capsys):

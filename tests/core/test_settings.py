@@ -12,8 +12,8 @@ import pytest
 
 import plench
 from plench.errors import UsageError
+from plench.runs.description import format_keys
 from plench.settings import Settings, declared, describe_cell, describe_settings, format_table, read_settings
-from plench.storage.description import format_keys
 from tests.conftest import ROOT
 
 MADE_UP = """    made_up: int = declare(

@@ -12,7 +12,7 @@ import plench
 from plench.cli import main
 from plench.data import make_table_dataset
 from plench.errors import DataError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 
 FLOWERS = ("daisy", "poppy", "tulip")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from plench.report.leaderboard import build_leaderboard
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import write_sweep
 
 

@@ -31,7 +31,7 @@ from plench.report.figures.sensitivity import draw_sensitivity
 from plench.report.figures.slope import count_inversions, draw_slopes
 from plench.report.figures.style import figure_style, save_figure, shades
 from plench.report.leaderboard import build_leaderboard
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 MANY = (

@@ -25,7 +25,7 @@ from plench.report.figures.sensitivity import draw_sensitivity
 from plench.report.figures.slope import draw_slopes
 from plench.report.figures.style import figure_style, format_number, save_figure
 from plench.report.leaderboard import build_leaderboard
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.report.test_figures import MANY, pilot_results, visible_texts, words_of
 from tests.synthetic_sweep import write_sweep
 

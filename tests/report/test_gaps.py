@@ -17,7 +17,7 @@ from plench.report.layout import build_chosen_tables, build_tables, is_within
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows, choice_rows
 from plench.report.tables import render_latex, render_markdown, render_text
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 CR, OA = criteria["CR"], criteria["OA"]

@@ -10,7 +10,7 @@ import pytest
 from plench.report.layout import build_chosen_tables, build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import render_latex
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 PDFLATEX, KPSEWHICH = shutil.which("pdflatex"), shutil.which("kpsewhich")

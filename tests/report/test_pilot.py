@@ -11,7 +11,7 @@ from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
 from plench.errors import UsageError
 from plench.pilot.results import gather_pilot, pilot_rows
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import write_run
 
 OA = criteria["OA"]

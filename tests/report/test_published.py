@@ -13,7 +13,7 @@ from plench.criteria import criteria
 from plench.report.beside_paper import pair_with_paper
 from plench.report.leaderboard import build_leaderboard
 from plench.report.published import load_published
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.conftest import ROOT
 from tests.synthetic_sweep import experiment_of, make_records, write_run
 

@@ -34,7 +34,7 @@ from plench.report.site.commands import repeat_command
 from plench.report.site.made import group_notices
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.subset_regret import expect_by_number, measure_subset_regret
-from plench.storage import read_run, read_runs
+from plench.runs import read_run, read_runs
 from plench.sweeps import SweepSpec, make_grids
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep

@@ -23,7 +23,7 @@ from plench.report.escape import escape_latex, escape_markdown, guard_formula
 from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard, rank_values
 from plench.report.pairs import compare_each_pair
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 

@@ -26,8 +26,8 @@ from plench.report.statistics import (
     signed_rank_p,
     wilcoxon_holm,
 )
-from plench.selection import select
-from plench.storage import read_runs
+from plench.runs import read_runs
+from plench.runs.select import select
 from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 
 # Table 6 of Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006: AUC of

@@ -18,7 +18,7 @@ from plench.report.layout import build_tables, describe_gaps
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows, choice_rows
 from plench.report.tables import Tables, render_latex, render_markdown, render_text
-from plench.storage import read_runs
+from plench.runs import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 # What the legend says of every table.
@@ -405,7 +405,7 @@ def test_copies_of_a_run_count_once_with_a_notice(tmp_path, capsys):
 
 
 def test_of_copies_the_one_that_finished_counts(tmp_path):
-    from plench.storage import drop_copies
+    from plench.runs import drop_copies
 
     for name, status in (("a", "interrupted"), ("b", "done"), ("c", "done")):
         write_run(tmp_path / name / "run", records(), status=status)

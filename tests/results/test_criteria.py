@@ -113,6 +113,6 @@ def test_order_and_facts():
 
 
 def test_the_reading_half_imports_no_torch():
-    modules = "plench.criteria, plench.storage, plench.selection, plench.report.tables"
+    modules = "plench.criteria, plench.runs, plench.runs.select, plench.report.tables"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

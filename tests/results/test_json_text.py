@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plench.storage.json_text import find_parser, parse_json
+from plench.runs.json_text import find_parser, parse_json
 
 INTEGERS = st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**19])
 LEAVES = st.none() | st.booleans() | INTEGERS | st.floats() | st.text()

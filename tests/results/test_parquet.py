@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import DataError, PlenchError, UsageError
-from plench.selection import select
-from plench.storage import parquet_reading, read_runs
-from plench.storage.gather import gather_results
-from plench.storage.lines import Record
-from plench.storage.parquet import StoredResults, make_schema, write_results_file
-from plench.storage.parquet_reading import read_results_file
+from plench.runs import parquet_reading, read_runs
+from plench.runs.gather import gather_results
+from plench.runs.lines import Record
+from plench.runs.parquet import StoredResults, make_schema, write_results_file
+from plench.runs.parquet_reading import read_results_file
+from plench.runs.select import select
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 SWEEP = """schema = 1

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from plench.criteria import criteria
-from plench.selection import select
-from plench.storage import read_runs
+from plench.runs import read_runs
+from plench.runs.select import select
 
 KEYS = {
     *("step", "epoch", "loss", "step_time", "mem_gb", "test_acc", "hparams", "args"),

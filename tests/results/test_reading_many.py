@@ -5,15 +5,15 @@ import math
 
 import pytest
 
-from plench.storage.description import (
+from plench.runs.description import (
     DescriptionError,
     DescriptionReader,
     check_description,
     read_description,
 )
-from plench.storage.ended import find_breach, make_done
-from plench.storage.lines import Record, _parse_any, _parse_regular, parse_lines, read_figures
-from plench.storage.records import read_run
+from plench.runs.ended import find_breach, make_done
+from plench.runs.lines import Record, _parse_any, _parse_regular, parse_lines, read_figures
+from plench.runs.records import read_run
 
 
 def describe(**changes):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plench.errors import UsageError
-from plench.storage import read_run, read_runs, read_runs_with_notices
+from plench.runs import read_run, read_runs, read_runs_with_notices
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plench.criteria import criteria
-from plench.selection import Plan, choose_checkpoint, infer_plans, select, select_by_each
-from plench.storage import read_runs
+from plench.runs import read_runs
+from plench.runs.select import Plan, choose_checkpoint, infer_plans, select, select_by_each
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 CR, AA, OA, OA_ES = criteria.values()

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from plench.cli import main
-from plench.storage import read_runs
-from plench.storage.lines import Record
-from plench.storage.verification import choose_sample, compare_conditions, compare_runs
+from plench.runs import read_runs
+from plench.runs.lines import Record
+from plench.runs.verify import choose_sample, compare_conditions, compare_runs
 from plench.training.config import RunConfig
 
 METHOD = """

@@ -17,7 +17,7 @@ from plench.algorithms import algorithms
 from plench.data import Dataset
 from plench.data.table import Column, Table
 from plench.errors import UsageError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import (
     Assignment,
     DeathTolls,

@@ -9,7 +9,7 @@ import pytest
 
 from plench.cli import main
 from plench.errors import UsageError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.sweeps.look import look_at_runs
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import RunState, read_states

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plench.cli import main
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import DeathTolls
 from plench.sweeps.engines.dummy import DummyEngine
 from plench.sweeps.launch import launch_sweep

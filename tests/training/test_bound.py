@@ -14,8 +14,8 @@ import torch
 import plench
 from plench.cli import main
 from plench.errors import DataError, ResumeError, StorageError
-from plench.storage.ended import read_done
-from plench.storage.store import RunStore
+from plench.runs.ended import read_done
+from plench.runs.folder import RunStore
 from plench.sweeps.sharing import SharedDataset
 from plench.training.checkpoint import SEAL, dump, parse
 from plench.training.interrupt import StopRequest

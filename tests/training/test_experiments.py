@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.run import TrainingRun
 from tests.training.harness import Crash
 

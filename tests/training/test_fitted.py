@@ -29,7 +29,7 @@ from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows
 from plench.report.tables import render_latex, render_text
-from plench.storage import read_runs
+from plench.runs import read_runs
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.probe import estimate_cost
 from plench.sweeps.spec import Grid, SweepSpec

@@ -14,7 +14,7 @@ import torch
 from plench.algorithms import find_algorithm
 from plench.algorithms.cc import CC
 from plench.errors import BusyError, DataError, PlenchError, StorageError, UsageError
-from plench.storage.store import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
+from plench.runs.folder import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback
 from plench.training.checkpoint import parse, read_whole

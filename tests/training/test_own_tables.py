@@ -10,7 +10,7 @@ from plench import train
 from plench.data import load_dataset
 from plench.data.raw_table import read_frame
 from plench.errors import DataError, PlenchError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 
 
 def write_pets(path: Path, n: int = 240, gaps: bool = True) -> Path:

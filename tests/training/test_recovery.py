@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plench.errors import BusyError, ResumeError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from tests.training.harness import (
     COUNTED,

@@ -9,7 +9,7 @@ from typing import Any
 
 import plench
 from plench.bench.stretches import take_turns, time_stretch
-from plench.storage import read_runs
+from plench.runs import read_runs
 
 N_RECORDS = 11
 

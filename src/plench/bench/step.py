@@ -18,7 +18,7 @@ from plench.algorithms.optimizer import build_adam, descend
 from plench.bench.data import find_data
 from plench.bench.memory import peak_megabytes
 from plench.bench.stretches import take_turns, time_stretch
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.environment import compute_threads, flush_denormals

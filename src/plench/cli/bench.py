@@ -12,7 +12,7 @@ from typing import Any
 
 from plench import algorithms, bench
 from plench.errors import RunFailedError, UsageError
-from plench.storage.files import write_text
+from plench.runs.files import write_text
 
 DESCRIPTION = """Measure what plench costs: each part beside a floor that is measured in the same process, in
 turns. docs/bench.md says what each number means and how to compare two commits. On a machine that does

@@ -11,7 +11,7 @@ from plench.report.layout import build_chosen_tables, build_tables, drop_errors
 from plench.report.leaderboard import Leaderboard
 from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
 from plench.report.tables import render_latex, render_markdown, render_text
-from plench.storage.files import write_text
+from plench.runs.files import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
 

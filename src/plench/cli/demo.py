@@ -9,7 +9,7 @@ from pathlib import Path
 import plench
 from plench import sweeps
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
-from plench.storage.files import write_text
+from plench.runs.files import write_text
 
 # Two vanilla PLL methods, one with weights for both groups, and one of each other family.
 ALGORITHMS = ("PRODEN", "CC", "LWS", "SCL_NL", "CRDPLL", "FREDIS")

@@ -13,7 +13,7 @@ from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 from plench.report.tables import render_text
-from plench.storage import read_runs_with_notices
+from plench.runs import read_runs_with_notices
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
 validation split, and the default configuration trained with those examples and their true labels added.

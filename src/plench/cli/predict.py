@@ -21,7 +21,7 @@ from plench.data.table_files import read_table_file
 from plench.data.table_roles import KNOWN_NAMES
 from plench.errors import DataError, UsageError
 from plench.report.escape import guard_formula
-from plench.storage.files import write_text
+from plench.runs.files import write_text
 
 if TYPE_CHECKING:
     from plench.training.model import TrainedModel

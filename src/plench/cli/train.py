@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import plench
 from plench.cli.shared.options import add_folder_options, add_settings, given_settings, read_hparams
 from plench.criteria import criteria
-from plench.selection import choose_checkpoint
+from plench.runs.folder import RunStore
+from plench.runs.records import read_run
+from plench.runs.select import choose_checkpoint
 from plench.settings import declared
 from plench.shown import clean_text
-from plench.storage.records import read_run
-from plench.storage.store import RunStore
 
 if TYPE_CHECKING:
     from plench.training import RunOutcome

@@ -3,7 +3,7 @@
 import argparse
 
 from plench.cli.shared.repeating import add_repeat_options, repeat_sample
-from plench.storage.gather import gather_results
+from plench.runs.gather import gather_results
 
 DESCRIPTION = """Records must agree in every bit where versions, platform, device and threads agree; elsewhere
 criteria and test accuracy of the last record within --tolerance. Exit code 1 if a run differs or cannot be

@@ -9,7 +9,7 @@ from typing import Any
 from plench.contract.base import BreachError, advised, needs_batches, required
 from plench.contract.differences import find_difference, find_unreadable, snapshot
 from plench.contract.subject import Session, Subject, phase_starts
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.checkpoint import read_newest
 from plench.training.evaluation import evaluate
 from plench.training.state import take_snapshot

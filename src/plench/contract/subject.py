@@ -17,7 +17,7 @@ from plench.batch import Batch
 from plench.contract.examples import answer_by_candidates, make_examples
 from plench.data import Dataset
 from plench.errors import UsageError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run

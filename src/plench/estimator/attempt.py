@@ -19,8 +19,8 @@ from plench.data import Dataset, split_dataset
 from plench.errors import PlenchError
 from plench.estimator.quality import score_examples
 from plench.plain_files import read_plain
-from plench.storage.ended import RESULTS
-from plench.storage.store import MAX_CHECKPOINT_BYTES, RunStore
+from plench.runs.ended import RESULTS
+from plench.runs.folder import MAX_CHECKPOINT_BYTES, RunStore
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device

@@ -10,9 +10,9 @@ from plench.criteria import Criterion
 from plench.pilot import SUFFIX
 from plench.report.layout import Notes, TableEntry, TableLayout, describe_gaps
 from plench.report.leaderboard import label_settings
-from plench.selection import Plan, place_experiments, select
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Plan, place_experiments, select
 from plench.settings import declared
-from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)

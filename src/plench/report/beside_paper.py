@@ -17,9 +17,9 @@ from plench.report.published import (
     PublishedCell,
     load_published,
 )
-from plench.selection import Cell
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Cell
 from plench.shown import counted
-from plench.storage.records import Experiment, Run
 
 
 @dataclass(frozen=True)

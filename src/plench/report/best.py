@@ -5,8 +5,8 @@ from pathlib import Path
 from plench.criteria import Criterion
 from plench.errors import DataError, UsageError
 from plench.report.leaderboard import Leaderboard, build_leaderboard
-from plench.selection import Cell, ChosenRun, choose_checkpoint
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Cell, ChosenRun, choose_checkpoint
 
 
 def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> ChosenRun | None:

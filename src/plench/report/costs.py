@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plench.errors import DataError
 from plench.plain_files import read_plain
-from plench.storage.lines import is_finite
+from plench.runs.lines import is_finite
 
 MAX_BYTES = 2**24
 

@@ -9,8 +9,8 @@ from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.report.leaderboard import label_settings
-from plench.selection import choose_checkpoint, place_experiments, select
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
+from plench.runs.select import choose_checkpoint, place_experiments, select
 
 REFERENCE = "OA_ES"
 

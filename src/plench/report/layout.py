@@ -10,8 +10,8 @@ from plench.report.best import describe_choice, find_best
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.unlabelled import LEGEND as SCORED_LEGEND
 from plench.report.unlabelled import split_by_truth
-from plench.selection import Cell, ChosenRun, Plan
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
+from plench.runs.select import Cell, ChosenRun, Plan
 
 # Accuracies are shares of a few hundred examples, so that differences just as large as an error do come up.
 ROUNDING = 1e-12

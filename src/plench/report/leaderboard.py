@@ -8,9 +8,9 @@ from typing import Any
 from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
-from plench.selection import Cell, Plan, infer_plans, place_experiments, select_by_each
-from plench.storage.description import IGNORES_WEIGHTS
-from plench.storage.records import Experiment, Run
+from plench.runs.description import IGNORES_WEIGHTS
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Cell, Plan, infer_plans, place_experiments, select_by_each
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from plench.hparams import SHARED, DataTraits
 from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard, build_leaderboard, flatten_details, show_detail
 from plench.report.rows import Row, cell_rows, choice_rows, record_rows
-from plench.selection import Plan, infer_plans
+from plench.runs import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.runs.gather import read_sweep_texts
+from plench.runs.records import OF_A_FITTED_ROW, paused_garbage_collector
+from plench.runs.select import Plan, infer_plans
 from plench.settings import declared, describe_cell
-from plench.storage import Experiment, Run, drop_copies, read_runs_with_notices
-from plench.storage.gather import read_sweep_texts
-from plench.storage.records import OF_A_FITTED_ROW, paused_garbage_collector
 from plench.sweeps.spec import MAX_PLACES, Grid, parse_sweep
 
 Folder = str | os.PathLike[str]

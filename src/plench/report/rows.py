@@ -12,11 +12,11 @@ from plench.report.escape import clean, guard_formula
 from plench.report.layout import describe_gaps
 from plench.report.leaderboard import Leaderboard
 from plench.report.unlabelled import split_by_truth
-from plench.selection import Cell
+from plench.runs import Experiment, Run
+from plench.runs.files import write_through
+from plench.runs.lines import FIGURES
+from plench.runs.select import Cell
 from plench.settings import declared
-from plench.storage import Experiment, Run
-from plench.storage.files import write_through
-from plench.storage.lines import FIGURES
 
 Row = dict[str, Any]
 

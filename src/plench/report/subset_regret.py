@@ -14,8 +14,8 @@ from statistics import fmean
 
 from plench.criteria import Criterion, find_criterion
 from plench.report.criterion_quality import REFERENCE
-from plench.selection import choose_checkpoint
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
+from plench.runs.select import choose_checkpoint
 
 MOST = 20
 

@@ -6,8 +6,8 @@ A criterion is a figure of the validation split's candidate sets, not an accurac
 from dataclasses import fields, replace
 
 from plench.report.leaderboard import Leaderboard
-from plench.selection import Cell, ChosenRun
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
+from plench.runs.select import Cell, ChosenRun
 
 LEGEND = (
     "There are no true labels: figures are the criteria themselves, in % of the validation split, mean ± "

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
-from plench.storage.ended import DONE
-from plench.storage.store import RunStore, hold
+from plench.runs.ended import DONE
+from plench.runs.folder import RunStore, hold
 from plench.sweeps.engines.base import (
     Assignment,
     Engine,

@@ -21,7 +21,7 @@ from plench.data.sources import find_own_source
 from plench.errors import PlenchError
 from plench.networks.building import NETWORKS
 from plench.plain_files import open_plain
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, is_settled, settle
 from plench.sweeps.spec import Grid, SweepSpec, grid_settings
 from plench.training.config import RunConfig

@@ -15,8 +15,8 @@ from plench.criteria import find_criteria
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
 from plench.networks import find_network
-from plench.storage.description import describe_run
-from plench.storage.store import RunStore
+from plench.runs.description import describe_run
+from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import Assignment, AttemptStatus, RunAttempt, Task
 from plench.sweeps.plan import PlannedRun
 from plench.training.callbacks import Callback

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from plench.storage.ended import RESULTS
-from plench.storage.store import RUN, RunStore
+from plench.runs.ended import RESULTS
+from plench.runs.folder import RUN, RunStore
 from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import plench
 from plench.errors import PlenchError
 from plench.plain_files import read_plain
-from plench.storage.files import write_text
-from plench.storage.json_text import parse_json
+from plench.runs.files import write_text
+from plench.runs.json_text import parse_json
 from plench.version import PROTOCOL_VERSION, __version__
 
 if TYPE_CHECKING:  # imports torch

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from filelock import FileLock, Timeout
 
 from plench.plain_files import is_plain
+from plench.runs.description import FINISHED, DescriptionError, read_description
+from plench.runs.ended import DONE, find_breach
+from plench.runs.folder import LOCK, RUN
 from plench.shown import clean_text, show_value
-from plench.storage.description import FINISHED, DescriptionError, read_description
-from plench.storage.ended import DONE, find_breach
-from plench.storage.store import LOCK, RUN
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # imports torch

@@ -14,10 +14,10 @@ from typing import Any
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
 from plench.plain_files import read_plain
+from plench.runs.files import write_text
+from plench.runs.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.settings import Settings, declared, describe_settings
 from plench.shown import show_value
-from plench.storage.files import write_text
-from plench.storage.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.version import __version__
 
 # The default of `--fleet`.

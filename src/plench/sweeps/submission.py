@@ -10,8 +10,8 @@ from pathlib import Path
 
 from plench.errors import DataError, UsageError
 from plench.plain_files import read_plain
-from plench.storage.parquet import StoredResults
-from plench.storage.records import Run
+from plench.runs.parquet import StoredResults
+from plench.runs.records import Run
 from plench.sweeps.spec import Grid, SweepSpec, parse_sweep
 
 MAX_SOURCE_BYTES = 2**24

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import RunAttempt, Task
 from plench.sweeps.perform import Performer, limit_memory
 from plench.sweeps.sharing import SharedLayout, map_dataset

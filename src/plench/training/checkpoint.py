@@ -15,7 +15,7 @@ import torch
 from plench.criteria import criteria
 from plench.data.unpickle import scan_pickle
 from plench.errors import DataError, PlenchError
-from plench.storage.store import MODEL, RunStore
+from plench.runs.folder import MODEL, RunStore
 from plench.zip_archive import STORED, list_entries, read_entry
 
 FORMAT = 1

@@ -18,7 +18,7 @@ from plench.errors import DataError, UsageError
 from plench.model_file import is_model_file
 from plench.networks import NETWORKS
 from plench.plain_files import is_folder, is_plain, read_plain
-from plench.storage.store import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
+from plench.runs.folder import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse
 from plench.training.environment import choose_device, set_execution
 from plench.training.evaluation import predict_logits

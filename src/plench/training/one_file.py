@@ -19,8 +19,8 @@ from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
 from plench.model_file import ModelFile, read_model_file
 from plench.networks import NETWORKS
+from plench.runs.folder import RunStore
 from plench.shown import show_value
-from plench.storage.store import RunStore
 from plench.training.checkpoint import fitting
 from plench.training.inputs import restore_inputs
 from plench.training.model import (

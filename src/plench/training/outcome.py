@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from plench.errors import ResumeError, StorageError
-from plench.storage.ended import DONE
-from plench.storage.store import RunStore
+from plench.runs.ended import DONE
+from plench.runs.folder import RunStore
 from plench.training.config import RunConfig
 
 logger = logging.getLogger("plench")

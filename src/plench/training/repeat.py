@@ -11,8 +11,8 @@ from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.data import load_dataset
 from plench.errors import PlenchError, UsageError
-from plench.storage.records import Run, read_run
-from plench.storage.verification import TOLERANCE, compare_conditions, compare_runs, is_foreign
+from plench.runs.records import Run, read_run
+from plench.runs.verify import TOLERANCE, compare_conditions, compare_runs, is_foreign
 from plench.training.config import RunConfig
 from plench.training.environment import MUST_AGREE
 from plench.training.run import run_training

@@ -17,8 +17,8 @@ from plench.data import Dataset
 from plench.data.sources.crowd import explain_lack
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError, UsageError
 from plench.networks import find_network
-from plench.storage.description import IGNORES_WEIGHTS
-from plench.storage.store import ALGORITHM, NETWORK, RunStore
+from plench.runs.description import IGNORES_WEIGHTS
+from plench.runs.folder import ALGORITHM, NETWORK, RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback, NoCallback
 from plench.training.checkpoint import find_lost_model, fitting, read_newest

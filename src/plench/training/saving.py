@@ -19,8 +19,8 @@ from plench.algorithms import Algorithm, AlgorithmEntry
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
 from plench.errors import ResumeError
-from plench.storage.description import describe_run
-from plench.storage.store import RunStore
+from plench.runs.description import describe_run
+from plench.runs.folder import RunStore
 from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback
 from plench.training.checkpoint import dump

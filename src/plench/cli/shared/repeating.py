@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from plench import training
 from plench.errors import UsageError
 from plench.report.escape import clean
-from plench.storage.records import Run
-from plench.storage.verification import TOLERANCE, choose_sample
+from plench.runs.records import Run
+from plench.runs.verify import TOLERANCE, choose_sample
 
 if TYPE_CHECKING:  # imports torch
     from plench.training import Verdict

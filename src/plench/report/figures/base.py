@@ -11,7 +11,7 @@ from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard
 from plench.report.results import Results
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
 
 if TYPE_CHECKING:
     import argparse

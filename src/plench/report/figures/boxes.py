@@ -32,7 +32,7 @@ from plench.report.figures.style import (
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
 from plench.report.unlabelled import split_by_truth
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,8 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import label_settings, title_criterion
 from plench.report.results import Results
-from plench.selection import choose_checkpoint, place_experiments
-from plench.storage.records import Run
+from plench.runs.records import Run
+from plench.runs.select import choose_checkpoint, place_experiments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,8 +28,8 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
-from plench.selection import ChosenRun
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
+from plench.runs.select import ChosenRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,9 +29,9 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import title_criterion
 from plench.report.results import Results
-from plench.selection import choose_checkpoint
-from plench.storage.lines import is_finite
-from plench.storage.records import Run
+from plench.runs.lines import is_finite
+from plench.runs.records import Run
+from plench.runs.select import choose_checkpoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

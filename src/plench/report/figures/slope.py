@@ -27,7 +27,7 @@ from plench.report.figures.style import (
 )
 from plench.report.leaderboard import build_leaderboard, label_settings, title_criterion
 from plench.report.results import Results
-from plench.storage.records import Experiment
+from plench.runs.records import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

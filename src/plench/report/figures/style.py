@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError, missing_package
 from plench.report.escape import clean
-from plench.storage.files import write_through
+from plench.runs.files import write_through
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

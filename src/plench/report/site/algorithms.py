@@ -11,9 +11,9 @@ from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion
 from plench.report.costs import StepCost
 from plench.report.site.scripts import as_text
-from plench.selection import choose_checkpoint
-from plench.storage.lines import is_finite
-from plench.storage.records import Experiment, Run
+from plench.runs.lines import is_finite
+from plench.runs.records import Experiment, Run
+from plench.runs.select import choose_checkpoint
 
 MOST_CATEGORIES = 8
 BINS = 4

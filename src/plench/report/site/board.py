@@ -8,8 +8,8 @@ from plench.report.layout import describe_gaps, describe_plans
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.site.scripts import distinct
 from plench.report.unlabelled import lacks_labels, score_cell
-from plench.selection import Cell
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Cell
 
 Content = dict[str, Any]
 

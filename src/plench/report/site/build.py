@@ -31,9 +31,9 @@ from plench.report.site.datasets import describe_dataset
 from plench.report.site.made import describe_making, describe_progress
 from plench.report.site.runs import run_rows
 from plench.report.site.scripts import as_script
-from plench.storage.files import write_text
-from plench.storage.parquet import StoredResults, import_pyarrow, write_results_file
-from plench.storage.records import Experiment
+from plench.runs.files import write_text
+from plench.runs.parquet import StoredResults, import_pyarrow, write_results_file
+from plench.runs.records import Experiment
 from plench.version import __version__
 
 GENERATOR = "plench report"

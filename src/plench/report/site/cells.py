@@ -6,9 +6,9 @@ from typing import Any
 from plench.criteria import Criterion
 from plench.report.site.commands import repeat_command
 from plench.report.site.scripts import as_text
-from plench.selection import Cell, choose_checkpoint
-from plench.storage.lines import is_finite
-from plench.storage.records import Run
+from plench.runs.lines import is_finite
+from plench.runs.records import Run
+from plench.runs.select import Cell, choose_checkpoint
 
 # Curves are drawn: a ten-thousandth is less than a pixel, and a whole number takes little room.
 SCALE = 10_000

@@ -4,7 +4,7 @@ import json
 import shlex
 from typing import Any
 
-from plench.storage.records import Run
+from plench.runs.records import Run
 
 
 def repeat_command(run: Run) -> str | None:

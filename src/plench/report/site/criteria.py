@@ -10,7 +10,7 @@ from plench.report.leaderboard import Leaderboard
 from plench.report.pairs import compare_each_pair, describe_power, describe_test
 from plench.report.statistics import critical_difference, friedman, gather_scores
 from plench.report.subset_regret import SubsetRegret, measure_subset_regret
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
 
 
 def describe_quality(

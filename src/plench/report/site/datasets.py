@@ -9,7 +9,7 @@ from plench.errors import PlenchError
 from plench.report.candidate_stats import CandidateStats, describe_candidates
 from plench.report.results import Results
 from plench.report.site.scripts import as_text
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
 
 # What a record's `dataset` says, in the order of the page, under names for people.
 _CARD = (

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.report.site.scripts import as_text
-from plench.selection import Plan
-from plench.storage import gather
-from plench.storage.description import STATUSES
-from plench.storage.records import Experiment, Run
+from plench.runs import gather
+from plench.runs.description import STATUSES
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Plan
 
 MOST_FAILURES = 200
 SIMILAR = 3

@@ -6,8 +6,8 @@ from typing import Any
 
 from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard
-from plench.selection import choose_checkpoint
-from plench.storage.records import Experiment, Run
+from plench.runs.records import Experiment, Run
+from plench.runs.select import choose_checkpoint
 
 
 def run_rows(runs: Sequence[Run], board: Leaderboard) -> list[dict[str, Any]]:

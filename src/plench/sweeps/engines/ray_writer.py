@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plench.errors import StorageError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 
 if TYPE_CHECKING:  # it imports torch, which the writer's process has no use for
     from plench.training.config import RunConfig

@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError, missing_package
 from plench.plain_files import read_plain
+from plench.runs.files import write_text
 from plench.settings import Settings
-from plench.storage.files import write_text
 from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt, Task
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun

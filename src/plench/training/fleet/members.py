@@ -14,7 +14,7 @@ from plench.algorithms import AlgorithmEntry
 from plench.algorithms.base import LossAlgorithm
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError
-from plench.storage.store import RunStore
+from plench.runs.folder import RunStore
 from plench.training.callbacks import Callback
 from plench.training.checkpoint import read_whole
 from plench.training.config import RunConfig

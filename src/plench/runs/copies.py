@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable
 
-from plench.storage.records import Run
+from plench.runs.records import Run
 
 
 def drop_copies(runs: Iterable[Run]) -> tuple[list[Run], list[str]]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from plench.registry import is_third_party
-from plench.storage.lines import FIGURES, SHARES, Record
-from plench.storage.records import Run
+from plench.runs.lines import FIGURES, SHARES, Record
+from plench.runs.records import Run
 
 # Largest difference of a criterion or the last test accuracy where conditions differ: training on other
 # hardware or versions drifts like another seed.

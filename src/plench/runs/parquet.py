@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError, UsageError, missing_package
+from plench.runs.files import write_through
+from plench.runs.lines import Record, is_finite
+from plench.runs.records import Run
 from plench.shown import counted
-from plench.storage.files import write_through
-from plench.storage.lines import Record, is_finite
-from plench.storage.records import Run
 
 SCHEMA = 1
 SUFFIX = ".parquet"

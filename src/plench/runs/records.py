@@ -19,11 +19,11 @@ from typing import Any
 
 from plench.errors import UsageError
 from plench.plain_files import is_plain, read_plain
+from plench.runs.description import FINISHED, DescriptionError, DescriptionReader, find_lack
+from plench.runs.ended import DONE, MAX_RECORDS_BYTES, RESULTS
+from plench.runs.folder import RUN
+from plench.runs.lines import Record, is_finite, parse_lines
 from plench.settings import describe_cell
-from plench.storage.description import FINISHED, DescriptionError, DescriptionReader, find_lack
-from plench.storage.ended import DONE, MAX_RECORDS_BYTES, RESULTS
-from plench.storage.lines import Record, is_finite, parse_lines
-from plench.storage.store import RUN
 
 logger = logging.getLogger("plench")
 
@@ -179,7 +179,7 @@ def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run
     """
     root = Path(output_dir)
     if is_plain(root):
-        from plench.storage.parquet_reading import read_results_file
+        from plench.runs.parquet_reading import read_results_file
 
         results = read_results_file(root)
         return results.runs, results.notices

@@ -7,7 +7,7 @@ from math import isfinite
 from operator import itemgetter, lt
 from typing import Any, NamedTuple, TypeGuard
 
-from plench.storage.json_text import find_parser, parse_json
+from plench.runs.json_text import find_parser, parse_json
 
 # The figures that every record has by the protocol (null where they cannot be measured), the loss first.
 FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")

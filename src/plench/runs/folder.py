@@ -15,9 +15,9 @@ from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError
 from plench.plain_files import is_plain, read_plain
-from plench.storage.description import DescriptionError, read_description
-from plench.storage.ended import DONE, RESULTS, find_breach, make_done
-from plench.storage.files import make_temporary
+from plench.runs.description import DescriptionError, read_description
+from plench.runs.ended import DONE, RESULTS, find_breach, make_done
+from plench.runs.files import make_temporary
 
 RUN = "run.json"
 ALGORITHM = "algorithm.py"

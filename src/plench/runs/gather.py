@@ -6,9 +6,9 @@ from pathlib import Path
 
 from plench.errors import UsageError
 from plench.plain_files import is_plain, read_plain
-from plench.storage.copies import drop_copies
-from plench.storage.parquet import StoredResults
-from plench.storage.records import Run, read_runs_with_notices
+from plench.runs.copies import drop_copies
+from plench.runs.parquet import StoredResults
+from plench.runs.records import Run, read_runs_with_notices
 
 # What a sweep was asked to do lies beside its runs.
 SWEEP_FILES = "sweep-*.toml"
@@ -35,7 +35,7 @@ def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
 def read_sweep_texts(place: Path, notices: list[str]) -> dict[str, str]:
     """Return the sweep files of a folder or results file by their paths; one that is not read is a notice."""
     if is_plain(place):
-        from plench.storage.parquet_reading import read_carried_sweeps as read_from_file
+        from plench.runs.parquet_reading import read_carried_sweeps as read_from_file
 
         return {f"{place}/{name}": text for name, text in read_from_file(place).items()}
     texts = {}

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from plench.errors import DataError, UsageError
 from plench.parquet_limits import allow_bytes, check_claims
 from plench.plain_files import open_plain
-from plench.storage.description import STATUSES
-from plench.storage.lines import Record
-from plench.storage.parquet import (
+from plench.runs.description import STATUSES
+from plench.runs.lines import Record
+from plench.runs.parquet import (
     FIGURES,
     FORMAT_KEY,
     MAPS,
@@ -33,7 +33,7 @@ from plench.storage.parquet import (
     make_schema,
     plain,
 )
-from plench.storage.records import Run, make_experiment
+from plench.runs.records import Run, make_experiment
 
 # A larger file is not read: nobody has that many runs.
 MOST_ROWS = 5_000_000

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from plench.plain_files import open_plain, read_plain
+from plench.runs.description import FINISHED
+from plench.runs.json_text import parse_json
 from plench.shown import show_value
-from plench.storage.description import FINISHED
-from plench.storage.json_text import parse_json
 
 DONE = "done"
 RESULTS = "results.jsonl"

@@ -15,8 +15,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.storage.lines import Record, read_figures
-from plench.storage.records import Experiment, Run
+from plench.runs.lines import Record, read_figures
+from plench.runs.records import Experiment, Run
 
 
 @dataclass(frozen=True)
