@@ -26,7 +26,7 @@ from plench.data.npy import parse_npy
 from plench.errors import DataError
 from plench.plain_files import open_plain
 from plench.runs.files import write_through
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.version import __version__
 from plench.zip_archive import STORED, ZipEntry, list_entries, read_entry
 
@@ -167,9 +167,9 @@ def find_entries(file: BinaryIO) -> dict[str, ZipEntry]:
     entries = {entry.name: entry for entry in list_entries(file)}
     for name, entry in entries.items():
         if name not in MAX_BYTES and ARRAY.fullmatch(name) is None:
-            raise DataError(f"it has an entry {show_value(name)}, which no model has")
+            raise DataError(f"it has an entry {short_repr(name)}, which no model has")
         if entry.method != STORED:
-            raise DataError(f"its entry {show_value(name)} is packed")
+            raise DataError(f"its entry {short_repr(name)} is packed")
         if entry.size > MAX_BYTES.get(name, entry.size):
             raise DataError(f"its entry {name} has {entry.size:,} bytes; allowed are {MAX_BYTES[name]:,}")
     for name in (HEAD, STATE, DIGEST):
@@ -203,7 +203,7 @@ def parse_head(content: bytes) -> dict[str, Any]:
         raise DataError("it is no model of plench")
     if type(head.get("version")) is not int or head["version"] != VERSION:
         raise DataError(
-            f"it has version {show_value(head.get('version'))} of the format; this plench knows {VERSION}"
+            f"it has version {short_repr(head.get('version'))} of the format; this plench knows {VERSION}"
         )
     return head
 
@@ -296,4 +296,4 @@ class StateDecoder:
                     f"its state names array {node['number']}, which is not there or is used twice"
                 )
             return self.make_array(array, node["type"])
-        raise DataError(f"its state has a part of kind {show_value(kind)}")
+        raise DataError(f"its state has a part of kind {short_repr(kind)}")

@@ -24,8 +24,8 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from plench.errors import PlenchError, UsageError
-from plench.names import find_name, normalise, unknown_name
 from plench.plain_files import read_plain
+from plench.text import find_name, normalise, unknown_name
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from plench.errors import UsageError
-from plench.names import find_name
-from plench.shown import show_value
+from plench.text import find_name, short_repr
 
 PartialLabelType = Literal["real", "uss", "fps", "id"]
 Precision = Literal["float32", "bf16"]
@@ -92,7 +91,7 @@ class Setting:
                 and (self.at_most is None or value <= self.at_most)
             )
         if not good:
-            raise UsageError(f"{self.name} must be {self.allowed}, not {show_value(value)}")
+            raise UsageError(f"{self.name} must be {self.allowed}, not {short_repr(value)}")
         return value
 
 
@@ -289,7 +288,7 @@ def read_settings(given: Mapping[str, Any], known: Iterable[str] = ()) -> dict[s
     for name in given:
         if name not in settings:
             nearest = find_name(name, [*known, *settings], "setting")
-            raise UsageError(f"unknown setting {name!r}: is {nearest} meant?")
+            raise UsageError(f"unknown setting {name!r}; did you mean {nearest}?")
     return {name: settings[name].check(value) for name, value in given.items()}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from plench.errors import DataError
-from plench.shown import show_value
+from plench.text import short_repr
 
 STORED, DEFLATED = 0, 8
 MAX_ENTRIES = 2**16
@@ -62,7 +62,7 @@ def list_entries(file: BinaryIO) -> list[ZipEntry]:
     ends = [*(entry.head for entry in entries), start][1:]
     for entry, end in zip(entries, ends, strict=True):
         if entry.head + LOCAL.size + entry.packed_bytes > end:
-            raise DataError(f"its entry {show_value(entry.name)} shares bytes with another or is truncated")
+            raise DataError(f"its entry {short_repr(entry.name)} shares bytes with another or is truncated")
     return entries
 
 
@@ -71,7 +71,7 @@ def read_entry(file: BinaryIO, entry: ZipEntry) -> Iterator[bytes]:
     file.seek(entry.head)
     head = file.read(LOCAL.size)
     if len(head) < LOCAL.size or not head.startswith(LOCAL_MARK):
-        raise DataError(f"its entry {show_value(entry.name)} does not begin where it should")
+        raise DataError(f"its entry {short_repr(entry.name)} does not begin where it should")
     name_bytes, extra_bytes = LOCAL.unpack(head)[-2:]
     file.seek(name_bytes + extra_bytes, os.SEEK_CUR)
     checksum, total = 0, 0
@@ -82,10 +82,10 @@ def read_entry(file: BinaryIO, entry: ZipEntry) -> Iterator[bytes]:
         yield piece
     if total != entry.size:
         raise DataError(
-            f"its entry {show_value(entry.name)} does not have the {entry.size:,} bytes it states"
+            f"its entry {short_repr(entry.name)} does not have the {entry.size:,} bytes it states"
         )
     if checksum != entry.checksum:
-        raise DataError(f"the checksum of its entry {show_value(entry.name)} is wrong")
+        raise DataError(f"the checksum of its entry {short_repr(entry.name)} is wrong")
 
 
 def _copy(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ def _inflate(file: BinaryIO, entry: ZipEntry) -> Iterator[bytes]:
         if not stream.eof:
             yield stream.flush()
     except zlib.error as error:
-        raise DataError(f"its entry {show_value(entry.name)} cannot be unpacked ({error})") from None
+        raise DataError(f"its entry {short_repr(entry.name)} cannot be unpacked ({error})") from None
 
 
 def _find_directory(file: BinaryIO) -> tuple[int, int]:
@@ -149,12 +149,12 @@ def _parse_entry(directory: bytes, place: int) -> tuple[ZipEntry, int]:
     raw_name = directory[place + ENTRY.size : name_end]
     name = raw_name.decode("utf-8" if flags & TEXT_FLAG else "cp437", "replace")
     if flags & REFUSED_FLAGS:
-        raise DataError(f"its entry {show_value(name)} is encrypted or a patch")
+        raise DataError(f"its entry {short_repr(name)} is encrypted or a patch")
     if method not in (STORED, DEFLATED):
-        raise DataError(f"its entry {show_value(name)} is packed by method {method}; allowed are 0 and 8")
+        raise DataError(f"its entry {short_repr(name)} is packed by method {method}; allowed are 0 and 8")
     size, packed_bytes, head = _widen(directory[name_end:extra_end], fields[9], fields[8], fields[16])
     if method == STORED and size != packed_bytes:
-        raise DataError(f"its entry {show_value(name)} states two different sizes")
+        raise DataError(f"its entry {short_repr(name)} states two different sizes")
     return ZipEntry(name, method, packed_bytes, size, checksum, head), extra_end + comment_bytes
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.errors import UsageError
-from plench.names import find_name, normalise
 from plench.seeds import seed_hash
+from plench.text import find_name, normalise
 
 
 def test_seed_hash_check_values_of_the_protocol():
@@ -21,12 +21,12 @@ def test_names_lose_case_and_punctuation(name, normal):
 
 
 def test_unknown_name_answers_with_the_nearest():
-    with pytest.raises(UsageError, match="unknown algorithm 'PRODEM': the nearest is PRODEN"):
+    with pytest.raises(UsageError, match="unknown algorithm 'PRODEM'; did you mean PRODEN"):
         find_name("PRODEM", ["CC", "PRODEN"], "algorithm")
 
 
 def test_hopeless_name_answers_with_all():
-    with pytest.raises(UsageError, match="known are CC, PRODEN"):
+    with pytest.raises(UsageError, match="expected one of CC, PRODEN"):
         find_name("zzz", ["PRODEN", "CC"], "algorithm")
 
 

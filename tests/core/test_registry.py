@@ -183,7 +183,7 @@ def test_names_are_found_in_any_spelling(package: Path, caplog: pytest.LogCaptur
     assert "huge stands for Big_One" in caplog.text
     assert registry.knows("big-one")
     assert not registry.knows("small")
-    with pytest.raises(UsageError, match="unknown thing 'bigger': the nearest is Big_One"):
+    with pytest.raises(UsageError, match="unknown thing 'bigger'; did you mean Big_One"):
         registry.find("bigger")
 
 
@@ -387,7 +387,7 @@ def test_a_sweep_on_others_parts_gives_models_that_load_without_them(others: Pat
 def test_engines_are_found_by_name_and_alias() -> None:
     assert sorted(ENGINES.names) == ["dummy", "local", "ray", "slurm"]
     assert ENGINES.find("multi_gpu").name == "local"
-    with pytest.raises(UsageError, match="unknown engine 'slurn': the nearest is slurm"):
+    with pytest.raises(UsageError, match="unknown engine 'slurn'; did you mean slurm"):
         ENGINES.find("slurn")
 
 

@@ -134,7 +134,7 @@ def test_a_new_setting_leaves_every_old_identity_as_it_is(probed: dict) -> None:
 
 
 def test_misspelt_settings_are_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="unknown setting 'stepz': the nearest are steps"):
+    with pytest.raises(UsageError, match="unknown setting 'stepz'; did you mean steps"):
         read_settings({"stepz": 3})
     with pytest.raises(UsageError, match="threads must be a whole number of at least 1, not True"):
         Settings(threads=True)

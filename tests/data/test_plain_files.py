@@ -16,7 +16,7 @@ from plench.data.sources import find_source
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, PlenchError, UsageError
 from plench.plain_files import NotPlainError, open_plain, read_plain
-from plench.shown import clean_text, show_value
+from plench.text import clean_text, short_repr
 from tests.images.layouts import write_cifar10
 
 
@@ -132,9 +132,9 @@ def test_a_class_s_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytes
 
 
 def test_show_value_and_clean_text() -> None:
-    assert show_value(10**5000) == "a number of 16,610 bits"
-    assert show_value("a" * 100) == repr("a" * 60) + "…"
-    assert show_value("\x1b[2J") == "'\\x1b[2J'"
+    assert short_repr(10**5000) == "a number of 16,610 bits"
+    assert short_repr("a" * 100) == repr("a" * 60) + "…"
+    assert short_repr("\x1b[2J") == "'\\x1b[2J'"
     assert clean_text("plain äß \t\n") == "plain äß \t\n"
     hidden = "\x1b \x07 \u202e \x9b \ud800 \r \u2028"
     assert clean_text(hidden) == " ".join(["\N{REPLACEMENT CHARACTER}"] * 7)

@@ -66,7 +66,7 @@ def test_names_are_found_in_any_spelling(spelling, name):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(UsageError, match="unknown dataset 'Lots': the nearest is Lost"):
+    with pytest.raises(UsageError, match="unknown dataset 'Lots'; did you mean Lost"):
         load_dataset("Lots")
 
 

@@ -79,7 +79,7 @@ def test_columns_are_named_by_options():
         read(text, candidates="labels")
     path, options = split_reference("a/b.csv?candidates=tags&ignore=x,y")
     assert (path, options.candidates, options.ignore) == ("a/b.csv", "tags", ("x", "y"))
-    with pytest.raises(UsageError, match="unknown option of a table 'candidate': the nearest"):
+    with pytest.raises(UsageError, match="unknown option of a table 'candidate'; did you mean"):
         split_reference("b.csv?candidate=x")
 
 

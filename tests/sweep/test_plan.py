@@ -110,7 +110,7 @@ def test_other_data_than_the_sweep_files_are_refused() -> None:
 
 
 def test_unknown_names_are_errors() -> None:
-    with pytest.raises(UsageError, match="unknown algorithm 'PRODIN': the nearest are PRODEN"):
+    with pytest.raises(UsageError, match="unknown algorithm 'PRODIN'; did you mean PRODEN"):
         settle(SweepSpec((Grid(("PRODIN",), ("Digits_USS",)),)), DataShelf(None))
     with pytest.raises(UsageError, match="unknown suite"):
         make_suite("enormous")

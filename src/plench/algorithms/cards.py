@@ -13,7 +13,7 @@ from typing import Any
 
 from plench import algorithms
 from plench.errors import PlenchError, UsageError
-from plench.names import normalise
+from plench.text import normalise
 
 FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 

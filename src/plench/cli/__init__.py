@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
-from plench.shown import clean_text
+from plench.text import clean_text
 from plench.version import __version__
 
 EXAMPLES = """examples:

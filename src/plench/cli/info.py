@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from plench.model_file import read_head
-from plench.shown import clean_text, show_value
+from plench.text import clean_text, short_repr
 
 MOST_ROWS = 10
 MOST_NAMES = 20
@@ -98,12 +98,12 @@ def show(value: Any) -> str:
     """Return a value of a file in short."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return value[:80] if isinstance(value, str) else show_value(value)
+    return value[:80] if isinstance(value, str) else short_repr(value)
 
 
 def show_list(values: Any, first: int = 0) -> str:
     """Return the values of a list in short."""
     if not isinstance(values, list):
-        return show_value(values)
+        return short_repr(values)
     more = " …" if len(values) - first > MOST_NAMES else ""
     return ", ".join(show(value) for value in values[first : first + MOST_NAMES]) + more

@@ -18,7 +18,7 @@ from plench import algorithms, networks
 from plench.criteria import CRITERIA
 from plench.data.sources import dataset_patterns
 from plench.hparams import SHARED, DataTraits
-from plench.names import normalise
+from plench.text import normalise
 
 EXAMPLES = """examples:
   plench list algorithms

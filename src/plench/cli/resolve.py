@@ -14,7 +14,7 @@ from plench.cli.predict import guard
 from plench.cli.shared.options import add_run_code
 from plench.cli.shared.outputs import check_outputs
 from plench.runs.files import write_text
-from plench.shown import clean_text
+from plench.text import clean_text
 
 DESCRIPTION = """Resolve candidate sets with a model: for each row the candidate that is most probable and its
 share of the candidates' probability; the probability outside the set, and whether the set probably misses

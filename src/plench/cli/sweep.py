@@ -24,7 +24,7 @@ from plench.cli.shared.sweep_options import (
 )
 from plench.errors import UsageError
 from plench.report.escape import clean
-from plench.shown import clean_text, counted
+from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps import CostEstimate, EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec

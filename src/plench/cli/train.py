@@ -14,7 +14,7 @@ from plench.runs.folder import RunStore
 from plench.runs.records import read_run
 from plench.runs.select import choose_checkpoint
 from plench.settings import declared
-from plench.shown import clean_text
+from plench.text import clean_text
 
 if TYPE_CHECKING:
     from plench.training import RunOutcome

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from plench.criteria.base import Criterion
 from plench.criteria.oracle_accuracy import accuracy
 from plench.errors import UsageError
-from plench.names import normalise
 from plench.registry import Registry
+from plench.text import normalise
 
 __all__ = ["CRITERIA", "Criterion", "accuracy", "criteria", "find_criteria", "find_criterion", "measure_all"]
 

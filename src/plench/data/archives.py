@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from plench.data.unpack import Unpacker
 from plench.errors import DataError
 from plench.plain_files import open_plain
-from plench.shown import show_value
+from plench.text import short_repr
 
 BLOCK_BYTES = 512
 MAX_MEMBERS = 10_000
@@ -67,7 +67,7 @@ def read_members(path: Path, wanted: Iterable[str], name: str) -> Iterator[tuple
 
 def check_member(member: TarEntry) -> TarEntry:
     """Return an entry if it is a plain file or a folder and stays inside."""
-    shown = show_value(member.name)
+    shown = short_repr(member.name)
     place = PurePosixPath(member.name.replace("\\", "/"))
     if place.is_absolute() or ".." in place.parts or ":" in str(place).partition("/")[0]:
         raise DataError(f"{shown} points out of its folder")
@@ -131,11 +131,11 @@ def parse_field(field: bytes) -> int:
 def parse_in_base(text: str, base: int) -> int:
     """Return a number that is not negative."""
     if not 0 < len(text) <= 20 or not text.isascii() or not text.isdigit():
-        raise DataError(f"it is damaged: {show_value(text)} is no number")
+        raise DataError(f"it is damaged: {short_repr(text)} is no number")
     try:
         return int(text, base)
     except ValueError:
-        raise DataError(f"it is damaged: {show_value(text)} is no number") from None
+        raise DataError(f"it is damaged: {short_repr(text)} is no number") from None
 
 
 def parse_pax(content: bytes) -> dict[str, str]:

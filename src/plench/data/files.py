@@ -7,8 +7,8 @@ from pathlib import Path
 
 from plench.data.unpack import Unpacker
 from plench.errors import DataError, MissingDataError
-from plench.names import normalise
 from plench.plain_files import is_folder, open_plain, read_plain
+from plench.text import normalise
 
 MAX_BYTES = 2**30  # public data files are far smaller
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
-from plench.shown import clean_text
+from plench.text import clean_text
 
 HEADER_BYTES = 128
 PREFIX_BYTES = 4_096  # of a compressed variable: room for its flags, sizes and name

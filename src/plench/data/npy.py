@@ -14,7 +14,7 @@ import numpy as np
 
 from plench.errors import DataError
 from plench.plain_files import open_plain
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.zip_archive import ZipEntry, read_entry
 
 MARK = b"\x93NUMPY"
@@ -38,7 +38,7 @@ def read_array(file: BinaryIO, entry: ZipEntry) -> np.ndarray:
     n_bytes = math.prod(shape) * dtype.itemsize
     if head_bytes + n_bytes != entry.size:
         raise DataError(
-            f"{show_value(entry.name)} has {entry.size - head_bytes:,} bytes for an array of shape {shape} "
+            f"{short_repr(entry.name)} has {entry.size - head_bytes:,} bytes for an array of shape {shape} "
             f"and type {dtype}"
         )
     raw = gather(start[head_bytes:], pieces, n_bytes)
@@ -99,7 +99,7 @@ def parse_npy_head(content: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...]
     text = pairs["descr"][1:-1]
     sides = re.findall(r"\d+", pairs["shape"])
     if NUMBER_TYPE.fullmatch(text) is None:
-        raise DataError(f"an array has values of type {show_value(text)}; allowed are numbers")
+        raise DataError(f"an array has values of type {short_repr(text)}; allowed are numbers")
     if pairs["fortran_order"] not in ("True", "False") or not pairs["shape"].startswith("("):
         raise DataError("the head of an array is broken")
     if len(sides) > MAX_AXES or any(len(side) > 18 for side in sides):
@@ -107,7 +107,7 @@ def parse_npy_head(content: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...]
     try:
         dtype = np.dtype(text)
     except TypeError:
-        raise DataError(f"an array has values of type {show_value(text)}; allowed are numbers") from None
+        raise DataError(f"an array has values of type {short_repr(text)}; allowed are numbers") from None
     return dtype, pairs["fortran_order"] == "True", tuple(map(int, sides)), start + length
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from plench.errors import DataError
-from plench.shown import show_value
+from plench.text import short_repr
 
 NUMBER_TYPE = re.compile(r"[|<>=]?[biuf][0-9]{1,2}")
 MAX_AXES = 32
@@ -58,7 +58,7 @@ class TypeStandIn:
         except TypeError:  # a size that no number has
             dtype = np.dtype("O")
         if dtype.kind == "O":
-            raise DataError(f"it holds an array of type {show_value(code)}; allowed are arrays of numbers")
+            raise DataError(f"it holds an array of type {short_repr(code)}; allowed are arrays of numbers")
         self.dtype = dtype
 
     def set_state(self, state: Any) -> None:
@@ -81,9 +81,9 @@ def build_array(raw: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     if not isinstance(dtype, TypeStandIn) or not isinstance(raw, bytes | bytearray):
         raise DataError("it holds an array that is not one of plain numbers")
     if not isinstance(shape, tuple) or len(shape) > MAX_AXES:
-        raise DataError(f"it holds an array whose shape is {show_value(shape)}")
+        raise DataError(f"it holds an array whose shape is {short_repr(shape)}")
     if not all(type(side) is int and 0 <= side < 2**63 for side in shape):
-        raise DataError(f"it holds an array of shape ({', '.join(map(show_value, shape))})")
+        raise DataError(f"it holds an array of shape ({', '.join(map(short_repr, shape))})")
     if math.prod(shape) * dtype.dtype.itemsize != len(raw):
         raise DataError(f"it holds {len(raw):,} bytes for an array of shape {shape} and type {dtype.dtype}")
     array = np.frombuffer(raw, dtype.dtype).reshape(shape, order="F" if order in ("F", b"F") else "C")

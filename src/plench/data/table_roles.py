@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from plench.data.answers import COMBINE_RULES, DEFAULT_MIN_VOTES
 from plench.data.raw_table import RawTable, shorten, strip_text
 from plench.errors import DataError, UsageError
-from plench.names import find_name
+from plench.text import find_name
 
 # Names by which a column is recognised, in any case.
 KNOWN_NAMES: dict[str, tuple[str, ...]] = {

@@ -17,7 +17,7 @@ from typing import Any
 
 from plench.data.pickled_arrays import ALLOWED, CALL_ONLY, Allowed, Arguments, ArrayStandIn, TypeStandIn
 from plench.errors import DataError
-from plench.shown import show_value
+from plench.text import short_repr
 
 MAX_STEPS = 2**26  # the release of PLCIFAR10, the largest known in steps, has 3 million
 MAX_CONTAINERS = 2**22  # and half a million lists
@@ -162,13 +162,13 @@ class PickleMachine:
         """Add values to the list on the stack."""
         target = self.top()
         if type(target) is not list:
-            raise ValueError(f"it adds values to {show_value(target)}")
+            raise ValueError(f"it adds values to {short_repr(target)}")
         target += self.check_plain(values)
 
     def fill_dict(self, target: Any, values: list[Any]) -> None:
         """Add keys and values, which take turns."""
         if type(target) is not dict or len(values) % 2:
-            raise ValueError(f"it adds keys and values to {show_value(target)}")
+            raise ValueError(f"it adds keys and values to {short_repr(target)}")
         self.check_plain(values)
         target.update(zip(self.check_keys(values[::2]), values[1::2], strict=True))
 
@@ -176,14 +176,14 @@ class PickleMachine:
         """Return keys of a dict or members of a set if they are numbers, text or bytes."""
         if not ATOMS.issuperset(map(type, keys)):
             wrong = next(key for key in keys if type(key) not in ATOMS)
-            raise DataError(f"it has {show_value(wrong)} as a key; allowed are numbers, text and bytes")
+            raise DataError(f"it has {short_repr(wrong)} as a key; allowed are numbers, text and bytes")
         return keys
 
     def fill_set(self, values: list[Any]) -> None:
         """Add members to the set on the stack."""
         target = self.top()
         if type(target) is not set:
-            raise ValueError(f"it adds members to {show_value(target)}")
+            raise ValueError(f"it adds members to {short_repr(target)}")
         target.update(self.check_keys(values))
 
     def name(self, module: Any, name: Any) -> None:

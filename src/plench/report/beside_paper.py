@@ -19,7 +19,7 @@ from plench.report.published import (
 )
 from plench.runs.records import Experiment, Run
 from plench.runs.select import Cell
-from plench.shown import counted
+from plench.text import counted
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from plench.report.statistics import (
     nemenyi,
     wilcoxon_holm,
 )
-from plench.shown import counted
+from plench.text import counted
 
 Comparison = dict[str, Any]
 

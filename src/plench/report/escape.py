@@ -2,7 +2,7 @@
 
 import re
 
-from plench.shown import clean_text
+from plench.text import clean_text
 
 LONGEST_NAME = 48
 

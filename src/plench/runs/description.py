@@ -11,7 +11,7 @@ from plench import networks
 from plench.hparams import DataTraits
 from plench.plain_files import read_plain
 from plench.runs.json_text import find_parser, parse_json
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # these import torch
@@ -229,7 +229,7 @@ def check_description(content: dict[str, Any]) -> list[str]:
     """Say what is odd about a run.json that can be used: another schema, values of other types."""
     odd = []
     if content.get("schema") != SCHEMA:
-        odd.append(f"schema {show_value(content.get('schema'))}, this version knows {SCHEMA}")
+        odd.append(f"schema {short_repr(content.get('schema'))}, this version knows {SCHEMA}")
     odd += [
         f"{name} is {type(content[name]).__name__}, not {_name_types(key)}"
         for name, key in KEYS.items()
@@ -244,7 +244,7 @@ def find_lack(content: dict[str, Any]) -> str | None:
         if not isinstance(content.get(name), key.type):
             return f"has no {name}"
     if content["status"] not in STATUSES:
-        return f"status {show_value(content['status'])} is none of {', '.join(STATUSES)}"
+        return f"status {short_repr(content['status'])} is none of {', '.join(STATUSES)}"
     return None
 
 

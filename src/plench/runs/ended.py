@@ -16,7 +16,7 @@ from typing import Any
 from plench.plain_files import open_plain, read_plain
 from plench.runs.description import FINISHED
 from plench.runs.json_text import parse_json
-from plench.shown import show_value
+from plench.text import short_repr
 
 DONE = "done"
 RESULTS = "results.jsonl"
@@ -49,7 +49,7 @@ def find_breach(
         return "its run.json is missing or broken"
     status = info.get("status")
     if status not in FINISHED:
-        return f"it is marked as done, but its status is {show_value(status)}"
+        return f"it is marked as done, but its status is {short_repr(status)}"
     try:
         files = read_done(f"{folder}/{DONE}")
     except (OSError, ValueError) as error:

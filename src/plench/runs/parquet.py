@@ -15,7 +15,7 @@ from plench.errors import DataError, UsageError, missing_package
 from plench.runs.files import write_through
 from plench.runs.lines import Record, is_finite
 from plench.runs.records import Run
-from plench.shown import counted
+from plench.text import counted
 
 SCHEMA = 1
 SUFFIX = ".parquet"

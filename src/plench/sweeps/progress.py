@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plench.progress import watch_in_notebook
-from plench.shown import clean_text, counted
+from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.sweeps.engines.base import RunAttempt, SweepCallback

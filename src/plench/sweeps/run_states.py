@@ -15,7 +15,7 @@ from plench.plain_files import is_plain
 from plench.runs.description import FINISHED, DescriptionError, read_description
 from plench.runs.ended import DONE, find_breach
 from plench.runs.folder import LOCK, RUN
-from plench.shown import clean_text, show_value
+from plench.text import clean_text, short_repr
 from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # imports torch
@@ -113,6 +113,6 @@ def _explain_foreign(info: dict[str, Any]) -> str:
     protocol = info.get("protocol")
     if protocol != PROTOCOL_VERSION:
         return (
-            f"written under protocol {show_value(protocol)}, this plench has {PROTOCOL_VERSION}: move it away"
+            f"written under protocol {short_repr(protocol)}, this plench has {PROTOCOL_VERSION}: move it away"
         )
     return "its run.json belongs to another run: move it away"

@@ -17,7 +17,7 @@ from plench.plain_files import read_plain
 from plench.runs.files import write_text
 from plench.runs.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.settings import Settings, declared, describe_settings
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.version import __version__
 
 # The default of `--fleet`.
@@ -55,7 +55,7 @@ class Grid(Settings):
                 isinstance(names, list | tuple) and names and all(isinstance(entry, str) for entry in names)
             )
             if not good:
-                raise UsageError(f"{name} must be a list of names and not empty, not {show_value(names)}")
+                raise UsageError(f"{name} must be a list of names and not empty, not {short_repr(names)}")
             object.__setattr__(self, name, tuple(names))
         for first, end in (("n_hparams_from", "n_hparams"), ("n_trials_from", "n_trials")):
             _check_whole(first, getattr(self, first), 0)
@@ -69,10 +69,10 @@ class Grid(Settings):
         if max(self.n_hparams, self.n_trials) > LARGEST_END:
             raise UsageError(f"n_hparams and n_trials must be at most {LARGEST_END:,}")
         if not isinstance(self.hparams, Mapping):
-            raise UsageError(f"hparams must be a table of names and values, not {show_value(self.hparams)}")
+            raise UsageError(f"hparams must be a table of names and values, not {short_repr(self.hparams)}")
         for name, value in self.hparams.items():
             if not isinstance(value, str | int | float):
-                raise UsageError(f"hyperparameter {name} must be a number or text, not {show_value(value)}")
+                raise UsageError(f"hyperparameter {name} must be a number or text, not {short_repr(value)}")
 
     @property
     def hparams_seeds(self) -> range:
@@ -185,7 +185,7 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
         if unknown:
             raise UsageError(f"unknown key {unknown[0]!r}: known are schema, plench, grid, fingerprints")
         if content.get("schema", SCHEMA) != SCHEMA:
-            raise UsageError(f"schema {show_value(content['schema'])}, this version of plench reads {SCHEMA}")
+            raise UsageError(f"schema {short_repr(content['schema'])}, this version of plench reads {SCHEMA}")
         grids, fingerprints = content.get("grid", []), content.get("fingerprints", {})
         if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
             raise UsageError("grids are written as [[grid]]")
@@ -208,7 +208,7 @@ def is_text(value: object) -> bool:
 
 def _check_whole(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, not {show_value(value)}")
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {short_repr(value)}")
 
 
 def _toml_lines(table: Mapping[str, Any]) -> list[str]:
@@ -230,4 +230,4 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, str | bool | int):
         return json.dumps(value, ensure_ascii=False)
-    raise UsageError(f"a sweep file cannot hold {show_value(value)}")
+    raise UsageError(f"a sweep file cannot hold {short_repr(value)}")

@@ -11,8 +11,8 @@ from plench.algorithms.registry import PAPER
 from plench.data import DatasetCard, dataset_card, dataset_names
 from plench.data.sources.crowd import RELEASES
 from plench.errors import UsageError
-from plench.names import find_name
 from plench.sweeps.spec import Grid
+from plench.text import find_name
 
 # The protocol: 20 configurations for each split; five splits of tabular data, three of images.
 N_HPARAMS = 20

@@ -20,7 +20,7 @@ from plench.errors import DataError
 from plench.model_file import ModelFile, read_model_file
 from plench.networks import NETWORKS
 from plench.runs.folder import RunStore
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.training.checkpoint import fitting
 from plench.training.inputs import restore_inputs
 from plench.training.model import (
@@ -84,7 +84,7 @@ def make_tensor(array: np.ndarray, kind: str) -> Tensor:
     tensor = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
     dtype = getattr(torch, kind, None)
     if not isinstance(dtype, torch.dtype) or dtype.itemsize != tensor.dtype.itemsize:
-        raise DataError(f"an array is said to be of type {show_value(kind)}, but has {array.dtype}")
+        raise DataError(f"an array is said to be of type {short_repr(kind)}, but has {array.dtype}")
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 

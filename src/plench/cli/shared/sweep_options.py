@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
-from plench.names import find_name
 from plench.plain_files import is_folder
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
 from plench.sweeps.spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
+from plench.text import find_name
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps.engines.base import Engine, Limits

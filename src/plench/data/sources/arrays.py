@@ -25,7 +25,7 @@ from plench.data.sources.base import Source, SourceFinder
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
 from plench.plain_files import is_plain, open_plain
-from plench.shown import show_value
+from plench.text import short_repr
 from plench.zip_archive import ZipEntry, list_entries
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
@@ -152,7 +152,7 @@ def check_array_names(names: set[str]) -> None:
     test = {f"test_{key}", "test_labels"}
     unknown = sorted(names - {key, *OPTIONAL, *test})
     if unknown:
-        raise DataError(f"it has an array {show_value(unknown[0])} beside `{key}`; expected are {LAYOUT}")
+        raise DataError(f"it has an array {short_repr(unknown[0])} beside `{key}`; expected are {LAYOUT}")
     if len(names & test) == 1:
         raise DataError(f"a test set needs both `test_{key}` and `test_labels`")
 

@@ -25,8 +25,8 @@ from plench.data.sources.base import RemoteFile, Source, SourceFinder
 from plench.data.table import make_column
 from plench.data.table_files import parse_delimited
 from plench.errors import DataError, UsageError
-from plench.names import normalise
 from plench.plain_files import is_plain
+from plench.text import normalise
 
 LABELME_CLASSES = 8
 

@@ -20,8 +20,7 @@ from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_p
 from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
 from plench.data.unpickle import read_pickle
 from plench.errors import DataError, UsageError
-from plench.names import normalise
-from plench.shown import show_value
+from plench.text import normalise, short_repr
 
 REPOSITORY = "wwangwitsel/PLCIFAR10"
 COMMIT = "8d9eca05917babc6946d94c90df4c9ae804abe83"
@@ -49,7 +48,7 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
     if len(content) != n_images:
         extra = next(key for key in content if not (isinstance(key, int) and 0 <= key < n_images))
         raise DataError(
-            f"{name} has annotations for image {show_value(extra)}; there are images 0…{n_images - 1}"
+            f"{name} has annotations for image {short_repr(extra)}; there are images 0…{n_images - 1}"
         )
     per_image = [content[index] for index in range(n_images)]
     for index, sets in enumerate(per_image):
@@ -67,7 +66,7 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
         if type(label) is not int or not 0 <= label < N_CLASSES:
             where = image[set_of_label[position]]
             raise DataError(
-                f"{name}: image {where} has the label {show_value(label)}; allowed are 0…{N_CLASSES - 1}"
+                f"{name}: image {where} has the label {short_repr(label)}; allowed are 0…{N_CLASSES - 1}"
             )
     sets = np.zeros((len(flat_sets), N_CLASSES), np.bool_)
     sets[set_of_label, np.asarray(labels, np.int64)] = True

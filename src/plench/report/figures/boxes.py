@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.names import find_name
 from plench.report.figures.base import FigureKind
 from plench.report.figures.limits import Range, find_range
 from plench.report.figures.style import (
@@ -33,6 +32,7 @@ from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
 from plench.report.unlabelled import split_by_truth
 from plench.runs.records import Experiment
+from plench.text import find_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

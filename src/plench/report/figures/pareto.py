@@ -13,7 +13,6 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.names import normalise
 from plench.report.costs import StepCost, read_costs
 from plench.report.escape import clean
 from plench.report.figures.base import FigureKind, one_criterion
@@ -34,6 +33,7 @@ from plench.report.figures.style import (
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.results import Results
 from plench.report.statistics import gather_scores
+from plench.text import normalise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

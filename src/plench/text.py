@@ -1,0 +1,66 @@
+"""Names and values in messages: spellings, suggestions for unknown names, short and printable forms."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from plench.errors import UsageError
+
+MAX_LENGTH = 60
+MAX_BITS = 128
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def normalise(name: str) -> str:
+    """Reduce a name to its letters and digits: `Yahoo! News` → `yahoonews`, `pico+` → `picoplus`."""
+    return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
+
+
+def find_name(name: str, known: Iterable[str], what: str) -> str:
+    """Return the entry of `known` that `name` spells in any way; raise UsageError if there is none."""
+    by_normal = {normalise(entry): entry for entry in known}
+    found = by_normal.get(normalise(name))
+    if found is None:
+        raise unknown_name(name, by_normal.values(), what)
+    return found
+
+
+def unknown_name(name: str, known: Iterable[str], what: str) -> UsageError:
+    """Return the error for an unknown name: it suggests the nearest names, or lists all of them."""
+    by_normal = {normalise(entry): entry for entry in known}
+    near = [by_normal[entry] for entry in get_close_matches(normalise(name), by_normal, n=3, cutoff=0.5)]
+    if near:
+        return UsageError(f"unknown {what} {name!r}; did you mean {' or '.join(near)}?")
+    listed = ", ".join(sorted(by_normal.values(), key=str.lower))
+    return UsageError(f"unknown {what} {name!r}; expected one of {listed}")
+
+
+def clean_text(text: str, *, keep: str = "\n\t") -> str:
+    """Replace invisible characters (control, direction, line separators) in a text."""
+    if text.isascii() and text.isprintable():
+        return text
+    categories = ((c, unicodedata.category(c)) for c in text)
+    return "".join(
+        REPLACEMENT if c not in keep and (kind[0] == "C" or kind in ("Zl", "Zp")) else c
+        for c, kind in categories
+    )
+
+
+def short_repr(value: object) -> str:
+    """Return the repr of a short value, and the type and size of any other."""
+    if isinstance(value, bool | float) or value is None:
+        return repr(value)
+    if isinstance(value, int):
+        return repr(value) if value.bit_length() <= MAX_BITS else f"a number of {value.bit_length():,} bits"
+    if isinstance(value, str | bytes | bytearray):
+        return repr(value[:MAX_LENGTH]) + ("…" if len(value) > MAX_LENGTH else "")
+    if isinstance(value, list | tuple | dict | set | frozenset):
+        return f"a {type(value).__name__} of {len(value):,}"
+    return f"a {type(value).__name__}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: `1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
