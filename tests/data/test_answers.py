@@ -111,7 +111,7 @@ def test_rules():
 def test_who_is_unsure_adds_nothing_and_alone_leaves_every_class():
     dataset = read("x,annotator_a,annotator_b\n1,unsure,cat\n2,unsure,?\n3,dog,\n4,,\n")
     assert dataset.candidates.astype(int).tolist() == [[1, 0], [1, 1], [0, 1], [1, 1]]
-    assert any("2 of 4 items have no answer that names a class" in notice for notice in dataset.notices)
+    assert any("2 of 4 items have no answer that names a class" in notice for notice in dataset.warnings)
     weights = weigh_by_votes(dataset.candidates, dataset.answers)
     assert weights.tolist() == [[1, 0], [0.5, 0.5], [0, 1], [0.5, 0.5]]
 

@@ -129,10 +129,10 @@ def test_the_fingerprint_is_that_of_the_content():
 
 
 def test_other_candidates_and_notices_leave_the_rest():
-    dataset = make(notices=("first",))
-    full = dataset.with_candidates(np.ones((6, 3))).with_notices(["second"])
+    dataset = make(warnings=("first",))
+    full = dataset.with_candidates(np.ones((6, 3))).with_warnings(["second"])
     assert full.mean_candidates == 3.0
-    assert full.notices == ("first", "second")
+    assert full.warnings == ("first", "second")
     assert np.array_equal(full.features, dataset.features)
     with pytest.raises(DataError, match="empty"):
         dataset.with_candidates(np.zeros((6, 3)))

@@ -93,7 +93,7 @@ def test_files_are_found_regardless_of_case_spaces_and_punctuation(tmp_path, fil
 
 def test_differences_from_what_is_known_are_notices(tmp_path):
     write_mat(tmp_path / "lost.mat")
-    notices = load_dataset("Lost", tmp_path).notices
+    notices = load_dataset("Lost", tmp_path).warnings
     assert notices == (
         "Lost: lost.mat is not the public file (its git SHA-1 differs)",
         "Lost has 20 examples; published are 1,122",
@@ -104,7 +104,7 @@ def test_differences_from_what_is_known_are_notices(tmp_path):
     write_mat(tmp_path / "English.mat")
     assert (
         "English has a noise rate of 0.0000%; published are 0.97%"
-        in load_dataset("English", tmp_path).notices
+        in load_dataset("English", tmp_path).warnings
     )
 
 
@@ -112,7 +112,7 @@ def test_a_file_without_true_labels_loads_with_a_notice(tmp_path):
     write_mat(tmp_path / "FG-NET.mat", with_target=False)
     dataset = load_dataset("FGNET", tmp_path)
     assert dataset.labels is None
-    assert "FGNET: FG-NET.mat has no true labels (`target`), so accuracy is not measured" in dataset.notices
+    assert "FGNET: FG-NET.mat has no true labels (`target`), so accuracy is not measured" in dataset.warnings
     with pytest.raises(DataError, match="FGNET has no true labels"):
         draw_candidates(dataset, CandidateSpec("uss"), 0)
 
@@ -197,7 +197,7 @@ def test_a_broken_file_is_our_error_and_names_the_file(tmp_path):
 def test_real_files_agree_with_everything_that_is_known(real_data, name):
     dataset = load_dataset(name, real_data)
     published = dataset.card.published
-    assert dataset.notices == ()
+    assert dataset.warnings == ()
     assert dataset.input_shape == (published.examples, published.features)
     assert dataset.n_classes == published.classes
     assert round(dataset.mean_candidates, 2) == published.mean_candidates

@@ -44,7 +44,7 @@ def test_columns_become_typed_features_candidates_and_truth():
         [True, False, True],
     ]
     assert dataset.labels.tolist() == [1, 2, 0, 0]
-    assert any("'age' has 1 of 4 values missing" in notice for notice in dataset.notices)
+    assert any("'age' has 1 of 4 values missing" in notice for notice in dataset.warnings)
 
 
 def test_the_name_in_records_carries_a_hash_of_content_and_options(tmp_path):
@@ -154,7 +154,7 @@ def test_an_encoding_meets_new_data_by_name_in_any_order():
 def test_an_empty_column_is_left_out_with_a_notice():
     dataset = read("a,b,candidates\n1,,x|y\n2,NA,y\n")
     assert dataset.features.names == ("a",)
-    assert any("'b' is empty and is left out" in notice for notice in dataset.notices)
+    assert any("'b' is empty and is left out" in notice for notice in dataset.warnings)
     with pytest.raises(DataError, match="no column of features with a value"):
         read("b,candidates\n,x|y\nNA,y\n")
 
@@ -195,7 +195,7 @@ def test_a_group_stays_in_one_part():
 def test_without_candidates_they_are_generated_and_the_first_notice_says_so():
     dataset = read("x,label\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(20)))
     assert dataset.card.candidates.pl_type == "fps"
-    assert "no candidate sets of its own: they are generated" in dataset.notices[0]
+    assert "no candidate sets of its own: they are generated" in dataset.warnings[0]
 
 
 def test_frames_of_pandas_and_polars_read_as_the_file_does(tmp_path):
@@ -282,8 +282,8 @@ def test_a_slip_in_a_column_of_numbers_is_told(tmp_path, capsys):
     rows[6] = "6.O,a"
     path.write_text("w,candidates\n" + "\n".join(rows) + "\n", encoding="utf-8")
     told = "column 'w' is taken as 20 categories, though 19 of its 20 values are numbers: row 7 has '6.O'"
-    assert any(told in notice for notice in load_dataset(path).notices)
+    assert any(told in notice for notice in load_dataset(path).warnings)
     assert main(["data", "info", str(path)]) == 0
     assert "features      1: categories w (20)" in capsys.readouterr().out
     path.write_text("w,candidates\n1,a\nx,b\nx,a\n3,b\n", encoding="utf-8")
-    assert not load_dataset(path).notices  # as many texts as numbers: categories are meant
+    assert not load_dataset(path).warnings  # as many texts as numbers: categories are meant

@@ -104,7 +104,7 @@ def test_number_of_annotators() -> None:
 
 
 def test_another_file_gives_a_notice(data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).notices
+    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).warnings
     assert any("not the public release" in notice for notice in notices)
     assert any("published are 50,000" in notice for notice in notices)
     assert [record.getMessage() for record in caplog.records if record.name == "plench"] == list(notices)
@@ -125,7 +125,7 @@ def test_the_release_must_have_its_numbers(data_dir: Path, monkeypatch: pytest.M
         load_dataset("PLCIFAR10_Aggregate", data_dir)
     monkeypatch.setattr(plcifar10, "RELEASED_SETS", 80)
     monkeypatch.setattr(plcifar10, "RELEASED_LABELS", 100)
-    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).notices
+    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).warnings
     assert not any("not the public release" in notice for notice in notices)
 
 
@@ -239,7 +239,7 @@ def test_only_public_files_are_verified(
         monkeypatch.setattr(plcifar10, "CIFAR10_FILES", files)
         dataset = load_dataset("PLCIFAR10_Aggregate", data_dir)
         assert dataset.verified == verified
-        told = [notice for notice in dataset.notices if "other files than the public ones" in notice]
+        told = [notice for notice in dataset.warnings if "other files than the public ones" in notice]
         assert len(told) == (not verified)
         assert verified or told[0].endswith("(by MD5): data_batch_2, data_batch_4")
 
@@ -396,7 +396,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
     assert dataset.labels.tolist() == [0] * 4 + [1] * 5 + [2] * 6
     assert dataset.card.name.startswith("pets@")
     assert dataset.class_names == ("cat", "dog", "emu")
-    assert "no candidate sets of its own: they are generated" in dataset.notices[0]
+    assert "no candidate sets of its own: they are generated" in dataset.warnings[0]
     with Image.open(tmp_path / "pets" / "dog" / "0.png") as image:
         assert np.array_equal(dataset.features[4].transpose(1, 2, 0), np.asarray(image))
     write_images(tmp_path / "gray", mode="L")
@@ -439,7 +439,7 @@ def test_broken_folders(tmp_path: Path) -> None:
     Image.new("RGB", (8, 7)).save(odd)
     dataset = load_dataset(str(tmp_path / "pets"))
     assert dataset.features.shape == (16, 3, 7, 9)
-    assert "1 of 16 images have another size than most and are resized to 9×7" in dataset.notices[1]
+    assert "1 of 16 images have another size than most and are resized to 9×7" in dataset.warnings[1]
     Image.fromarray(np.full((7, 9), 1000, np.uint16)).save(odd)
     with pytest.raises(DataError, match=r"9\.png has pixels of type I;16; bring all to 8 bits"):
         load_dataset(str(tmp_path / "pets"))

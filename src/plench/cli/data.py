@@ -118,7 +118,7 @@ def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, finger
         "noise_rate": dataset.noise_rate,
         "set_sizes": {int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "fingerprint": fingerprint,
-        "notices": list(dataset.notices),
+        "notices": list(dataset.warnings),
         **more,
     }
 

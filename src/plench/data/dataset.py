@@ -82,7 +82,7 @@ class TestSet:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Features, candidates and labels of N examples, with a card and the notices that loading gave.
+    """Features, candidates and labels of N examples, with a card and the warnings that loading gave.
 
     The constructor accepts any numeric arrays of the right shape and values and raises DataError, naming the
     first offending row, otherwise. Its arrays are read-only views where no conversion is needed, so that a
@@ -98,7 +98,7 @@ class Dataset:
     labels: NDArray[np.int64] | None
     card: DatasetCard
     test: TestSet | None = None
-    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     verified: bool = False
     groups: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
@@ -116,7 +116,7 @@ class Dataset:
         for field, value in (("features", features), ("candidates", candidates), ("labels", labels)):
             object.__setattr__(self, field, value)
         object.__setattr__(self, "test", test)
-        object.__setattr__(self, "notices", tuple(self.notices))
+        object.__setattr__(self, "warnings", tuple(self.warnings))
         if self.class_names is not None:
             check_class_names(self.class_names, n_classes, name)
         for field, dtype in (("groups", np.int64), ("validation", np.bool_)):
@@ -207,9 +207,9 @@ class Dataset:
         """The same examples with other candidate sets."""
         return replace(self, candidates=np.asarray(candidates))
 
-    def with_notices(self, notices: Iterable[str]) -> "Dataset":
-        """The same data with further notices."""
-        return replace(self, notices=(*self.notices, *notices))
+    def with_warnings(self, warnings: Iterable[str]) -> "Dataset":
+        """The same data with further warnings."""
+        return replace(self, warnings=(*self.warnings, *warnings))
 
 
 def check_features(features: ArrayLike | Table, kind: str, name: str) -> Any:

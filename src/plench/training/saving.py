@@ -72,7 +72,7 @@ class SavedRun:
         self.totals = Totals()
         self.records: list[str] = []
         self.best: dict[str, float] = {}
-        self.notices: list[str] = list(dataset.notices)
+        self.notices: list[str] = list(dataset.warnings)
         self.updates = 0
         self.updates_made = 0
         self.window_seconds = 0.0

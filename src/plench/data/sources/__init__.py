@@ -144,12 +144,12 @@ def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
 def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Dataset:
     """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
 
-    Its notices, say that a file is not the public one, are logged as well as kept. Generated candidates are
+    Its warnings, say that a file is not the public one, are logged as well as kept. Generated candidates are
     not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """
     dataset = find_source(os.fspath(name)).load(None if data_dir is None else Path(data_dir))
-    for notice in dataset.notices:
-        logger.warning("%s", notice)
+    for warning in dataset.warnings:
+        logger.warning("%s", warning)
     return dataset
 
 

@@ -87,7 +87,7 @@ def open_described(path: Path, options: TableOptions) -> Source:
 
     def load(data_dir: Path | None) -> Dataset:
         images, notices = read_images({"all": files}, card.name)
-        return assemble(content, card, images["all"]).with_notices(notices)
+        return assemble(content, card, images["all"]).with_warnings(notices)
 
     return Source(card, load)
 

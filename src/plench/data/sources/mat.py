@@ -66,7 +66,7 @@ def load_mat(
         notices.append(f"{card.name}: {path.name} is not the public file (its git SHA-1 differs)")
     if arrays.labels is None:
         notices.append(f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured")
-    return dataset.with_notices(notices + compare_published(dataset))
+    return dataset.with_warnings(notices + compare_published(dataset))
 
 
 def parse_mat(content: bytes, name: str) -> MatContent:

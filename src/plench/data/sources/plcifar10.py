@@ -130,7 +130,7 @@ def load_plcifar10(
     candidates = combine(annotations)
     card = replace(card, class_names=CIFAR10_FILES.class_names)
     dataset = Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, verified=verified)
-    return dataset.with_notices(notices + compare_published(dataset))
+    return dataset.with_warnings(notices + compare_published(dataset))
 
 
 def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[Answers, bool]:
