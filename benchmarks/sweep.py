@@ -23,9 +23,9 @@ from collect import write_many
 from experiments import render_table, write_page
 from plench.algorithms import algorithms
 from plench.runs.ended import make_done
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.remembered import remember
-from plench.sweeps.spec import Grid, SweepSpec
 from plench.version import PROTOCOL_VERSION
 
 WORKERS = 2

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from plench.plain_files import is_plain
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables
+from plench.runs.sweep_spec import DEFAULT_FLEET
 from plench.settings import Settings, declared, read_settings
-from plench.sweeps.spec import DEFAULT_FLEET
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset

@@ -86,7 +86,7 @@ def test_tables_say_what_was_planned(board, render):
 
 
 def test_tables_say_what_was_planned_where_it_differs(gapped, capsys, tmp_path):
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_run(tmp_path / "a", records(), "Lost", "CC")
     write_run(tmp_path / "b", records(), "Lost", "LWS")

@@ -53,7 +53,7 @@ def test_command_shows_what_is_there(tmp_path, capsys):
 
 def test_command_says_what_is_missing(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_arms(tmp_path)
     write_run(tmp_path / "validation" / "lone", [record(0.5)], "Lost", "LWS", 0, 0)
@@ -92,7 +92,7 @@ def test_figure_needs_both_arms():
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
     from plench.pilot.arms import join_validation
-    from plench.sweeps.spec import Grid
+    from plench.runs.sweep_spec import Grid
 
     dataset = load_dataset("Digits_FPS")
     grid = Grid(("CC",), ("Digits_FPS",))
@@ -112,7 +112,7 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
 
 def test_validation_joins_training_that_was_made_long_tailed():
     from plench.pilot.arms import join_validation
-    from plench.sweeps.spec import Grid
+    from plench.runs.sweep_spec import Grid
 
     dataset = load_dataset("Digits_FPS")
     _, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",), imbalance=20.0), 1)
@@ -122,7 +122,7 @@ def test_validation_joins_training_that_was_made_long_tailed():
 
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
     from plench.pilot.arms import train_with_validation
-    from plench.sweeps.spec import Grid
+    from plench.runs.sweep_spec import Grid
 
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)
     (outcome,) = train_with_validation(grid, None, tmp_path)
@@ -138,7 +138,7 @@ def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
 
 def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
     from plench.pilot.arms import train_with_validation
-    from plench.sweeps.spec import Grid
+    from plench.runs.sweep_spec import Grid
 
     given = {"lr": 0.05, "batch_size": 16}
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=2, checkpoint_freq=2)

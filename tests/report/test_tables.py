@@ -283,7 +283,7 @@ def test_escapes():
 
 
 def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
     spec = SweepSpec((Grid(("CC", "LWS", "PRODEN"), ("Lost",), n_hparams=5, n_trials=3, steps=1000),))
@@ -307,7 +307,7 @@ def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
     ],
 )
 def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, capsys, change):
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
     asked = {"n_hparams": 2, "n_trials": 2, "steps": 1000}
@@ -318,7 +318,7 @@ def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, capsys, cha
 
 
 def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, capsys):
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_run(tmp_path / "a", records(), "Lost", "Mine@01234567")
     spec = SweepSpec((Grid(("some/file.py:Mine", "some/file.py:Other"), ("Lost", "MSRCv2")),))
@@ -366,7 +366,7 @@ def test_a_criterion_more_is_a_column_more(tmp_path):
 
 def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, capsys):
     """What was planned is a set of runs per algorithm, not all splits × configurations of a setting."""
-    from plench.sweeps.spec import Grid, SweepSpec
+    from plench.runs.sweep_spec import Grid, SweepSpec
 
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=3)
     write_run(tmp_path / "more", records(), "Lost", "CC", trial_seed=2, hparams_seed=5)

@@ -18,6 +18,7 @@ from plench.data import Dataset
 from plench.data.table import Column, Table
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines.base import (
     Assignment,
     DeathTolls,
@@ -36,7 +37,6 @@ from plench.sweeps.launch import plan_fleets, tidy
 from plench.sweeps.perform import Performer
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import RunState
-from plench.sweeps.spec import SweepSpec
 from plench.sweeps.suites import make_grids
 from plench.training.callbacks import NoCallback
 from tests.training.harness import read_records

@@ -10,10 +10,10 @@ import pytest
 from plench.cli import main
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from plench.sweeps.look import look_at_runs
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import RunState, read_states
-from plench.sweeps.spec import Grid, SweepSpec, read_sweep
 from tests.sweep.test_state import SHELF, perform, plan_one
 
 # The sweep of the one run that `plan_one` plans.

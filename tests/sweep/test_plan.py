@@ -11,11 +11,11 @@ from plench.algorithms.registry import PAPER
 from plench.cli import main
 from plench.data import dataset_card
 from plench.errors import DataError, UsageError
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.seeds import seed_hash
 from plench.sweeps import probe
 from plench.sweeps.plan import DataShelf, expand, expand_all, settle
 from plench.sweeps.probe import RunCost, estimate_cost
-from plench.sweeps.spec import Grid, SweepSpec
 from plench.sweeps.suites import make_grids, make_suite
 from plench.training.config import configure_run
 from tests.sweep.driving import odd

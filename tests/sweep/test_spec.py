@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plench.errors import UsageError
-from plench.sweeps.spec import Grid, SweepSpec, read_sweep, read_sweeps
+from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep, read_sweeps
 
 NAMES = st.text(
     st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=20

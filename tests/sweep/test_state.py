@@ -13,6 +13,7 @@ import pytest
 
 from plench.cli import main
 from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec, read_sweeps
 from plench.sweeps.engines.base import DeathTolls
 from plench.sweeps.engines.dummy import DummyEngine
 from plench.sweeps.launch import launch_sweep
@@ -20,7 +21,6 @@ from plench.sweeps.perform import Performer, fail_run, record_failure
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.run_states import read_state, read_states
 from plench.sweeps.sharing import SharedDataset, map_dataset
-from plench.sweeps.spec import Grid, SweepSpec, read_sweeps
 from plench.training.callbacks import NoCallback
 from tests.sweep.driving import odd, read_outcomes
 

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps import progress as sweep_view
 from plench.sweeps.engines.base import RunAttempt
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.progress import LiveView, SweepLog, Tally
-from plench.sweeps.spec import Grid, SweepSpec
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,9 @@ from plench.report.leaderboard import build_leaderboard
 from plench.report.rows import cell_rows
 from plench.report.tables import render_latex, render_text
 from plench.runs import read_runs
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.probe import estimate_cost
-from plench.sweeps.spec import Grid, SweepSpec
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.callbacks import NoCallback
 from plench.training.config import warn_that_steps_do_not_apply

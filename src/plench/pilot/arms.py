@@ -12,13 +12,13 @@ from plench.algorithms import find_algorithm
 from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.errors import DataError
 from plench.pilot import SUFFIX, TRAINING_ARM, VALIDATION_ARM
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.seeds import seed_hash
 from plench.settings import declared
 from plench.sweeps.engines.base import Engine, SweepCallback
 from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
-from plench.sweeps.spec import Grid, SweepSpec
 from plench.training.config import RunConfig, configure_run
 from plench.training.environment import choose_device
 from plench.training.outcome import RunOutcome

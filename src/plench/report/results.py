@@ -26,8 +26,8 @@ from plench.runs import Experiment, Run, drop_copies, read_runs_with_notices
 from plench.runs.gather import read_sweep_texts
 from plench.runs.records import OF_A_FITTED_ROW, paused_garbage_collector
 from plench.runs.select import Plan, infer_plans
+from plench.runs.sweep_spec import MAX_PLACES, Grid, parse_sweep
 from plench.settings import declared, describe_cell
-from plench.sweeps.spec import MAX_PLACES, Grid, parse_sweep
 
 Folder = str | os.PathLike[str]
 

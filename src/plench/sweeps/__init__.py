@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 from plench.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from plench.runs.sweep_spec import Grid as Grid
+    from plench.runs.sweep_spec import SweepSpec as SweepSpec
+    from plench.runs.sweep_spec import read_sweep as read_sweep
+    from plench.runs.sweep_spec import read_sweeps as read_sweeps
     from plench.sweeps.engines.base import Limits as Limits
     from plench.sweeps.engines.early import EarlyStart as EarlyStart
     from plench.sweeps.engines.early import start_early as start_early
@@ -37,10 +41,6 @@ if TYPE_CHECKING:
     from plench.sweeps.run_states import RunState as RunState
     from plench.sweeps.run_states import count_states as count_states
     from plench.sweeps.run_states import read_states as read_states
-    from plench.sweeps.spec import Grid as Grid
-    from plench.sweeps.spec import SweepSpec as SweepSpec
-    from plench.sweeps.spec import read_sweep as read_sweep
-    from plench.sweeps.spec import read_sweeps as read_sweeps
     from plench.sweeps.suites import make_grids as make_grids
     from plench.sweeps.suites import make_suite as make_suite
     from plench.sweeps.suites import own_algorithms as own_algorithms

@@ -12,6 +12,7 @@ from pathlib import Path
 from plench.errors import BusyError, StorageError
 from plench.runs.ended import DONE
 from plench.runs.folder import RunStore, hold
+from plench.runs.sweep_spec import DEFAULT_FLEET, SweepSpec
 from plench.sweeps.engines.base import (
     Assignment,
     Engine,
@@ -26,7 +27,6 @@ from plench.sweeps.fleets import FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.remembered import remember
 from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
-from plench.sweeps.spec import DEFAULT_FLEET, SweepSpec
 
 logger = logging.getLogger("plench")
 

@@ -22,8 +22,8 @@ from plench.errors import PlenchError
 from plench.networks.building import NETWORKS
 from plench.plain_files import open_plain
 from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec, grid_settings
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, is_settled, settle
-from plench.sweeps.spec import Grid, SweepSpec, grid_settings
 from plench.training.config import RunConfig
 
 

@@ -24,8 +24,8 @@ from plench.runs.json_text import parse_json
 from plench.version import PROTOCOL_VERSION, __version__
 
 if TYPE_CHECKING:  # imports torch
+    from plench.runs.sweep_spec import SweepSpec
     from plench.sweeps.plan import PlannedRun
-    from plench.sweeps.spec import SweepSpec
 
 MAX_BYTES = 2**28
 FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._@-]*")

@@ -12,7 +12,7 @@ from plench.errors import DataError, UsageError
 from plench.plain_files import read_plain
 from plench.runs.parquet import StoredResults
 from plench.runs.records import Run
-from plench.sweeps.spec import Grid, SweepSpec, parse_sweep
+from plench.runs.sweep_spec import Grid, SweepSpec, parse_sweep
 
 MAX_SOURCE_BYTES = 2**24
 

@@ -11,7 +11,7 @@ from plench.algorithms.registry import PAPER
 from plench.data import DatasetCard, dataset_card, dataset_names
 from plench.data.sources.crowd import RELEASES
 from plench.errors import UsageError
-from plench.sweeps.spec import Grid
+from plench.runs.sweep_spec import Grid
 from plench.text import find_name
 
 # The protocol: 20 configurations for each split; five splits of tabular data, three of images.

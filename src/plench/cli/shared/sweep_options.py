@@ -12,16 +12,16 @@ from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
 from plench.plain_files import is_folder
+from plench.runs.sweep_spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
-from plench.sweeps.spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.text import find_name
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
+    from plench.runs.sweep_spec import Grid
     from plench.sweeps.engines.base import Engine, Limits
     from plench.sweeps.engines.early import EarlyStart
     from plench.sweeps.fleets import FleetOptions
-    from plench.sweeps.spec import Grid
 
 # Options of single engines: the launchers that know them, and the name of the engine's argument.
 ENGINE_OPTIONS = {
