@@ -246,6 +246,9 @@ class Registry(Generic[T]):
     def _list_modules(self) -> Iterator[str]:
         for package in (self.package, *(f"{self.package}.{name}" for name in self.subpackages)):
             parent = importlib.import_module(package)
+            if not hasattr(parent, "__path__"):  # one module has all members
+                yield package
+                continue
             for info in sorted(pkgutil.iter_modules(parent.__path__), key=lambda info: info.name):
                 if not info.ispkg and info.name != "base":
                     yield f"{package}.{info.name}"

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
-from plench.criteria import accuracy, criteria, find_criterion, measure_all
-from plench.criteria.approximated_accuracy import approximated_accuracy
-from plench.criteria.covering_rate import covering_rate
+from plench.criteria import (
+    accuracy,
+    approximated_accuracy,
+    covering_rate,
+    criteria,
+    find_criterion,
+    measure_all,
+)
 from plench.errors import UsageError
 
 

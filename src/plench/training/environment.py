@@ -46,7 +46,7 @@ STEERING = (
 # The parts of the package that decide a run's numbers.
 DECISIVE = (
     "algorithms",
-    "criteria",
+    "criteria.py",
     "data",
     "networks",
     "training",
