@@ -155,6 +155,7 @@ def sweep(
     fleet: str | int = DEFAULT_FLEET,
     fleet_memory_gb: float | None = None,
     retry: bool = False,
+    extend: str | Path | Sequence[str | Path] = (),
     progress: bool = True,
     callback: SweepCallback | None = None,
     **settings: Any,
@@ -165,7 +166,8 @@ def sweep(
     `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
     stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
     `datasets` are names or paths. `fleet` says how many runs are trained as one (off, auto or a number),
-    `fleet_memory_gb` how much memory these may take (1 by default).
+    `fleet_memory_gb` how much memory these may take (1 by default). Runs that are done or diverged in one
+    of the results files `extend` count as finished.
 
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
@@ -200,6 +202,7 @@ def sweep(
             callback=told,
             retry=retry,
             fleet=read_fleet(fleet, fleet_memory_gb),
+            extend=[extend] if isinstance(extend, str | Path) else extend,
         )
 
 

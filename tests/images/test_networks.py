@@ -174,3 +174,18 @@ def test_gradient_is_that_of_the_functional_form(model: str) -> None:
                 parameter.add_(d, alpha=sign * step)
             ends.append(value())
     assert slope.item() == pytest.approx((ends[0] - ends[1]).item() / (2 * step), rel=1e-3)
+
+
+def test_mlp_bn_is_the_mlp_with_batch_norm_behind_relu() -> None:
+    featurizer = Featurizer((90, 7), {"model": "MLP_BN"})
+    assert count_parameters(featurizer) == 7 * 500 + 500 + norm(500)
+    x = torch.randn(16, 7)
+    hidden = featurizer.hidden(x).relu()
+    expected = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(featurizer(x), expected)
+    torch.testing.assert_close(featurizer.norm.running_mean, 0.1 * hidden.mean(0))
+    featurizer.eval()
+    running = featurizer.norm
+    torch.testing.assert_close(
+        featurizer(x), (hidden - running.running_mean) / (running.running_var + 1e-5).sqrt()
+    )

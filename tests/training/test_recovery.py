@@ -54,6 +54,14 @@ def test_a_crashed_run_continues_from_its_last_checkpoint(spec: str, step: int, 
     assert_same_run(expected, folder)
 
 
+def test_a_crashed_run_with_batch_normalisation_resumes_exactly(tmp_path: Path) -> None:
+    options = {"hparams": {"model": "MLP_BN"}}
+    expected = run(tmp_path / "a", **options).folder
+    folder = crash(tmp_path / "b", 30, **options)
+    assert run(tmp_path / "b", **options).status == "done"
+    assert_same_run(expected, folder)
+
+
 def test_a_run_crashed_many_times_repeats_at_most_an_interval_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

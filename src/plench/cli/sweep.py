@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from plench import report, sweeps
 from plench.cli.shared.options import add_folder_options
 from plench.cli.shared.sweep_options import (
+    add_extend_option,
     add_grid_options,
     add_launch_options,
     describe_folder,
@@ -78,6 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = add("status", status, "show the progress of the runs, read from their folders")
+    add_extend_option(command)
     command.add_argument("--json", action="store_true", help="print JSON")
     command = add(
         "delete-incomplete",
@@ -116,6 +119,7 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
             retry=retry_failed,
             fleet=fleet,
             skip_missing=arguments.skip_missing,
+            extend=arguments.extend,
         )
     if engine.writes and arguments.json:
         content = {**summarise_states(outcome.states), "failures": list_failures(outcome.states)}
@@ -168,7 +172,8 @@ def plan(arguments: argparse.Namespace) -> int:
     """Print what a launch would do, and its cost."""
     specs = read_specs(arguments)
     named = arguments.suite or arguments.algorithms
-    known = None if named else recall_states(specs, Path(arguments.output_dir))
+    extended = sweeps.read_extended(arguments.extend)
+    known = None if named else recall_states(specs, Path(arguments.output_dir), extended)
     if known is not None and not any(entry.state in sweeps.PENDING for entry in known):
         content: dict[str, Any] = {**summarise_states(known), "to_do": 0, "workers": 0, "fleets": []}
         show_plan(known, content, None, arguments.json)
@@ -179,9 +184,10 @@ def plan(arguments: argparse.Namespace) -> int:
     slots = engine.count_slots(specs[0].grids[0])
     folder = arguments.output_dir
     runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
-    states = sweeps.read_states(runs, folder)
+    states = sweeps.read_states(runs, folder, extended)
     todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
     # What a file names is not run for measuring, nor imported to look at; what the command names is.
+    runs = [entry.run for entry in states if not entry.in_extended]
     ours = runs if named else [run for run in runs if sweeps.is_ours(run)]
     measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
     probes = bool(measured) and arguments.probe_seconds > 0
@@ -238,21 +244,22 @@ def show_plan(
     )
 
 
-def recall_states(specs: list[SweepSpec], folder: Path) -> list[RunState] | None:
+def recall_states(specs: list[SweepSpec], folder: Path, extended: Mapping[str, str]) -> list[RunState] | None:
     """Return the states of runs that are remembered, which needs no torch; None if they are not."""
     remembered = sweeps.recall(specs, folder)
     if remembered is None:
         return None
     runs = cast("list[PlannedRun]", remembered)  # they have all that a look at states needs
-    return sweeps.read_states(runs, folder)
+    return sweeps.read_states(runs, folder, extended)
 
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the progress of the runs."""
     folder = describe_folder(arguments.output_dir)
-    states = recall_states(read_specs(arguments), folder)
+    extended = sweeps.read_extended(arguments.extend)
+    states = recall_states(read_specs(arguments), folder, extended)
     if states is None:
-        states = read_planned(arguments)
+        states = read_planned(arguments, extended)
     content = summarise_states(states)
     queue = read_queue(states, arguments.output_dir)
     content.update(queue)
@@ -289,11 +296,11 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_planned(arguments: argparse.Namespace) -> list[RunState]:
+def read_planned(arguments: argparse.Namespace, extended: Mapping[str, str] | None = None) -> list[RunState]:
     """Return the states of the runs of sweeps in the output folder, without importing third-party code."""
     shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return sweeps.read_states(runs, arguments.output_dir)
+    return sweeps.read_states(runs, arguments.output_dir, extended)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
@@ -345,7 +352,9 @@ def describe_axes(runs: list[PlannedRun]) -> str:
 def print_states(states: list[RunState]) -> None:
     """Print how many runs are in each state."""
     counts = summarise_states(states)["states"]
-    print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())))
+    in_files = sum(entry.in_extended for entry in states)
+    where = f" ({counted(in_files, 'run')} in the extended results)" if in_files else ""
+    print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())) + where)
 
 
 def print_failures(states: list[RunState], output_dir: str) -> None:

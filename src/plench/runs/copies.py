@@ -2,13 +2,22 @@
 
 from collections.abc import Hashable, Iterable
 
+from plench.errors import DataError
 from plench.runs.records import Run
 
 
-def drop_copies(runs: Iterable[Run]) -> tuple[list[Run], list[str]]:
-    """Keep one folder of each run, the first that finished, and say in one notice which were left out.
+def have_same_records(one: Run, other: Run) -> bool:
+    """Return True if two runs were evaluated after the same steps with the same losses and criteria."""
+    keys = ("loss", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
+    figures = ([(r.step, *(r.get(key) for key in keys)) for r in run.records] for run in (one, other))
+    return next(figures) == next(figures)
 
-    Runs of ours are known by their `run_id`. Those without one (the public benchmark's) are all kept.
+
+def drop_copies(runs: Iterable[Run], *, refuse_conflicts: bool = False) -> tuple[list[Run], list[str]]:
+    """Keep one folder of each run, the first that finished, and say in one warning which were left out.
+
+    Runs of ours are known by their `run_id`. Those without one (the public benchmark's) are all kept. With
+    `refuse_conflicts`, finished copies of one run with different records raise DataError.
     """
     kept: dict[Hashable, Run] = {}
     left_out: list[Run] = []
@@ -20,7 +29,11 @@ def drop_copies(runs: Iterable[Run]) -> tuple[list[Run], list[str]]:
         held = kept.get(key)
         if held is None:
             kept[key] = run
-        elif run.finished and not held.finished:
+            continue
+        conflict = refuse_conflicts and held.finished and run.finished and not have_same_records(held, run)
+        if conflict:
+            raise DataError(f"{held.path} and {run.path} are the same run with different records: remove one")
+        if run.finished and not held.finished:
             kept[key] = run
             left_out.append(held)
         else:

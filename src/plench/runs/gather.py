@@ -16,7 +16,7 @@ MAX_SWEEP_BYTES = 2**20
 
 
 def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
-    """Read folders of runs and results files; copies of a run count once."""
+    """Read folders of runs and results files; copies of a run count once, and must have the same records."""
     runs: list[Run] = []
     notices: list[str] = []
     sweeps: dict[str, str] = {}
@@ -28,7 +28,7 @@ def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
         sweeps.update({Path(name).name: text for name, text in read_sweep_texts(place, notices).items()})
     if not runs:
         raise UsageError(f"no runs in {', '.join(map(str, named))} (folders with results.jsonl)")
-    runs, copies = drop_copies(runs)
+    runs, copies = drop_copies(runs, refuse_conflicts=True)
     return StoredResults(runs, [*notices, *copies], sweeps)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plench.errors import DataError, UsageError
 from plench.parquet_limits import allow_bytes, check_claims
 from plench.plain_files import open_plain
-from plench.runs.description import STATUSES
+from plench.runs.description import FINISHED, STATUSES
 from plench.runs.lines import Record
 from plench.runs.parquet import (
     FIGURES,
@@ -55,6 +55,16 @@ def read_carried_sweeps(path: Path) -> dict[str, str]:
     pa, _ = import_pyarrow()
     with _open(path) as file:
         return _check_file(file, make_schema(pa), path)[1]
+
+
+def read_finished(path: Path) -> dict[str, str]:
+    """Return the status of every run of a results file that is done or diverged, by its `run_id`."""
+    pa, _ = import_pyarrow()
+    with _open(path) as file:
+        _check_file(file, make_schema(pa), path)
+        columns = file.read(columns=["run_id", "status"]).to_pydict()
+    pairs = zip(columns["run_id"], columns["status"], strict=True)
+    return {run_id: status for run_id, status in pairs if run_id is not None and status in FINISHED}
 
 
 @contextmanager

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from plench.sweeps.run_states import PENDING as PENDING
     from plench.sweeps.run_states import RunState as RunState
     from plench.sweeps.run_states import count_states as count_states
+    from plench.sweeps.run_states import read_extended as read_extended
     from plench.sweeps.run_states import read_states as read_states
     from plench.sweeps.suites import make_grids as make_grids
     from plench.sweeps.suites import make_suite as make_suite

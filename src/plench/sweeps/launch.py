@@ -26,7 +26,7 @@ from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.fleets import FleetOptions, form_fleets, read_fleet
 from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
 from plench.sweeps.remembered import remember
-from plench.sweeps.run_states import PENDING, RunState, count_states, read_state, read_states
+from plench.sweeps.run_states import PENDING, RunState, count_states, read_extended, read_state, read_states
 
 logger = logging.getLogger("plench")
 
@@ -72,13 +72,16 @@ def launch_sweep(
     retry: bool = False,
     fleet: FleetOptions | None = None,
     skip_missing: bool = False,
+    extend: Sequence[str | Path] = (),
 ) -> SweepOutcome:
     """Carry out what is missing of a sweep (or of several); failed runs only with `retry`.
 
     With `skip_missing`, datasets whose files are not there are left out, with a notice. The default engine
     is the local one with as many workers as there are cores. `fleet` says which runs are trained as one.
+    Runs that are done or diverged in one of the results files `extend` count as finished.
     """
     engine = engine or LocalEngine()
+    extended = read_extended(extend)
     shelf = DataShelf(data_dir, skip_missing=skip_missing)
     folder = Path(output_dir).absolute()
     watch = BusyRuns(callback or NoSweepCallback())
@@ -90,7 +93,7 @@ def launch_sweep(
             if not (folder / each.file_name).exists():
                 each.write(folder / each.file_name)
             remember(each, part, folder)
-        states = read_states(runs, folder)
+        states = read_states(runs, folder, extended)
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
@@ -103,23 +106,28 @@ def launch_sweep(
             shelf=shelf,
             limits=limits or Limits(),
             callback=watch,
-            fleets=plan_fleets(runs, shelf, fleet or read_fleet(DEFAULT_FLEET), engine),
+            fleets=plan_fleets(
+                [entry.run for entry in states if not entry.in_extended],
+                shelf,
+                fleet or read_fleet(DEFAULT_FLEET),
+                engine,
+            ),
         )
         try:
             engine.carry_out(assignment)
         except StorageError as error:
-            finished = count_states(read_states(runs, folder))["done"]
+            finished = count_states(read_states(runs, folder, extended))["done"]
             raise StorageError(
                 f"{error}; the sweep has stopped, {finished} of {len(runs)} runs are done and kept: make "
                 "room or make the folder writable, then repeat the command"
             ) from error
-        return SweepOutcome(read_states(runs, folder), watch.busy, engine.waits)
+        return SweepOutcome(read_states(runs, folder, extended), watch.busy, engine.waits)
 
 
 def plan_fleets(
     runs: Sequence[PlannedRun], shelf: DataShelf, options: FleetOptions, engine: Engine
 ) -> list[Task]:
-    """Form the fleets of a whole sweep, so that they are the same whatever of it is finished.
+    """Form the fleets of a sweep, finished runs included, so that they are the same on every launch.
 
     An engine that gives runs GPUs computes on them, whatever this machine has.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from filelock import FileLock, Timeout
 
@@ -34,6 +34,8 @@ class RunState:
     run: PlannedRun
     state: State
     message: str = ""
+    # Whether the run is in a results file that the sweep extends, not in a folder.
+    in_extended: bool = False
 
     @property
     def finished(self) -> bool:
@@ -41,18 +43,38 @@ class RunState:
         return self.state in FINISHED
 
 
-def read_states(runs: Iterable[PlannedRun], output_dir: str | Path) -> list[RunState]:
-    """Read the state of every run. A run whose process was killed counts as interrupted."""
+def read_states(
+    runs: Iterable[PlannedRun], output_dir: str | Path, extended: Mapping[str, str] | None = None
+) -> list[RunState]:
+    """Read the state of every run. A run whose process was killed counts as interrupted.
+
+    A run that is finished in `extended` (see `read_extended`) needs no folder.
+    """
     root = os.fspath(output_dir)
     try:
         with os.scandir(root) as entries:
             there = {entry.name for entry in entries}
     except OSError:
         there = set()
-    return [
-        read_state(run, f"{root}/{run.folder}") if run.folder in there else RunState(run, "missing")
-        for run in runs
-    ]
+    states = []
+    for run in runs:
+        status = extended.get(run.folder[-12:]) if extended else None
+        if status is not None:
+            states.append(RunState(run, cast("State", status), in_extended=True))
+        elif run.folder in there:
+            states.append(read_state(run, f"{root}/{run.folder}"))
+        else:
+            states.append(RunState(run, "missing"))
+    return states
+
+
+def read_extended(files: Iterable[str | Path]) -> dict[str, str]:
+    """Return the status of the finished runs of results files, by the part of `run_id` in folder names."""
+    if not files:
+        return {}
+    from plench.runs.parquet_reading import read_finished
+
+    return {run_id[:12]: status for file in files for run_id, status in read_finished(Path(file)).items()}
 
 
 def read_state(run: PlannedRun, folder: str) -> RunState:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from plench.errors import DataError, UsageError
 from plench.plain_files import read_plain
+from plench.runs.copies import have_same_records
 from plench.runs.parquet import StoredResults
 from plench.runs.records import Run
 from plench.runs.sweep_spec import Grid, SweepSpec, parse_sweep
@@ -55,7 +56,7 @@ def merge_results(parts: Sequence[StoredResults]) -> StoredResults:
     for run in (run for part in parts for run in part.runs):
         key = str(run.info.get("run_id") or f"{run.experiment.identity} {run.path.name}")
         held = kept.get(key)
-        if held is not None and held.finished and run.finished and not _same_records(held, run):
+        if held is not None and held.finished and run.finished and not have_same_records(held, run):
             raise DataError(f"run {run.path.name} is in both, with other records")
         if held is None or (run.finished and not held.finished):
             kept[key] = run
@@ -65,12 +66,6 @@ def merge_results(parts: Sequence[StoredResults]) -> StoredResults:
         raise DataError(f"these results do not compare: {problems[0]}")
     notices = list(dict.fromkeys(notice for part in parts for notice in part.notices))
     return StoredResults(runs, notices, {name: text for part in parts for name, text in part.sweeps.items()})
-
-
-def _same_records(one: Run, other: Run) -> bool:
-    keys = ("loss", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
-    figures = ([(r.step, *(r.get(key) for key in keys)) for r in run.records] for run in (one, other))
-    return next(figures) == next(figures)
 
 
 def _check_source(submitted: Sequence[Run], digest: str, name: str) -> Iterator[str]:

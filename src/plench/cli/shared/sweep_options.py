@@ -81,8 +81,20 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, grid_settings())
 
 
+def add_extend_option(parser: argparse.ArgumentParser) -> None:
+    """Add the results files that a sweep extends."""
+    parser.add_argument(
+        "--extend",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="results files (`plench export`) whose done and diverged runs count as finished",
+    )
+
+
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Add how runs are carried out."""
+    add_extend_option(parser)
     parser.add_argument(
         "--command_launcher",
         default="local",

@@ -1,0 +1,112 @@
+"""Extending published results: runs of a results file count as finished, and merged files agree."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import plench
+from plench.cli import main
+from plench.runs.parquet_reading import read_results_file
+
+GRID = ["--algorithms", "PRODEN", "CC", "--datasets", "Digits_FPS", "--steps", "4", "--checkpoint_freq", "2"]
+
+
+def sweep(capsys: pytest.CaptureFixture[str], verb: str, folder: Path, *more: str) -> dict[str, object]:
+    capsys.readouterr()
+    assert main(["sweep", verb, *GRID, "--output_dir", str(folder), "--json", *more]) == 0
+    content: dict[str, object] = json.loads(capsys.readouterr().out)
+    return content
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("published")
+    options = {"n_hparams": 2, "n_trials": 1, "steps": 4, "checkpoint_freq": 2, "workers": 1}
+    plench.sweep(["PRODEN", "CC"], "Digits_FPS", root / "runs", progress=False, **options)
+    file = root / "results.parquet"
+    assert main(["export", str(root / "runs"), "-o", str(file)]) == 0
+    return file
+
+
+def test_runs_of_the_file_are_finished_and_the_rest_is_run(
+    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extend = ["--extend", str(published)]
+    more = ["--n_hparams", "3", "--n_trials", "1"]
+    plan = sweep(capsys, "plan", tmp_path, *more, *extend, "--probe_seconds", "0")
+    assert plan["states"] == {"done": 4, "missing": 2}
+    assert plan["to_do"] == 2
+    assert sweep(capsys, "plan", tmp_path, *more, "--probe_seconds", "0")["to_do"] == 6
+    ended = sweep(capsys, "launch", tmp_path, *more, *extend, "--workers", "1", "--no_progress")
+    assert ended["states"] == {"done": 6}
+    folders = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert sorted(name.split("-t0-")[0] for name in folders) == ["Digits_FPS-CC-h2", "Digits_FPS-PRODEN-h2"]
+    assert main(["sweep", "status", "--output_dir", str(tmp_path), *extend]) == 0
+    assert "done 6 (4 runs in the extended results)" in capsys.readouterr().out
+    merged = tmp_path / "merged.parquet"
+    assert main(["export", str(tmp_path), str(published), "-o", str(merged)]) == 0
+    runs = read_results_file(merged).runs
+    assert len({run.info["run_id"] for run in runs}) == len(runs) == 6
+
+
+def test_failed_runs_of_the_file_are_run(published: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(published)
+    status = [
+        "failed" if name == "CC" else old
+        for name, old in zip(table["algorithm"].to_pylist(), table["status"].to_pylist(), strict=True)
+    ]
+    column = table.schema.get_field_index("status")
+    changed = tmp_path / "failed.parquet"
+    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(status)), changed)
+    outcome = plench.sweep(
+        ["PRODEN", "CC"],
+        "Digits_FPS",
+        tmp_path / "runs",
+        n_hparams=2,
+        n_trials=1,
+        steps=4,
+        checkpoint_freq=2,
+        workers=1,
+        progress=False,
+        extend=changed,
+    )
+    assert {entry.state for entry in outcome.states} == {"done"}
+    run_here = {entry.run.config.algorithm for entry in outcome.states if not entry.in_extended}
+    assert run_here == {"CC"}
+
+
+def test_conflicting_records_are_refused(
+    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(published)
+    column = table.schema.get_field_index("loss")
+    loss = table["loss"].to_pylist()
+    other = tmp_path / "other.parquet"
+    pq.write_table(
+        table.set_column(column, table.schema.field(column), pa.array([loss[0] + 1, *loss[1:]])), other
+    )
+    merged = tmp_path / "merged.parquet"
+    assert main(["export", str(published), str(other), "-o", str(merged)]) == 2
+    assert "are the same run with different records" in capsys.readouterr().err
+    assert not merged.exists()
+    assert main(["export", str(published), str(published.parent / "runs"), "-o", str(merged)]) == 0
+
+
+@pytest.mark.parametrize("content", [None, b"PAR1 but not really"])
+def test_a_file_that_is_not_a_results_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    file = tmp_path / "x.parquet"
+    if content is not None:
+        file.write_bytes(content)
+    command = ["sweep", "launch", *GRID, "--output_dir", str(tmp_path / "runs"), "--extend", str(file)]
+    assert main(command) == 2
+    assert "x.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
