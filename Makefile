@@ -12,7 +12,7 @@ BIN := $(VENV)/$(SCRIPTS)
 LOWEST := .venv-lowest
 READY := $(VENV)/.ready
 
-.PHONY: bench demo docs test test-fast test-real test-lowest fuzz arguments soak lint format clean
+.PHONY: bench demo docs test test-fast test-real test-lowest soak lint format clean
 SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
@@ -43,10 +43,6 @@ test-lowest:
 	$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
 	$(LOWEST)/$(SCRIPTS)/python -m pytest -n 2
 
-# Campaigns: they run for as long as they are given, and continue where the last one ended (docs/trust.md).
-fuzz: $(READY)
-	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) $(FUZZ)
-
 # What plench costs beside floors measured in the same run (docs/bench.md).
 bench: $(READY)
 	$(BIN)/plench bench step fleet image evaluation sweep reading --output build/bench.json
@@ -55,9 +51,7 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python scripts/make_docs.py
 
-arguments: $(READY)
-	$(BIN)/python -m campaigns.arguments --seconds $(SECONDS) $(ARGUMENTS)
-
+# Kills and damages runs and sweeps for SECONDS; a later call continues the campaign (docs/trust.md).
 soak: $(READY)
 	$(BIN)/python -m campaigns.soak --seconds $(SECONDS) $(SOAK)
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from campaigns.figures import read_figures, write_figures, write_pages
-from campaigns.forked import keep_in_memory, warm_up
 from campaigns.soak.bench import Bench, Counted, Round
 from campaigns.soak.cases import ALL, choose_case, make_case
+from campaigns.soak.figures import read_figures, write_figures, write_pages
 from campaigns.soak.fleets import SIZE, disturb_fleet
+from campaigns.soak.forked import keep_in_memory, warm_up
 from campaigns.soak.runs import FAULTS
 from campaigns.soak.sweeps import SWEEP_FAULTS, disturb_sweep
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from campaigns.figures import write_figures
-from campaigns.forked import TRACEBACK, Command, Forked
 from campaigns.soak.cases import Case
 from campaigns.soak.comparison import compare, summarise
+from campaigns.soak.figures import write_figures
+from campaigns.soak.forked import TRACEBACK, Command, Forked
 
 PATIENCE = 300.0  # seconds that a run may take on a busy machine
 OPERATIONS = ("open", "replace", "fsync", "unlink")  # of `os`: before and after each a process may be killed

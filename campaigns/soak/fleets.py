@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from tests.golden.cases import ALGORITHMS, ON_SCHEDULE, TABULAR
 
-from campaigns.figures import write_figures
-from campaigns.forked import TRACEBACK
 from campaigns.soak.bench import PATIENCE, Bench, Counted, Round
 from campaigns.soak.cases import STEPS
 from campaigns.soak.comparison import compare, read_sweep
+from campaigns.soak.figures import write_figures
+from campaigns.soak.forked import TRACEBACK
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
 from plench.runs.folder import RunStore

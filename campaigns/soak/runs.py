@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from campaigns.forked import TRACEBACK
 from campaigns.soak.bench import PATIENCE, Bench, Round
 from campaigns.soak.cases import Case
 from campaigns.soak.damage import copy_folder, damage_one
+from campaigns.soak.forked import TRACEBACK
 
 Fault = Callable[[Bench, Random, Case], Round]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -16,12 +16,12 @@ from typing import Any
 from tests.golden.cases import TABULAR
 from tests.sweep.driving import find_workers, is_alive, start
 
-from campaigns.figures import write_figures
-from campaigns.forked import TRACEBACK
 from campaigns.soak import damage
 from campaigns.soak.bench import PATIENCE, Bench, Round
 from campaigns.soak.comparison import read_sweep
+from campaigns.soak.figures import write_figures
 from campaigns.soak.fleets import judge
+from campaigns.soak.forked import TRACEBACK
 
 GRIDS = (
     ("PRODEN", "PiCO", "VALEN"),

@@ -21,7 +21,7 @@ from tests.data.test_sources import write_mat
 
 NOT_RUN = {
     r"^(make|pip|git) ": "works on the checkout or on the environment that the tests themselves run in",
-    r"^python -m campaigns": "tests/fuzz runs it",
+    r"^python -m campaigns": "tests/training/test_soak.py runs it",
     r"^plench data download": "fetches from the network; tests/data/test_download.py has a server of its own",
     r"PLCIFAR10": "needs 170 MB of images; tests/images has small ones",
     r"path/to/": "stands for a folder of the reader's",

@@ -17,14 +17,14 @@ LONG = ["SoccerPlayer", "Italian", "YahooNews", "English"]
 BENCHMARK = ["Lost", "MSRCv2", "Mirflickr", "Birdsong", "Malagasy", *LONG]
 
 
-def write_mat(path, n=20, with_target=True, kind=sparse.csc_matrix):
+def write_mat(path, n=20, with_target=True, kind=sparse.csc_matrix, **options):
     labels = np.arange(n) % 4
     target = (np.arange(4)[:, None] == labels).astype(float)
     variables = {"data": np.arange(3.0 * n).reshape(n, 3), "partial_target": kind(target)}
     if with_target:
         variables["target"] = kind(target)
     path.parent.mkdir(parents=True, exist_ok=True)
-    savemat(path, variables)
+    savemat(path, variables, **options)
     return path
 
 

@@ -1,35 +1,29 @@
-"""The command `plench` in a forked process: plench is imported once, a call takes milliseconds to start.
-
-Linux only: limits and waiting are those of its kernel.
-"""
+"""Commands in forked processes: a child inherits the imports of its parent and starts at once."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import pkgutil
-import resource
 import select
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-RAISED = 70  # exit code of a process in which an error came through that is not ours
-GOOD_CODES = (0, 1, 2, 130)
+RAISED = 70  # exit code of a process that ended with an unexpected exception
 # Modules that only a command line runs: imported, they would hide the functions of the same name.
 HIDING = ("plench.train", "plench.sweep", "plench.collect_results")
-Command = list[str] | Callable[[], int]  # words of `plench`, or what is to be done, which says the exit code
+Command = list[str] | Callable[[], int]  # arguments of `plench`, or a function that returns the exit code
 TRACEBACK = "Traceback (most recent call last)"
 
 
 def warm_up() -> None:
-    """Import what commands import when they are called, and train a little: children inherit it."""
+    """Import what commands import when they are called, and train a little."""
     import matplotlib.backends
     import scipy.stats
 
@@ -38,14 +32,14 @@ def warm_up() -> None:
     for package in (plench, scipy.stats, matplotlib.backends):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name not in HIDING and not {"__main__", "tests"} & {*module.name.split(".")}:
-                with suppress(Exception):  # what a machine has not got
+                with suppress(Exception):  # packages that are not installed
                     importlib.import_module(module.name)
     with tempfile.TemporaryDirectory() as folder:
         plench.train("PRODEN", "Digits_FPS", folder, steps=2)
 
 
 def keep_in_memory() -> str:
-    """Make temporary folders in memory where that can be, as disks wait at every fsync; return the place."""
+    """Put temporary folders into memory if possible, as disks wait at every fsync; return the place."""
     memory = Path("/dev/shm")
     if memory.is_dir() and os.access(memory, os.W_OK):
         tempfile.tempdir = str(memory)
@@ -53,10 +47,7 @@ def keep_in_memory() -> str:
 
 
 class Forked:
-    """One command under way, in a session of its own; `prepare` is called in the child before it begins.
-
-    With `afresh` the child becomes a new Python that runs `python -m plench`, as a user's shell does.
-    """
+    """One running command, in a session of its own; the child calls `prepare` before it starts."""
 
     def __init__(
         self,
@@ -64,10 +55,8 @@ class Forked:
         place: Path,
         printed: Path,
         *,
-        memory_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
         prepare: Callable[[], None] | None = None,
-        afresh: bool = False,
     ) -> None:
         self.printed = printed
         self.code: int | None = None
@@ -75,12 +64,12 @@ class Forked:
         self.process = os.fork()
         if self.process == 0:
             if not callable(command):
-                command = partial(_become_command if afresh else be_command, command)
-            _live(command, place, printed, memory_bytes, environment or {}, prepare)
+                command = partial(call_command, command)
+            _run_child(command, place, printed, environment or {}, prepare)
         self.descriptor = os.pidfd_open(self.process)
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for the end; return the exit code (negative: the signal), None if it has not ended."""
+        """Wait for the exit; return the exit code (negative: the signal), None if it is still running."""
         if self.code is None and select.select([self.descriptor], [], [], seconds)[0]:
             _, status = os.waitpid(self.process, 0)
             self.code = os.waitstatus_to_exitcode(status)
@@ -88,58 +77,44 @@ class Forked:
         return self.code
 
     def send(self, number: int) -> bool:
-        """Send a signal; say whether the process was still there."""
+        """Send a signal; return True if the process was still running."""
         if self.wait(0) is not None:
             return False
         os.kill(self.process, number)
         return True
 
-    def leaves_processes(self, seconds: float) -> bool:
-        """Say whether processes that it started are still there so long after its end."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                os.killpg(self.process, 0)
-            except ProcessLookupError:
-                return False
-            if time.monotonic() > end:
-                return True
-            time.sleep(0.05)
-
     def end(self) -> None:
-        """End it and whatever it started."""
+        """Kill it and all processes that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process, signal.SIGKILL)
         while self.wait(60) is None:
             continue
 
     def read(self) -> str:
-        """Return what was printed, the first and the last of it."""
+        """Return the first and the last of its output."""
         text = self.printed.read_bytes().decode("utf-8", "replace")
         return text if len(text) < 20_000 else text[:10_000] + text[-10_000:]
 
 
-def _live(
+def _run_child(
     command: Callable[[], int],
     place: Path,
     printed: Path,
-    memory_bytes: int | None,
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None,
 ) -> None:
-    """Be the command. This is the child's whole life."""
+    """Run the command in the child, and exit."""
     code = RAISED
     try:
         os.setsid()
         os.chdir(place)
-        redirect(printed)
+        _redirect(printed)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        limit_memory(memory_bytes)
         os.environ.update(environment)
         if prepare is not None:
             prepare()
         code = command()
-    except KeyboardInterrupt:  # before it began
+    except KeyboardInterrupt:  # before the command started
         code = 130
     except BaseException:
         traceback.print_exc()
@@ -150,15 +125,7 @@ def _live(
         os._exit(code)
 
 
-def limit_memory(more_bytes: int | None) -> None:
-    """Let this process take so much more memory than it has, and leave no core behind."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if more_bytes is not None:
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + more_bytes,) * 2)
-
-
-def redirect(printed: Path) -> None:
+def _redirect(printed: Path) -> None:
     """Read from nowhere, and print to a file."""
     sink = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     source = os.open(os.devnull, os.O_RDONLY)
@@ -172,18 +139,13 @@ def redirect(printed: Path) -> None:
     )
 
 
-def be_command(words: list[str]) -> int:
-    """Return the exit code, as Python's own interpreter would make it."""
+def call_command(words: list[str]) -> int:
+    """Call `plench` with arguments and return the exit code that the interpreter would give."""
     from plench.cli import main
 
     try:
         return int(main(words))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1 if end.code else 0
-    except KeyboardInterrupt:  # before the command is under way, or after: the shell sees a signal
+    except KeyboardInterrupt:
         return 130
-
-
-def _become_command(words: list[str]) -> int:
-    """Become a Python that knows nothing of this one."""
-    os.execv(sys.executable, [sys.executable, "-m", "plench", *words])

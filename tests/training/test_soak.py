@@ -1,6 +1,7 @@
 """The campaign of faults: what it damages is damaged, what differs is seen, and a few rounds lose nothing."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_runs_of_fleets_are_compared_to_rounding() -> None:
     assert compare_closely(calm, {**near, "records": []}) == ["0 records, not 1"]
     assert compare_closely(calm, {**near, "models": {"model_CR.pt": "a"}}) == ["model_last.pt lost"]
     assert compare_closely(calm, {**near, "status": "failed"}) == ["status 'failed', not 'done'"]
+
+
+def test_the_page_on_trust_has_the_figures_of_the_last_campaign() -> None:
+    page = (ROOT / "docs" / "results" / "soak.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    counts = re.search(r"\n([\d,]+) runs.*? with ([\d,]+) faults", page)
+    lost = re.search(r"\*\*([\d,]+) lost or changed anything", page)
+    assert counts
+    assert lost
+    assert f"soak.md): {counts[1]} runs, fleets and sweeps with {counts[2]} faults; {lost[1]} lost" in text
 
 
 @pytest.mark.real

@@ -1,1 +1,0 @@
-"""Random and contradicting arguments for every command: our exit codes only, and never a traceback."""

@@ -1,1 +1,0 @@
-"""Every reader of files, fed with files that were damaged or forged: `make fuzz SECONDS=300`."""
