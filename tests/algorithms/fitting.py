@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from plench.algorithms.fitted import FittedAlgorithm
-from plench.contract.examples import GivenAnswers
+from plench.data.answers import Answers
 from tests.probe import GivenInputs
 
 
-def answer_by_labels(item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> GivenAnswers:
+def answer_by_labels(item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> Answers:
     """Return answers of one class each."""
     sets = np.asarray(label)[:, None] == np.arange(n_classes)
-    return GivenAnswers(np.asarray(item), np.asarray(annotator), sets, n_items)
+    return Answers(np.asarray(item), np.asarray(annotator), sets, n_items)
 
 
 def build(
@@ -22,7 +22,7 @@ def build(
     features: np.ndarray,
     candidates: np.ndarray,
     seed: int = 0,
-    answers: GivenAnswers | None = None,
+    answers: Answers | None = None,
     **hparams: Any,
 ) -> Any:
     """Build a fitted method with defaults for the hyperparameters that are not given."""

@@ -5,9 +5,8 @@ from typing import Any
 import torch
 
 from plench.algorithms import find_algorithm
-from plench.contract import Subject
-from plench.contract.examples import make_examples
-from plench.contract.subject import Session
+from plench.contract import AlgorithmUnderTest
+from plench.contract.under_test import Session, make_examples
 from plench.runs.folder import RunStore
 from plench.training.checkpoint import read_newest
 
@@ -25,7 +24,7 @@ def start(
     **hparams: Any,
 ) -> Session:
     """Start a run on random examples, tabular or images: 64 of them make an epoch of four updates."""
-    subject = Subject(find_algorithm(name))
+    subject = AlgorithmUnderTest(find_algorithm(name))
     own = {parameter.name for parameter in subject.entry.card.hyperparameters}
     small = {key: value for key, value in SMALL.items() if key in own}
     dataset = make_examples(train_size, sets="ambiguous", images=images)

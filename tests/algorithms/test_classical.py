@@ -30,7 +30,7 @@ from plench.algorithms.classical.parts.targets import share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
-from plench.contract.examples import GivenAnswers
+from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.training.checkpoint import dump, parse
 from plench.training.restore import restore_snapshot
@@ -297,7 +297,7 @@ def test_ipal_keeps_confidences_within_the_candidates() -> None:
     np.testing.assert_allclose(F.sum(1), 1, rtol=1e-12)
 
 
-def make_answers(n: int, K: int, seed: int = 0) -> tuple[GivenAnswers, np.ndarray]:
+def make_answers(n: int, K: int, seed: int = 0) -> tuple[Answers, np.ndarray]:
     """Draw answers of five annotators, of whom one is always wrong by one class."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, K, n)
@@ -318,7 +318,7 @@ def test_dawid_and_skene_learn_whom_to_trust() -> None:
 
 def test_an_item_without_a_vote_may_be_anything() -> None:
     sets = np.array([[True, False, False], [False, False, False], [True, True, False]])
-    answers = GivenAnswers(np.array([0, 1, 2]), np.array([0, 0, 1]), sets, 3)
+    answers = Answers(np.array([0, 1, 2]), np.array([0, 0, 1]), sets, 3)
     np.testing.assert_allclose(share_votes(answers), [[1, 0, 0], [1 / 3] * 3, [0.5, 0.5, 0]])
     assert np.isfinite(infer_labels(answers, 0.01, 10)).all()
 

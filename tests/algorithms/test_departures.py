@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import Algorithm, AlgorithmEntry, algorithms
-from plench.contract import Subject
-from plench.contract.examples import make_examples
+from plench.contract import AlgorithmUnderTest
+from plench.contract.under_test import make_examples
 from tests.conftest import ROOT
 from tests.departures import DEPARTURES, OTHER, vanilla
 from tests.probe import at_step, batch_of, evaluate
@@ -439,7 +439,7 @@ def losses_of(cls: type[Algorithm], run: Run, updates: int = 20) -> np.ndarray:
     """Return the losses of a run on 64 examples: an epoch of four updates."""
     entry = AlgorithmEntry(cls.card.name, cls, cls.card, spec=cls.card.name)
     dataset = make_examples(64, sets="ambiguous", images=run.images)
-    session = Subject(entry).start(dataset, batch_size=run.batch_size, hparams=run.hparams)
+    session = AlgorithmUnderTest(entry).start(dataset, batch_size=run.batch_size, hparams=run.hparams)
     return np.array(session.update(updates))
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from plench.algorithms import algorithms, find_algorithm
-from plench.contract import Subject
-from plench.contract.work import OperatorCounter
+from plench.contract import AlgorithmUnderTest
+from plench.contract.speed import OperatorCounter
 from tests import formulas
 
 # Operators that torch has had on MPS only lately, or not at all.
@@ -14,7 +14,7 @@ MISSING_ON_MPS = {"aten::kthvalue"}
 
 @pytest.mark.parametrize("name", [name for name, entry in algorithms().items() if entry.card.shared])
 def test_no_phase_needs_an_operator_that_mps_lacks(name: str) -> None:
-    subject = Subject(find_algorithm(name))
+    subject = AlgorithmUnderTest(find_algorithm(name))
     session = subject.start()
     with OperatorCounter(None) as counter:
         session.update(subject.count_updates(session))

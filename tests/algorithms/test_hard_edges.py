@@ -16,10 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from plench.algorithms import Algorithm, find_algorithm
 from plench.batch import Batch
-from plench.contract import Subject
-from plench.contract.differences import find_not_finite
-from plench.contract.examples import make_examples
-from plench.contract.subject import Session
+from plench.contract import AlgorithmUnderTest
+from plench.contract.training import find_not_finite
+from plench.contract.under_test import Session, make_examples
 from plench.hparams import DataTraits, draw_hparams
 from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
@@ -405,7 +404,7 @@ PASSES: dict[str, dict[str, list[str]]] = {
 @pytest.mark.parametrize("name", REACH)
 def test_every_network_sees_its_views(name: str) -> None:
     """On images every declared view is another tensor, and each goes through the network that it is for."""
-    subject = Subject(find_algorithm(name))
+    subject = AlgorithmUnderTest(find_algorithm(name))
     session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
     run_finite(session, 9)  # the next update does not begin an epoch
     batch = session.training_set.next_batch()

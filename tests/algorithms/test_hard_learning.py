@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plench.algorithms import find_algorithm
-from plench.contract.subject import Session, Subject
+from plench.contract.under_test import AlgorithmUnderTest, Session
 from plench.data import draw_candidates, load_dataset
 from plench.training.evaluation import predict_logits
 
@@ -40,7 +40,7 @@ def accuracy_of(session: Session) -> float:
 def test_learns_on_digits(name: str) -> None:
     dataset = load_dataset("Digits_FPS")
     dataset = draw_candidates(dataset, dataset.card.candidates, 0)
-    session = Subject(find_algorithm(name)).start(dataset, batch_size=64, hparams=SCHEDULES[name])
+    session = AlgorithmUnderTest(find_algorithm(name)).start(dataset, batch_size=64, hparams=SCHEDULES[name])
     session.update(UPDATES)
     assert max(session.algorithm.phases().values(), default=0) <= UPDATES / 2 + 20
     assert accuracy_of(session) > 0.8

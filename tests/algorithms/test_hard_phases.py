@@ -12,10 +12,9 @@ import torch
 from plench.algorithms import find_algorithm
 from plench.algorithms.parts.targets import uniform_over
 from plench.batch import Batch
-from plench.contract import Subject
-from plench.contract.differences import find_difference, snapshot
-from plench.contract.examples import make_examples
-from plench.contract.subject import Session
+from plench.contract import AlgorithmUnderTest
+from plench.contract.training import find_difference, snapshot
+from plench.contract.under_test import Session, make_examples
 from plench.runs.folder import RunStore
 from tests import formulas
 from tests.algorithms.sessions import copy_of, resume, save, start
@@ -159,7 +158,7 @@ def test_valen_trains_its_encoder_after_the_warm_up() -> None:
 
 def test_valen_takes_the_graph_from_original_views_in_evaluation_mode() -> None:
     """With batch norm a feature must not depend on its batch, and the pass must leave no trace."""
-    session = Subject(find_algorithm("VALEN")).start(
+    session = AlgorithmUnderTest(find_algorithm("VALEN")).start(
         make_examples(40, images=True), batch_size=8, hparams={"warm_up": 3, "model": "CNN"}
     )
     algorithm: Any = session.algorithm

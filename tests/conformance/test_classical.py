@@ -47,7 +47,7 @@ from plench.algorithms.classical.parts.targets import (
 from plench.algorithms.classical.pl_ecoc import assign_sides, decode_scores, draw_code, rate_columns
 from plench.algorithms.classical.pl_knn import PL_KNN, vote_by_distance
 from plench.algorithms.fitted import FittedAlgorithm
-from plench.contract.examples import GivenAnswers
+from plench.data.answers import Answers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.seeds import seed_hash
 from tests.algorithms.fitting import answer_by_labels, build, fit, predict
@@ -301,7 +301,7 @@ def check_binary(case: Case) -> None:
     case.check(J=value, grad_w=weight_slope[0], grad_b=bias_slope[0])
 
 
-def answers_of(case: Case) -> GivenAnswers:
+def answers_of(case: Case) -> Answers:
     return answer_by_labels(*(case.inputs[key] for key in ("item", "annotator", "label", "items", "classes")))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from plench.algorithms import Algorithm, FittedAlgorithm, LossAlgorithm, register
 from plench.batch import Batch
-from plench.contract.examples import make_examples
+from plench.contract.under_test import make_examples
 from plench.hparams import Hyperparameter
 
 
@@ -54,8 +54,8 @@ class trains_and_predicts(Sound):
 
 
 @breaks
-@register("runs_trained_as_one", stacked=True)
-class runs_trained_as_one(Sound):
+@register("trains_in_a_stack", stacked=True)
+class trains_in_a_stack(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         inside = logits.masked_fill(~batch.candidates, float("-inf"))
         losses = (logits.logsumexp(-1) - inside.logsumexp(-1)).mean(-1)

@@ -3,7 +3,7 @@
 import pytest
 
 from plench.algorithms.registry import third_party_entry
-from plench.contract import Subject, checks, run_check, run_suite
+from plench.contract import AlgorithmUnderTest, checks, run_check, run_suite
 from tests.contract.breaches import BREACHES, Sound, SoundRounds
 
 # Real accelerators are needed to break this one.
@@ -16,7 +16,7 @@ HINTS = {
     "leaves_arguments_alone": "train_givenY was changed",
     "prints_nothing": "'training",
     "uses_declared_views": "strong",
-    "runs_trained_as_one": "must act on the last axes",
+    "trains_in_a_stack": "must act on the last axes",
     "sees_no_true_label": "notes['found'][0] holds the true labels of the whole dataset",
     "seeds_nothing_global": "torch.manual_seed",
     "trains_without_a_candidate": "rarity",
@@ -40,7 +40,7 @@ HINTS = {
 
 @pytest.mark.parametrize("cls", [Sound, SoundRounds])
 def test_a_sound_algorithm_passes_all(cls) -> None:
-    outcomes = run_suite(Subject(third_party_entry(cls.__name__, cls, cls.__name__)))
+    outcomes = run_suite(AlgorithmUnderTest(third_party_entry(cls.__name__, cls, cls.__name__)))
     assert {
         outcome.check.name: outcome.detail for outcome in outcomes if outcome.status in ("failed", "advice")
     } == {}
@@ -53,7 +53,7 @@ def test_every_check_has_an_algorithm_that_breaks_it() -> None:
 @pytest.mark.parametrize("name", sorted(BREACHES))
 def test_breach_is_found(name: str) -> None:
     check = checks()[name]
-    outcome = run_check(check, Subject(third_party_entry(name, BREACHES[name], name)))
+    outcome = run_check(check, AlgorithmUnderTest(third_party_entry(name, BREACHES[name], name)))
     assert outcome.status == ("failed" if check.level == "required" else "advice")
     assert HINTS.get(name, "") in outcome.detail
     assert outcome.detail

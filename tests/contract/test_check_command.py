@@ -8,7 +8,7 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.cli import main
-from plench.contract import Subject, checks, run_check
+from plench.contract import AlgorithmUnderTest, checks, run_check
 from tests.conftest import ROOT
 
 LISTING = ROOT / "tests" / "fixtures" / "cavl_listing.py"
@@ -94,7 +94,9 @@ def test_an_update_that_ends_the_process_is_told_as_any_error(tmp_path: Path) ->
         "        raise SystemExit('enough')\n",
         encoding="utf-8",
     )
-    outcome = run_check(checks()["trains_and_predicts"], Subject(find_algorithm(f"{path}:Quitter")))
+    outcome = run_check(
+        checks()["trains_and_predicts"], AlgorithmUnderTest(find_algorithm(f"{path}:Quitter"))
+    )
     assert outcome.status == "failed"
     assert "SystemExit: enough (line 6, in update" in outcome.detail
 

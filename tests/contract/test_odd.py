@@ -7,8 +7,8 @@ import pytest
 from plench.algorithms import LossAlgorithm
 from plench.algorithms.registry import third_party_entry
 from plench.cli import main
-from plench.contract import Outcome, Subject, checks, run_check
-from plench.contract.subject import read_loss
+from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check
+from plench.contract.under_test import read_loss
 from plench.training.evaluation import Totals
 from tests.conftest import ROOT
 from tests.contract.odd import LOGGED, SOUND, UNSOUND, logging_of
@@ -23,7 +23,7 @@ HINTS = {
 
 
 def run(check: str, cls: type[LossAlgorithm]) -> Outcome:
-    return run_check(checks()[check], Subject(third_party_entry(cls.__name__, cls, cls.__name__)))
+    return run_check(checks()[check], AlgorithmUnderTest(third_party_entry(cls.__name__, cls, cls.__name__)))
 
 
 @pytest.mark.parametrize("name", sorted(SOUND))

@@ -5,19 +5,18 @@ from functools import cache
 import pytest
 
 from plench.algorithms import algorithms
-from plench.contract import Check, Subject, checks, run_check
-from plench.contract.examples import make_examples
-from plench.contract.isolation import seek_labels
-from plench.contract.odd_data import HUGE, enlarge_logits
-from plench.contract.subject import phase_starts
-from plench.contract.work import count_operators
+from plench.contract import AlgorithmUnderTest, Check, checks, run_check
+from plench.contract.speed import count_operators
+from plench.contract.state import search_labels
+from plench.contract.training import HUGE, enlarge_logits
+from plench.contract.under_test import make_examples
 
 ON_BATCHES = [name for name, entry in algorithms().items() if entry.card.shared]
 
 
 @cache
-def subject_of(name: str) -> Subject:
-    return Subject(algorithms()[name])
+def subject_of(name: str) -> AlgorithmUnderTest:
+    return AlgorithmUnderTest(algorithms()[name])
 
 
 @pytest.mark.parametrize("check", checks().values(), ids=lambda check: check.name)
@@ -39,7 +38,7 @@ def test_checks_reach_every_phase(name: str) -> None:
 
 @pytest.mark.parametrize("name", ON_BATCHES)
 def test_no_true_label_of_images_is_within_reach(name: str) -> None:
-    seek_labels(subject_of(name), make_examples(40, sets="ambiguous", images=True))
+    search_labels(subject_of(name), make_examples(40, sets="ambiguous", images=True))
 
 
 @pytest.mark.parametrize("name", ON_BATCHES)
@@ -53,6 +52,6 @@ def test_huge_logits_are_really_huge(name: str) -> None:
 def test_operators_are_counted_before_and_after_the_last_phase(name: str) -> None:
     subject = subject_of(name)
     counters = count_operators(subject, 16, 4)
-    last = max(phase_starts(subject.start().algorithm), default=0)
+    last = max(subject.start().algorithm.phases().values(), default=0)
     assert max(counters) > last
     assert all(counter.calls.total() > 20 for counter in counters.values())

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.contract.differences import find_difference
+from plench.contract.training import find_difference
 from plench.data import Dataset, load_dataset
 from plench.training import RunConfig, RunOutcome, configure_run, run_training
 from plench.training.callbacks import NoCallback

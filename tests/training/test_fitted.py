@@ -17,7 +17,7 @@ import plench
 from plench.algorithms import find_algorithm
 from plench.algorithms.classical.parts.targets import share_equally
 from plench.cli import main
-from plench.contract.examples import make_examples
+from plench.contract.under_test import make_examples
 from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
 from plench.data.answers import Answers

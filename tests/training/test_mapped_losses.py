@@ -13,8 +13,8 @@ from plench.algorithms import Algorithm, AlgorithmEntry, LossAlgorithm, register
 from plench.algorithms.proden import PRODEN
 from plench.algorithms.registry import load_third_party, third_party_entry
 from plench.batch import Batch
-from plench.contract import Subject, checks, run_check
-from plench.contract.examples import make_examples
+from plench.contract import AlgorithmUnderTest, checks, run_check
+from plench.contract.under_test import make_examples
 from plench.hparams import Hyperparameter
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
@@ -25,7 +25,7 @@ from plench.training.run import TrainingRun
 from tests.training.test_fleet import RunStore
 
 README = Path(__file__).parents[2] / "README.md"
-CHECK = checks()["runs_trained_as_one"]
+CHECK = checks()["trains_in_a_stack"]
 
 
 def start(entry: AlgorithmEntry, seed: int, **hparams: Any) -> TrainingRun:
@@ -48,8 +48,8 @@ def test_the_example_of_the_readme_is_mapped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(code)
     entry = load_third_party(f"{tmp_path / 'mine.py'}:MeanCandidate")
     assert choose_form(entry.cls) == "mapped"
-    outcome = run_check(CHECK, Subject(entry))
-    assert (outcome.status, outcome.detail) == ("passed", "trained as one: its loss is mapped over runs")
+    outcome = run_check(CHECK, AlgorithmUnderTest(entry))
+    assert (outcome.status, outcome.detail) == ("passed", "stacked: its loss is mapped over runs")
     compare(entry, [{"lr": 1e-2}, {"lr": 1e-3}])
 
 
@@ -251,9 +251,9 @@ class Empty(LossAlgorithm):
 )
 def test_what_cannot_be_mapped_is_trained_alone_and_told(cls: type[Algorithm]) -> None:
     entry = third_party_entry(cls.__name__, cls, f"tests:{cls.__name__}")
-    outcome = run_check(CHECK, Subject(entry))
+    outcome = run_check(CHECK, AlgorithmUnderTest(entry))
     assert outcome.status == "skipped"
-    assert outcome.detail.startswith("its runs are trained alone: ")
+    assert outcome.detail.startswith("its runs are not stacked: ")
 
 
 @pytest.mark.parametrize("heats", [[4.0, 4.0], [4.0, 2.0]])
@@ -265,7 +265,7 @@ def test_a_loss_that_changes_hyperparameters_is_not_mapped(cls: type[Algorithm],
 
 
 def test_a_mapped_loss_that_goes_wrong_is_told_what_helps() -> None:
-    outcome = run_check(CHECK, Subject(third_party_entry("Outside", Outside, "tests:Outside")))
+    outcome = run_check(CHECK, AlgorithmUnderTest(third_party_entry("Outside", Outside, "tests:Outside")))
     assert outcome.status == "advice"
     assert "A loss that is mapped over runs may depend on" in outcome.detail
     assert 'with alone="the reason"' in outcome.detail
@@ -426,7 +426,7 @@ def test_attributes_that_a_stack_changes_are_handed_out() -> None:
         found = other.algorithm.state_dict()
         for name, value in one.algorithm.state_dict().items():
             torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
-    assert run_check(CHECK, Subject(entry)).status == "passed"
+    assert run_check(CHECK, AlgorithmUnderTest(entry)).status == "passed"
 
 
 @pytest.mark.parametrize(
@@ -447,14 +447,14 @@ def test_a_changed_attribute_that_cannot_be_handed_out_is_refused(cls: type[Any]
 
 
 def test_the_contract_tells_of_attributes() -> None:
-    outcome = run_check(CHECK, Subject(third_party_entry("Remembering", Remembering, "tests:Remembering")))
-    assert outcome.status == "advice"
-    assert outcome.detail.startswith("its runs are trained alone, though it says stacked=True: its last")
-    outcome = run_check(CHECK, Subject(third_party_entry("Each", Each, "tests:Each")))
-    assert outcome.status == "advice"
-    assert (
-        "the attribute seen of a run trained as one with others is 0, that of the run alone" in outcome.detail
+    outcome = run_check(
+        CHECK, AlgorithmUnderTest(third_party_entry("Remembering", Remembering, "tests:Remembering"))
     )
+    assert outcome.status == "advice"
+    assert outcome.detail.startswith("its runs are not stacked, though it says stacked=True: its last")
+    outcome = run_check(CHECK, AlgorithmUnderTest(third_party_entry("Each", Each, "tests:Each")))
+    assert outcome.status == "advice"
+    assert "updates Each.seen of a stacked run is not that of the run alone" in outcome.detail
 
 
 def test_rates_that_a_method_changes_are_kept() -> None:
@@ -469,10 +469,10 @@ def test_rates_that_a_method_changes_are_kept() -> None:
     assert plain.algorithm.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * 0.5**6)
     found = by_hand.algorithm.state_dict()
     assert all(torch.equal(found[name], value) for name, value in plain.algorithm.state_dict().items())
-    assert run_check(CHECK, Subject(entry)).status == "passed"
+    assert run_check(CHECK, AlgorithmUnderTest(entry)).status == "passed"
 
 
 def test_the_contract_compares_the_step_written_by_hand() -> None:
-    outcome = run_check(CHECK, Subject(third_party_entry("Leafy", Leafy, "tests:Leafy")))
+    outcome = run_check(CHECK, AlgorithmUnderTest(third_party_entry("Leafy", Leafy, "tests:Leafy")))
     assert outcome.status == "advice"
     assert "written by hand" in outcome.detail

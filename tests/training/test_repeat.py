@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plench.contract.differences import find_difference
+from plench.contract.training import find_difference
 from plench.training import RunConfig
 from tests.training.harness import (
     LISTING,

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from plench import contract
-
 if TYPE_CHECKING:  # imports torch, which showing the help does not need
     from plench.contract import Outcome
 
@@ -39,60 +37,64 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(arguments: argparse.Namespace) -> int:
     """Run the suite on an algorithm and print what fails and why."""
-    with show_progress() as tell:
-        name, outcomes = contract.check_algorithm(arguments.algorithm, arguments.device, tell)
+    from plench.algorithms import find_algorithm
+    from plench.contract import AlgorithmUnderTest, checks, run_suite
+    from plench.training.environment import choose_device
+
+    entry = find_algorithm(arguments.algorithm)
+    choose_device(arguments.device)
+    with show_progress(len(checks())) as report:
+        outcomes = run_suite(AlgorithmUnderTest(entry, arguments.device), report)
     passed = all(outcome.status != "failed" for outcome in outcomes)
     if arguments.json:
-        rows = [describe_outcome(outcome) for outcome in outcomes]
-        print(json.dumps({"algorithm": name, "passed": passed, "checks": rows}, indent=1))
+        rows = [
+            {
+                "name": outcome.check.name,
+                "level": outcome.check.level,
+                "demand": outcome.check.demand,
+                "status": outcome.status,
+                "detail": outcome.detail,
+            }
+            for outcome in outcomes
+        ]
+        print(json.dumps({"algorithm": entry.name, "passed": passed, "checks": rows}, indent=1))
     else:
-        print(format_outcomes(name, outcomes))
+        print(format_outcomes(entry.name, outcomes))
     return 0 if passed else 1
 
 
 @contextmanager
-def show_progress() -> Iterator[Callable[[Outcome], None] | None]:
-    """Show a bar on a terminal; what the algorithm prints meanwhile is kept away from it."""
-    console = Console(file=sys.stderr)  # the stream of now: the checks put another in its place
+def show_progress(total: int) -> Iterator[Callable[[Outcome], None] | None]:
+    """Show a bar on a terminal."""
+    console = Console(file=sys.stderr)  # of now: the checks replace the stream by their own
     if not console.is_terminal:
         yield None
         return
     columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("checks", total=len(contract.checks()))
+        task = progress.add_task("checks", total=total)
 
-        def tell(outcome: Outcome) -> None:
+        def report(outcome: Outcome) -> None:
             progress.update(task, advance=1, description=outcome.check.name.replace("_", " "))
 
-        yield tell
-
-
-def describe_outcome(outcome: Outcome) -> dict[str, str]:
-    """Return an outcome as plain data."""
-    return {
-        "name": outcome.check.name,
-        "level": outcome.check.level,
-        "demand": outcome.check.demand,
-        "status": outcome.status,
-        "detail": outcome.detail,
-    }
+        yield report
 
 
 def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
     """Return one line per check, what is wrong under those that did not pass, and a summary."""
+
+    def indent(text: str) -> str:
+        space = " " * 11
+        return fill(text, 100, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
+
     lines = [name]
-    trains = all(
-        outcome.status == "passed" for outcome in outcomes if outcome.check.name == "trains_and_predicts"
-    )
+    trains = outcomes[0].status == "passed"
     for outcome in outcomes:
-        lines.append(f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}")
-        if outcome.status == "skipped" and not trains:
-            lines.pop()
-        elif outcome.status in ("skipped", "passed") and outcome.detail:
-            lines[-1] += f" ({outcome.detail})"
-        elif outcome.status in ("failed", "advice"):
-            lines.append(indent(outcome.check.demand))
-            lines.append(indent(f"Found: {outcome.detail}"))
+        line = f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}"
+        if outcome.status in ("failed", "advice"):
+            lines += [line, indent(outcome.check.demand), indent(f"Found: {outcome.detail}")]
+        elif trains:
+            lines.append(f"{line} ({outcome.detail})" if outcome.detail else line)
     if not trains:
         lines.append("  The other checks were skipped: they need an algorithm that trains and predicts.")
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in MARKS}
@@ -101,9 +103,3 @@ def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
         f"{counts['skipped']} skipped"
     )
     return "\n".join(lines)
-
-
-def indent(text: str) -> str:
-    """Wrap a text under the line of its check."""
-    space = " " * 11
-    return fill(text, 100, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)

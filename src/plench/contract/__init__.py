@@ -1,23 +1,10 @@
-"""The contract suite: what every algorithm must do, as checks whose messages say what to mend.
+"""The contract suite: what every algorithm must do, as checks whose messages say what to fix.
 
-`plench check` runs it on anyone's algorithm; the package's tests run the same checks over the registry.
-A check is one function in a file of this folder, marked `@required` or `@advised`; it is found automatically.
-The names below are imported when they are first used.
+`plench check` runs it on any algorithm; the package's tests run the same checks over the registry. A check is
+a function marked `@required` or `@advised` in `training`, `state` or `speed`. Its docstring is the demand.
 """
 
-from __future__ import annotations
+from plench.contract.suite import checks, run_check, run_suite
+from plench.contract.under_test import AlgorithmUnderTest, Check, Outcome
 
-from typing import TYPE_CHECKING
-
-from plench.lazy import lazy_attributes
-
-if TYPE_CHECKING:
-    from plench.contract.base import Check as Check
-    from plench.contract.base import Outcome as Outcome
-    from plench.contract.subject import Subject as Subject
-    from plench.contract.suite import check_algorithm as check_algorithm
-    from plench.contract.suite import checks as checks
-    from plench.contract.suite import run_check as run_check
-    from plench.contract.suite import run_suite as run_suite
-
-__all__, __getattr__, __dir__ = lazy_attributes(__name__)
+__all__ = ["AlgorithmUnderTest", "Check", "Outcome", "checks", "run_check", "run_suite"]

@@ -1,0 +1,332 @@
+"""Checks of an algorithm's state: repeated and resumed exactly, saved, moved, and isolated from labels."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import tempfile
+import types
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plench.contract.training import find_difference, snapshot, train_and_predict
+from plench.contract.under_test import (
+    AlgorithmUnderTest,
+    ContractViolation,
+    NotChecked,
+    Session,
+    advised,
+    ensure,
+    make_examples,
+    required,
+)
+from plench.data import Dataset, split_dataset
+from plench.runs.folder import RunStore
+from plench.training.checkpoint import dump, parse, read_newest
+from plench.training.evaluation import evaluate
+from plench.training.state import list_state, take_snapshot
+from plench.training.streams import capture_global
+
+# Where a walk ends: code and its surroundings lead to every module that is loaded, and plain values nowhere.
+ENDS = (types.ModuleType, type, types.CodeType, str, bytes, int, float, complex, bool, type(None))
+
+
+# Repeating and resuming ----------------------------------------------------------------------------------
+
+
+def train_phases(tested: AlgorithmUnderTest, seed: int = 0, evaluating: bool = False) -> dict[str, Any]:
+    """Train through every phase; return the whole final state and the losses."""
+    session = tested.start(seed=seed)
+    losses = []
+    for _ in range(tested.count_updates(session)):
+        losses += session.update(1)
+        if evaluating:
+            with session.run.streams.ambient("evaluation"):
+                evaluate(session.algorithm, session.run.data)
+    return {**snapshot(session.algorithm), "the losses": losses}
+
+
+@required
+def repeats_with_the_same_seed(tested: AlgorithmUnderTest) -> None:
+    """Two runs with the same seed agree in every bit."""
+    different = find_difference(train_phases(tested), train_phases(tested))
+    ensure(
+        different is None,
+        f"two runs with the same seed differ (first in {different}): draw from the default generators of "
+        "torch, numpy or random, which the run seeds, not from one that seeds itself",
+    )
+
+
+@required
+def differs_with_another_seed(tested: AlgorithmUnderTest) -> None:
+    """Two runs with different seeds differ."""
+    tested.need_batches()
+    different = find_difference(train_phases(tested, seed=0), train_phases(tested, seed=1))
+    ensure(different, "runs with the seeds 0 and 1 are the same: is a fixed seed set somewhere?")
+
+
+@required
+def is_not_disturbed_by_evaluation(tested: AlgorithmUnderTest) -> None:
+    """Evaluating after every update changes nothing in the training."""
+    different = find_difference(train_phases(tested), train_phases(tested, evaluating=True))
+    problem = f"a run that is evaluated more often ends with another {different}"
+    ensure(different is None, f"{problem}: predict must not change state or count calls")
+
+
+@required
+def resumes_exactly(tested: AlgorithmUnderTest) -> None:
+    """Saved, loaded into a new object and resumed, a run ends as if it had never stopped, in every bit of
+    weights, state and losses, wherever it is cut."""
+
+    def describe(session: Session, losses: list[float]) -> dict[str, Any]:
+        logged = session.run.totals.state()
+        return {**snapshot(session.algorithm), "what update logs": logged, "the losses": losses}
+
+    session = tested.start()
+    updates = tested.count_updates(session)
+    starts = (first for first in session.algorithm.phases().values() if 0 < first < updates)
+    cuts = set(range(1, updates)) if tested.fitted else {1, updates // 2, updates - 2, *starts}
+    losses = []
+    with tempfile.TemporaryDirectory() as folder:
+        for done in range(updates):
+            if done in cuts:
+                session.run.store = RunStore(Path(folder) / str(done))
+                session.run.store.folder.mkdir()
+                session.run.write_checkpoint()
+            losses += session.update(1)
+        for cut in sorted(cuts):
+            resumed = resume(tested, RunStore(Path(folder) / str(cut)), session)
+            again = resumed.update(updates - cut)
+            different = find_difference(describe(session, losses[cut:]), describe(resumed, again))
+            unsaved = ", ".join(take_snapshot(session.algorithm).unsaved)
+            ensure(
+                different is None,
+                f"cut after update {cut} of {updates} and resumed, the run differs (first in {different}). "
+                "Saved are tensors, arrays, numbers, optimisers, generators and containers of these found on "
+                "the object: keep all state there, and create the objects that hold it in __init__"
+                + (f". Not saved: {unsaved}" if unsaved else ""),
+            )
+
+
+def resume(tested: AlgorithmUnderTest, store: RunStore, saved: Session) -> Session:
+    """Build a fresh run and resume it from the checkpoint that a session has written."""
+    session = tested.start(store=store)
+    checkpoint = read_newest(store)
+    if checkpoint is None:
+        causes = []
+        for path, value in snapshot(saved.algorithm).items():
+            try:
+                parse(dump({"value": value}))
+            except ValueError:
+                causes.append(f"{path} ({type(value).__name__})")
+        raise ContractViolation(
+            f"a checkpoint was written but cannot be read back (cause: {', '.join(causes) or 'unknown'}). "
+            "Checkpoints hold plain tensors, arrays and numbers: keep no tensors of types of your own, or "
+            "name them in the class attribute `transient` if they hold no state"
+        )
+    with session.run.streams.ambient("algorithm"):
+        session.run.restore(checkpoint)
+    return session
+
+
+@advised
+def holds_only_what_can_be_saved(tested: AlgorithmUnderTest) -> None:
+    """Everything on the object can be saved, or is named in the class's `transient`."""
+    session = tested.start()
+    session.update(1)
+    unsaved = ", ".join(take_snapshot(session.algorithm).unsaved)
+    ensure(not unsaved, f"cannot be saved: {unsaved}. Name what holds no state in `transient`")
+
+
+# What can be reached from an object ----------------------------------------------------------------------
+
+
+def walk(root: object, name: str, for_state: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield (path, object) for all that is reachable from `root`, each object once.
+
+    Modules, their namespaces and classes are not entered. With `for_state`, neither are optimisers, which
+    hold the parameters again, and attributes that a class lists as transient.
+    """
+    # Objects are known by identity, so all of them are kept alive until the walk ends.
+    met: list[object] = [getattr(module, "__dict__", None) for module in list(sys.modules.values())]
+    seen = {id(namespace) for namespace in met}
+    waiting: deque[tuple[str, Any]] = deque([(name, root)])
+    while waiting:
+        path, value = waiting.popleft()
+        if id(value) in seen or isinstance(value, ENDS):
+            continue
+        seen.add(id(value))
+        met.append(value)
+        if for_state and isinstance(value, torch.optim.Optimizer):
+            continue
+        yield path, value
+        waiting.extend(parts_of(path, value, for_state))
+
+
+def parts_of(path: str, value: Any, for_state: bool) -> Iterator[tuple[str, Any]]:
+    """Yield what an object holds directly: by name where it has one, then what the collector knows of."""
+    transient = getattr(type(value), "transient", ()) if for_state else ()
+    if isinstance(value, dict):
+        yield from ((f"{path}[{key!r}]", item) for key, item in list(value.items()))
+    elif isinstance(value, list | tuple):
+        yield from ((f"{path}[{position}]", item) for position, item in enumerate(value))
+    elif isinstance(value, Tensor):
+        yield f"{path}.grad", value.grad if value.is_leaf else None
+        yield f"{path} (base)", value._base
+    elif isinstance(value, np.ndarray):
+        yield f"{path} (base)", value.base
+        yield path, value.tolist() if value.dtype == object else None
+    names = vars(value) if hasattr(value, "__dict__") else {}
+    named = dict(names)
+    if isinstance(value, nn.Module):
+        named = {**value._parameters, **value._buffers, **value._modules, **named}
+    yield from ((f"{path}.{key}", item) for key, item in named.items() if key not in transient)
+    if transient:
+        return  # the collector does not know which of the values are transient
+    skipped = (names, getattr(value, "__globals__", None))
+    yield from (
+        (f"{path} (…)", item) for item in gc.get_referents(value) if not any(item is s for s in skipped)
+    )
+
+
+def reach_tensors(session: Session) -> dict[str, Tensor]:
+    """Return all tensors of an algorithm by path, except optimisers and transient attributes."""
+    root = session.algorithm
+    reached = walk(root, type(root).__name__, for_state=True)
+    return {path: value for path, value in reached if isinstance(value, Tensor)}
+
+
+@required
+def lists_its_state(tested: AlgorithmUnderTest) -> None:
+    """All state kept in addition to the weights is found, so that run.json can list it with its memory."""
+    session = tested.start()
+    session.update(1)
+    kept = {
+        path: value.numel() * value.element_size()
+        for path, value in reach_tensors(session).items()
+        if not isinstance(value, nn.Parameter) and value._base is None and not path.endswith(".grad")
+    }
+    listed = sum(row["bytes"] for row in list_state(session.algorithm))
+    largest = max(kept, key=lambda path: kept[path], default="")
+    ensure(
+        listed >= sum(kept.values()),
+        f"{listed} bytes of state are found on the modules but {sum(kept.values())} are kept (the largest is "
+        f"{largest}): keep tensors as buffers (register_buffer, self.per_example)",
+    )
+
+
+@advised
+def moves_with_the_module(tested: AlgorithmUnderTest) -> None:
+    """`to(device)` moves all state: tensors are parameters or buffers (`register_buffer`, `per_example`), not
+    plain attributes."""
+    tested.need_batches()
+    session = tested.start()
+    session.algorithm.to("meta")
+    reached = reach_tensors(session).items()
+    left = ", ".join(path for path, tensor in reached if tensor.device.type != "meta")
+    advice = "Keep them as buffers, e.g. self.per_example('confidence', values)"
+    ensure(not left, f"after to('meta') these stayed behind: {left}. {advice}")
+
+
+@advised
+def keeps_single_precision(tested: AlgorithmUnderTest) -> None:
+    """State is float32 or smaller: float64 doubles the memory, slows the step, and MPS devices lack it."""
+    tested.need_batches()
+    session = tested.start()
+    session.update(1)
+    double = [path for path, tensor in reach_tensors(session).items() if tensor.dtype == torch.float64]
+    ensure(not double, f"float64: {', '.join(double)}")
+
+
+@required
+def trains_on_accelerators(tested: AlgorithmUnderTest) -> None:
+    """It trains on CUDA and MPS devices, where there are any."""
+    kinds = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not any(kinds.values()):
+        raise NotChecked("this machine has no CUDA or MPS device")
+    for kind in (kind for kind, available in kinds.items() if available):
+        session = tested.start(device=kind)
+        train_and_predict(session, tested.count_updates(session))
+
+
+# Isolation -----------------------------------------------------------------------------------------------
+
+
+@required
+def sees_no_true_label(tested: AlgorithmUnderTest) -> None:
+    """Nothing that can be reached from the algorithm or its batches holds true labels of any split."""
+    search_labels(tested, make_examples(sets="ambiguous"))
+
+
+def search_labels(tested: AlgorithmUnderTest, dataset: Dataset) -> None:
+    """Raise a violation if labels of a dataset can be reached before or between updates."""
+    assert dataset.labels is not None
+    session = tested.start(dataset)
+    split = split_dataset(dataset, session.run.config.trial_seed)
+    assert split.test is not None
+    secrets = {
+        "the whole dataset": dataset.labels,
+        "the training split": dataset.labels[split.train],
+        "the validation split": dataset.labels[split.validation],
+        "the test split": dataset.labels[split.test],
+    }
+    for _ in range(2):
+        find_labels(session.algorithm, type(session.algorithm).__name__, secrets)
+        with session.run.streams.ambient("algorithm"):
+            batch = session.training_set.next_batch()
+            in_batch = dataset.labels[split.train][batch.index.cpu().numpy()]
+            find_labels(batch, "minibatches", {**secrets, "the batch": in_batch})
+            session.update_once(batch)
+
+
+def find_labels(root: object, name: str, secrets: dict[str, np.ndarray]) -> None:
+    """Raise a violation if labels are found on the way from a root."""
+    for path, value in walk(root, name):
+        for which, labels in secrets.items():
+            found = any(np.array_equal(column, labels) for column in columns(value, len(labels)))
+            ensure(not found, f"{path} holds the true labels of {which}, which no algorithm may see")
+
+
+def columns(value: Any, n: int) -> Iterator[np.ndarray]:
+    """Yield what could be labels of n examples: the values, a column, or the classes of one-hot rows."""
+    if isinstance(value, Tensor):
+        if value.device.type == "meta" or value.is_sparse:
+            return
+        value = value.detach().cpu().float().numpy()
+    elif isinstance(value, list | tuple) and len(value) == n:
+        value = np.asarray(value) if all(isinstance(item, int | float) for item in value) else None
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf" or value.size == 0:
+        return
+    if value.size == n:
+        yield value.reshape(n)
+    elif value.ndim == 2:
+        table = value if len(value) == n else value.T
+        if len(table) == n:
+            yield from table.T
+            if ((table != 0).sum(1) == 1).all():
+                yield (table != 0).argmax(1)
+
+
+@required
+def seeds_nothing_global(tested: AlgorithmUnderTest) -> None:
+    """It seeds no global generator, and the generators outside the run are as they were."""
+    before = capture_global(torch.device("cpu"))
+    called: list[str] = []
+    with ExitStack() as patches:  # seeding is recorded and has no effect
+        for owner, name in ((torch, "manual_seed"), (torch, "seed"), (np.random, "seed"), (random, "seed")):
+            title = f"{owner.__name__}.{name}"
+            patches.enter_context(patch.object(owner, name, lambda *_, title=title: called.append(title)))
+        session = tested.start()
+        session.update(tested.count_updates(session))
+    ensure(not called, f"{', '.join(called)} was called: the run is seeded, and another seed repeats draws")
+    different = find_difference(before, capture_global(torch.device("cpu")))
+    ensure(different is None, f"the global generator of {different} was moved outside the run")
