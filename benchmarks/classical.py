@@ -35,7 +35,10 @@ from plench.errors import DataError
 from plench.report.results import Results, read_results
 from plench.runs import Run
 from plench.runs.select import Cell
-from plench.sweeps import Grid, LocalEngine, SweepSpec, launch_sweep, watch_sweep
+from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.sweeps.engines.local import LocalEngine
+from plench.sweeps.launch import launch_sweep
+from plench.sweeps.progress import watch_sweep
 from plench.training.environment import compute_threads, flush_denormals
 from plench.version import PROTOCOL_VERSION
 

@@ -36,9 +36,10 @@ from plench.bench.fleet import stack_members, time_alone
 from plench.bench.step import build_run
 from plench.bench.stretches import time_stretch
 from plench.runs.records import read_run
-from plench.sweeps import DataShelf, SweepSpec, make_grids, read_fleet
-from plench.sweeps.fleets import count_inputs, estimate_gb, form_fleets
-from plench.sweeps.plan import expand, settle
+from plench.runs.sweep_spec import SweepSpec
+from plench.sweeps.fleets import count_inputs, estimate_gb, form_fleets, read_fleet
+from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.suites import make_grids
 from plench.training.environment import compute_threads, flush_denormals, name_processor
 from plench.training.fleet.stack import StackedNetwork
 from plench.training.fleet.stacked_batches import StackedBatches

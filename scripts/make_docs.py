@@ -24,7 +24,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import plench
-from plench.algorithms.cards import FAMILIES, declared_algorithms
+from plench.algorithms.base import FAMILIES
+from plench.algorithms.registry import own_cards
 from plench.cli import build_parser
 from plench.criteria import criteria
 from plench.data.sources import dataset_names, describe_datasets, find_source
@@ -251,9 +252,7 @@ def add_lists(folder: Path) -> None:
     other = sorted(p.stem for p in folder.glob("*.md") if p.stem not in listed and p.stem != "index")
     lines += toctree(other, "More", hidden=True) if other else []
     append(folder / "index.md", lines)
-    by_family = sorted(
-        declared_algorithms().values(), key=lambda d: (FAMILIES.index(d.family), d.name.lower())
-    )
+    by_family = sorted(own_cards().values(), key=lambda d: (FAMILIES.index(d.family), d.name.lower()))
     append(folder / "algorithms/README.md", toctree([card.name for card in by_family], hidden=True))
     results = sorted(p.stem for p in (folder / "results").glob("*.md") if p.stem != "README")
     append(folder / "results/README.md", toctree(results, hidden=True))

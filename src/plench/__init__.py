@@ -19,9 +19,9 @@ algorithm import from `plench.algorithms`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from plench.lazy import lazy_attributes
 from plench.version import __version__
 
 if TYPE_CHECKING:
@@ -33,9 +33,32 @@ if TYPE_CHECKING:
     from plench.api import sweep as sweep
     from plench.api import train as train
     from plench.data.dataset import Dataset as Dataset
+    from plench.estimator import PartialLabelClassifier as PartialLabelClassifier
     from plench.estimator import scorers as scorers
-    from plench.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from plench.training.model import load as load
 
-_names, __getattr__, __dir__ = lazy_attributes(__name__)
-__all__ = ["__version__", *_names]
+# Imported from these modules when first used.
+_MODULES = {
+    "Dataset": "plench.data.dataset",
+    "PartialLabelClassifier": "plench.estimator",
+    "collect": "plench.api",
+    "list_algorithms": "plench.api",
+    "list_datasets": "plench.api",
+    "load": "plench.training.model",
+    "refit": "plench.api",
+    "results": "plench.api",
+    "scorers": "plench.estimator",
+    "sweep": "plench.api",
+    "train": "plench.api",
+}
+__all__ = ["__version__", *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'plench' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

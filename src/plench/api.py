@@ -172,15 +172,12 @@ def sweep(
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
     """
-    from plench.sweeps import (
-        Grid,
-        LocalEngine,
-        SweepSpec,
-        launch_sweep,
-        make_grids,
-        read_fleet,
-        watch_sweep,
-    )
+    from plench.runs.sweep_spec import Grid, SweepSpec
+    from plench.sweeps.engines.local import LocalEngine
+    from plench.sweeps.fleets import read_fleet
+    from plench.sweeps.launch import launch_sweep
+    from plench.sweeps.progress import watch_sweep
+    from plench.sweeps.suites import make_grids
 
     shared = read_settings(settings, known=_keywords(sweep))
     changes: dict[str, Any] = {

@@ -78,7 +78,7 @@ def test_the_architecture_names_what_exists():
 
 
 @pytest.mark.parametrize(
-    "folder", ["plench", "algorithms/parts", "data", "training", "storage", "report", "sweeps"]
+    "folder", ["plench", "algorithms/parts", "data", "training", "runs", "report", "sweeps"]
 )
 def test_the_architecture_names_every_module(folder):
     modules = [path.stem for path in find_folder(folder).glob("*.py") if not path.stem.startswith("__")]

@@ -30,7 +30,7 @@ from plench.algorithms import find_algorithm
 from plench.cli import main
 from plench.data import dataset_card
 from plench.settings import format_table
-from plench.sweeps import Grid, SweepSpec
+from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.training import configure_run
 
 def shown(*words):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from plench.algorithms.cards import declared_algorithms
+from plench.algorithms.registry import own_cards
 from plench.cli import main
 from plench.criteria import criteria
 from plench.report.beside_paper import pair_with_paper
@@ -73,9 +73,9 @@ def test_bold_cells_are_the_best_of_their_column():
 def test_faults_name_algorithms_that_are_there():
     cells = load_published()
     published = {key[2] for key in cells}
-    faulty = {name for name, card in declared_algorithms().items() if card.public_fault}
+    faulty = {name for name, card in own_cards().items() if card.public_fault}
     assert len(faulty) == 12
-    assert faulty <= published <= set(declared_algorithms())
+    assert faulty <= published <= set(own_cards())
     assert all(cells[key].faults for key in cells if key[2] in faulty - {"EXP"})
     aggregate = cells["PLCIFAR10_Aggregate", "ResNet", "EXP", "CR"]
     vaguest = cells["PLCIFAR10_Vaguest", "ResNet", "EXP", "CR"]

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from plench.algorithms import algorithms
-from plench.algorithms.cards import declared_algorithms
+from plench.algorithms.registry import own_cards
 from plench.cli import main
 from plench.criteria import criteria
 from plench.data import dataset_card, draw_candidates, load_dataset
@@ -35,7 +35,8 @@ from plench.report.site.made import group_notices
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.subset_regret import expect_by_number, measure_subset_regret
 from plench.runs import read_run, read_runs
-from plench.sweeps import SweepSpec, make_grids
+from plench.runs.sweep_spec import SweepSpec
+from plench.sweeps.suites import make_grids
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
@@ -431,8 +432,8 @@ def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
 
 
 def test_every_algorithm_of_ours_has_its_objective():
-    assert all(card.objective for card in declared_algorithms().values())
-    assert set(declared_algorithms()) == set(algorithms())
+    assert all(card.objective for card in own_cards().values())
+    assert set(own_cards()) == set(algorithms())
 
 
 def test_notices_that_say_the_same_are_told_once():

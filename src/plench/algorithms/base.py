@@ -7,26 +7,31 @@ step: a method then says how it is set up, what its losses are, and what it revi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.cards import FAMILIES, find_reference
 from plench.algorithms.optimizer import build_adam, descend
 from plench.batch import VIEWS, Batch
-from plench.errors import UsageError
+from plench.errors import PlenchError, UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
+
+FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
 
 
 @dataclass(frozen=True)
 class AlgorithmCard:
     """What is known of an algorithm without running it. Lists, pages, records and reports read it.
 
+    `idea` and `objective` are paragraphs of the class's docstring: the first one, and "Objective: …".
     `public_fault` is a fault of the public benchmark's code that the paper's published figures of the method
     carry, on the datasets `public_fault_on` (none named: on all). It is not part of records.
 
@@ -49,6 +54,7 @@ class AlgorithmCard:
     aliases: tuple[str, ...] = ()
     logs: Mapping[str, str] | None = None
     idea: str = ""
+    objective: str = ""
     public_fault: str = ""
     public_fault_on: tuple[str, ...] = ()
     shared: bool = True
@@ -88,8 +94,6 @@ def register(
     `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
     trained as one; `alone` says why not.
-    Ours are also read without importing the file (`plench.algorithms.cards`), so all but
-    `hyperparameters` and `logs` is written as plain literals.
     """
     for view in views:
         if view not in VIEWS:
@@ -98,7 +102,8 @@ def register(
         raise UsageError(f"algorithm {name}: unknown family {family!r}, known are {', '.join(FAMILIES)}")
 
     def attach(cls: AnyAlgorithm) -> AnyAlgorithm:
-        idea = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
+        paragraphs = [" ".join(text.split()) for text in (cls.__doc__ or "").split("\n\n")]
+        objectives = (text for text in paragraphs if text.startswith("Objective:"))
         cls.card = AlgorithmCard(
             name=name,
             family=family,
@@ -111,7 +116,8 @@ def register(
             hyperparameters=(*cls.base_hyperparameters, *hyperparameters),
             aliases=tuple(aliases),
             logs=logs,
-            idea=idea,
+            idea=paragraphs[0],
+            objective=next(objectives, "").removeprefix("Objective:").strip(),
             public_fault=public_fault,
             public_fault_on=tuple(public_fault_on),
             shared=cls.shared,
@@ -122,6 +128,21 @@ def register(
         return cls
 
     return attach
+
+
+@cache
+def references() -> dict[str, str]:
+    """Return the entries of references.bib by key."""
+    text = (files("plench") / "algorithms" / "references.bib").read_text(encoding="utf-8")
+    entries = re.finditer(r"^@\w+\{([^,\s]+),.*?^\}", text, re.MULTILINE | re.DOTALL)
+    return {entry[1]: entry[0] for entry in entries}
+
+
+def find_reference(key: str) -> str:
+    """Return the BibTeX entry of a key."""
+    if key not in references():
+        raise PlenchError(f"references.bib has no entry {key!r}; it has {', '.join(sorted(references()))}")
+    return references()[key]
 
 
 class TrainingInputs(Protocol):

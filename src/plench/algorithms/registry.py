@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plench.algorithms.base import Algorithm, AlgorithmCard
+from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
+from plench.errors import UsageError
 from plench.registry import Entry, Registry, is_given_by_path
 
 # The algorithms of the paper, which its suites consist of.
@@ -69,6 +71,29 @@ def algorithms() -> dict[str, AlgorithmEntry]:
     return {name: add_card(entry) for name, entry in ALGORITHMS.items.items()}
 
 
+def own_cards() -> dict[str, AlgorithmCard]:
+    """Return the cards of the package's algorithms by name."""
+    return {name: entry.member.card for name, entry in ALGORITHMS.own.items()}
+
+
+def describe_algorithms() -> list[dict[str, Any]]:
+    """Return the cards of all algorithms as rows, sorted by family and name."""
+    cards = {name: entry.card for name, entry in algorithms().items()}
+    order = sorted(cards, key=lambda name: (FAMILIES.index(cards[name].family), name.lower()))
+    shown = ("family", "answers", "idea", "venue", "views", "passes", "state")
+    rows = [{"name": name, **{key: getattr(cards[name], key) for key in shown}} for name in order]
+    return [{**row, "views": list(row["views"])} for row in rows]
+
+
+def cite(names: Iterable[str]) -> list[str]:
+    """Return the BibTeX of the papers of algorithms, each once, in the order asked for."""
+    cards = [find_algorithm(name).card for name in names]
+    for card in cards:
+        if not card.bibtex:
+            raise UsageError(f"{card.name} has no citation on its card")
+    return list(dict.fromkeys(card.bibtex for card in cards))
+
+
 def find_algorithm(spec: str) -> AlgorithmEntry:
     """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
     return add_card(ALGORITHMS.find(spec))
@@ -98,7 +123,9 @@ def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
             shared=cls.shared,
         )
         inherited: AlgorithmCard = getattr(cls, "card", unknown)
-        card = replace(inherited, family="third party", aliases=(), idea=doc, stacked=False, alone="")
+        card = replace(
+            inherited, family="third party", aliases=(), idea=doc, objective="", stacked=False, alone=""
+        )
     if entry.source is not None:
         card = replace(card, name=entry.name)
     return AlgorithmEntry(entry.name, cls, card, entry.spec, entry.source)

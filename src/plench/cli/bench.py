@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plench import algorithms, bench
 from plench.errors import RunFailedError, UsageError
 from plench.runs.files import write_text
 
@@ -61,6 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run_bench(arguments: argparse.Namespace) -> int:
     """Measure the parts that were asked for."""
+    from plench.bench import describe_machine
+
     parts = arguments.parts or ["step", "evaluation"]
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
@@ -77,7 +78,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
             rows.append(row)
             if not arguments.json:
                 print(format_row(row), flush=True)
-    content = json.dumps({"benchmark": "plench", **bench.describe_machine(), "rows": rows}, indent=1)
+    content = json.dumps({"benchmark": "plench", **describe_machine(), "rows": rows}, indent=1)
     if arguments.output is not None:
         write_text(arguments.output, content + "\n")
     if arguments.json:
@@ -87,11 +88,13 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part; steps, fleets and evaluations are measured in fresh processes."""
+    from plench.bench import measure_reading, measure_sweep
+
     names = choose_algorithms(arguments.algorithms, part)
     if part == "sweep":
-        yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
+        yield {"part": part, **measure_sweep(names, arguments.workers, arguments.steps)}
     elif part == "reading":
-        yield {"part": part, **bench.measure_reading(arguments.runs, min(arguments.repeats, 5))}
+        yield {"part": part, **measure_reading(arguments.runs, min(arguments.repeats, 5))}
     else:
         for dataset in ["DigitImages"] if part == "image" else arguments.datasets:
             for name in names:
@@ -100,11 +103,13 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
 
 def choose_algorithms(asked: list[str] | None, part: str) -> list[str]:
     """Return the names of the algorithms to measure; `all` of fleets are those written for stacks."""
+    from plench.algorithms import algorithms, find_algorithm
+
     if asked == ["all"]:
-        found = algorithms.algorithms().items()
+        found = algorithms().items()
         ours = [(name, entry.card) for name, entry in found if entry.source is None and entry.card.shared]
         return [name for name, card in ours if card.stacked or part != "fleet"]
-    entries = [algorithms.find_algorithm(name) for name in asked or USUAL]
+    entries = [find_algorithm(name) for name in asked or USUAL]
     for entry in entries:
         if part in STEPPED and not entry.card.shared:
             raise UsageError(
@@ -129,6 +134,8 @@ def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.N
 
 def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one algorithm on one dataset in this process."""
+    from plench.bench import measure_evaluation, measure_fleet, measure_step
+
     names, datasets = arguments.algorithms or [], arguments.datasets
     if len(names) != 1 or len(datasets) != 1:
         raise UsageError(
@@ -136,13 +143,13 @@ def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
         )
     (name,), (dataset,) = names, datasets
     if part == "evaluation":
-        return bench.measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
+        return measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
     if part == "fleet":
         size, repeats = arguments.batch_size, arguments.repeats
-        return bench.measure_fleet(name, dataset, arguments.data_dir, size, repeats, arguments.fleet)
+        return measure_fleet(name, dataset, arguments.data_dir, size, repeats, arguments.fleet)
     if part == "image":
-        return bench.measure_step(name, dataset, arguments.data_dir, None, arguments.repeats, warm_up=2)
-    return bench.measure_step(name, dataset, arguments.data_dir, arguments.batch_size, arguments.repeats)
+        return measure_step(name, dataset, arguments.data_dir, None, arguments.repeats, warm_up=2)
+    return measure_step(name, dataset, arguments.data_dir, arguments.batch_size, arguments.repeats)
 
 
 def format_row(row: dict[str, Any]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from plench import algorithms
-
 EXAMPLES = "example:\n  plench cite PRODEN pico+ > methods.bib"
 
 
@@ -17,5 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def print_bibtex(arguments: argparse.Namespace) -> int:
     """Print each paper once, in the order asked for."""
-    print("\n\n".join(algorithms.cite(arguments.names)))
+    from plench.algorithms import cite
+
+    print("\n\n".join(cite(arguments.names)))
     return 0

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from plench import sweeps
 from plench.cli.shared.data_answers import format_answers, summarise_answers
 from plench.cli.shared.data_stats import add_stats_command, format_histogram
 from plench.cli.shared.data_views import add_views_command
@@ -71,9 +70,11 @@ def show_info(arguments: argparse.Namespace) -> int:
 
 def run_download(arguments: argparse.Namespace) -> int:
     """Fetch datasets' files and print where they are; one that fails does not keep the others."""
+    from plench.sweeps.suites import make_suite
+
     names = list(arguments.names)
     if arguments.suite is not None:
-        suite = [name for grid in sweeps.make_suite(arguments.suite) for name in grid.datasets]
+        suite = [name for grid in make_suite(arguments.suite) for name in grid.datasets]
         names += [name for name in suite if find_source(name).obtain is not None]
     if not names:
         raise UsageError("say which datasets to download, by name or with --suite tabular, image or full")

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import plench
-from plench import sweeps
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 from plench.runs.files import write_text
 
@@ -35,7 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def list_runnable() -> tuple[str, ...]:
     """Return our algorithms except those that need annotators' answers, which the demo's data lack."""
-    return sweeps.own_algorithms(lambda card: not card.answers)
+    from plench.sweeps.suites import own_algorithms
+
+    return own_algorithms(lambda card: not card.answers)
 
 
 def demo(arguments: argparse.Namespace) -> int:

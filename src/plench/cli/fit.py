@@ -6,13 +6,15 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plench import estimator
 from plench.cli.shared.options import read_hparams
 from plench.cli.shared.outputs import check_outputs
 from plench.data import Dataset, as_dataset
 from plench.errors import UsageError
+
+if TYPE_CHECKING:  # imports torch
+    from plench.estimator import PartialLabelClassifier
 
 DESCRIPTION = """Learn from a table, arrays or any dataset with candidate sets or annotators' answers, and
 write one model file. By default methods and configurations are tried within a budget, and a criterion that is
@@ -57,13 +59,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def fit(arguments: argparse.Namespace) -> int:
     """Learn, write the model, and report."""
+    from plench.estimator import PartialLabelClassifier, hide_truth, number_rows
+
     output = Path(arguments.output)
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise UsageError(f"cannot write {arguments.output!r}: it is a folder, or its folder is not there")
     check_outputs({"--output": arguments.output}, {"the data themselves": arguments.data})
-    data = estimator.hide_truth(as_dataset(arguments.data, arguments.data_dir))
+    data = hide_truth(as_dataset(arguments.data, arguments.data_dir))
     steps = {} if arguments.steps is None else {"steps": arguments.steps}
-    model = estimator.PartialLabelClassifier(
+    model = PartialLabelClassifier(
         arguments.algorithm,
         hparams=read_hparams(arguments.hparams),
         time=arguments.time,
@@ -77,16 +81,16 @@ def fit(arguments: argparse.Namespace) -> int:
         **steps,
     ).fit(data)
     model.save(output)
-    report = make_report(model, data, estimator.number_rows(arguments.data, len(data.candidates)))
+    report = make_report(model, data, number_rows(arguments.data, len(data.candidates)))
     print(json.dumps(report, indent=1) if arguments.json else format_report(report, arguments.output))
     return 0
 
 
-def make_report(
-    model: estimator.PartialLabelClassifier, data: Dataset, rows: Sequence[int]
-) -> dict[str, Any]:
+def make_report(model: PartialLabelClassifier, data: Dataset, rows: Sequence[int]) -> dict[str, Any]:
     """Return what is worth knowing of a fitted model, as plain values; `rows` number the examples."""
-    resolution = estimator.resolve_items(model.model_, estimator.items_of(data))
+    from plench.estimator import find_confused, find_hardest, items_of, resolve_items
+
+    resolution = resolve_items(model.model_, items_of(data))
     probs = model.model_.predict_proba(data.features)
     names = [str(label) for label in model.classes_]
     return {
@@ -101,11 +105,11 @@ def make_report(
                 "label": names[resolution.label[row]],
                 "probability": float(resolution.probability[row]),
             }
-            for row in estimator.find_hardest(resolution)
+            for row in find_hardest(resolution)
         ],
         "confused": [
             {"label": names[first], "with": names[second], "probability": share}
-            for first, second, share in estimator.find_confused(probs, resolution.label)
+            for first, second, share in find_confused(probs, resolution.label)
         ],
         "doubtful": int(resolution.doubtful.sum()),
         "examples": len(resolution.label),

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 import plench
-from plench import algorithms, networks
 from plench.criteria import CRITERIA
 from plench.data.sources import dataset_patterns
 from plench.hparams import SHARED, DataTraits
@@ -86,7 +85,9 @@ def print_table(console: Console, rows: list[dict[str, Any]]) -> None:
 
 def list_hyperparameters(name: str) -> list[dict[str, Any]]:
     """Describe the hyperparameters of an algorithm: default, search and bounds."""
-    card = algorithms.find_algorithm(name).card
+    from plench.algorithms import find_algorithm
+
+    card = find_algorithm(name).card
     table, image = DataTraits("tabular"), DataTraits("image")
     rows: list[dict[str, Any]] = []
     for parameter in (*(SHARED if card.shared else ()), *card.hyperparameters):
@@ -148,6 +149,13 @@ def explain_patterns() -> list[str]:
     ]
 
 
+def list_networks() -> list[dict[str, Any]]:
+    """Describe each network."""
+    from plench.networks import describe_networks
+
+    return describe_networks()
+
+
 def list_criteria() -> list[dict[str, Any]]:
     """Describe each model-selection criterion."""
     return [
@@ -165,7 +173,7 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "algorithms": lambda: plench.list_algorithms(),
     "datasets": lambda: plench.list_datasets(),
     "criteria": list_criteria,
-    "models": lambda: networks.describe_networks(),
+    "models": list_networks,
 }
 # Printed under a whole table.
 REMARKS = {"datasets": explain_patterns}

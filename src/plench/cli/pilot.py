@@ -5,15 +5,18 @@ import json
 import sys
 from pathlib import Path
 
-from plench import pilot, sweeps
 from plench.cli.shared.options import add_width_option, read_hparams
 from plench.cli.shared.results_input import read_input
 from plench.criteria import criteria, find_criterion
 from plench.errors import UsageError
+from plench.pilot import TRAINING_ARM, VALIDATION_ARM
+from plench.pilot.results import gather_pilot, pilot_rows, pilot_tables
 from plench.report.escape import clean
 from plench.report.figures.style import check_format, check_width, figure_style, save_figure
 from plench.report.tables import render_text
 from plench.runs import read_runs_with_notices
+from plench.runs.sweep_spec import Grid
+from plench.sweeps.progress import watch_sweep
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
 validation split, and the default configuration trained with those examples and their true labels added.
@@ -75,7 +78,10 @@ def compare_arms(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    grid = sweeps.Grid(
+    from plench.pilot.arms import run_pilot
+    from plench.sweeps.engines.local import LocalEngine
+
+    grid = Grid(
         algorithms=tuple(args.algorithms),
         datasets=tuple(args.datasets),
         n_hparams=args.n_hparams,
@@ -84,11 +90,9 @@ def _run(args: argparse.Namespace) -> int:
         checkpoint_freq=args.checkpoint_freq,
         hparams=read_hparams(args.hparams),
     )
-    with sweeps.watch_sweep() as callback:
-        engine = sweeps.LocalEngine(workers=args.workers)
-        outcome = pilot.run_pilot(
-            grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback
-        )
+    with watch_sweep() as callback:
+        engine = LocalEngine(workers=args.workers)
+        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback)
     for entry in outcome.sweep.failed:
         print(f"failed: {entry.run.folder}: {entry.message}")
     for run in outcome.training:
@@ -98,18 +102,20 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, output: Path) -> None:
+    from plench.pilot.figure import draw_pilot
+
     folder = Path(args.output_dir)
     everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
-    choosing = read_input(argparse.Namespace(folders=[folder / pilot.VALIDATION_ARM], **everything))
+    choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
     (criterion,) = choosing.criteria
-    training, said = read_runs_with_notices(folder / pilot.TRAINING_ARM)
-    results, apart = pilot.gather_pilot(choosing.runs, training, criterion, choosing.plans)
-    for notice in (*choosing.notices, *(f"{pilot.TRAINING_ARM}/{text}" for text in said), *apart):
+    training, said = read_runs_with_notices(folder / TRAINING_ARM)
+    results, apart = gather_pilot(choosing.runs, training, criterion, choosing.plans)
+    for notice in (*choosing.notices, *(f"{TRAINING_ARM}/{text}" for text in said), *apart):
         print(f"notice: {clean(notice, None)}", file=sys.stderr)
     with figure_style():
-        save_figure(pilot.draw_pilot(results, check_width(args.width)), output)
+        save_figure(draw_pilot(results, check_width(args.width)), output)
     if args.json:
-        print(json.dumps(pilot.pilot_rows(results), indent=2))
+        print(json.dumps(pilot_rows(results), indent=2))
     else:
-        print(render_text(pilot.pilot_tables(results)))
+        print(render_text(pilot_tables(results)))
         print(f"figure: {output}")

@@ -7,14 +7,17 @@ import csv
 import io
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import plench
-from plench import estimator
 from plench.cli.predict import guard
 from plench.cli.shared.options import add_run_code
 from plench.cli.shared.outputs import check_outputs
 from plench.runs.files import write_text
 from plench.text import clean_text
+
+if TYPE_CHECKING:  # imports torch
+    from plench.estimator import Items, Resolution
 
 DESCRIPTION = """Resolve candidate sets with a model: for each row the candidate that is most probable and its
 share of the candidates' probability; the probability outside the set, and whether the set probably misses
@@ -41,13 +44,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def resolve(arguments: argparse.Namespace) -> int:
     """Resolve, write the tables, and print a summary to standard error."""
+    from plench.estimator import read_items, resolve_items
+
     check_outputs(
         {"--output": arguments.output, "--annotators": arguments.annotators},
         {"the data themselves": arguments.data, "the model itself": arguments.model},
     )
     model = plench.load(arguments.model, device=arguments.device, run_code=arguments.run_code)
-    items = estimator.read_items(arguments.data, arguments.data_dir)
-    found = estimator.resolve_items(model, items)
+    items = read_items(arguments.data, arguments.data_dir)
+    found = resolve_items(model, items)
     names = [str(label) for label in model.classes]
     text = format_resolved(found, items, names)
     if arguments.output == "-":
@@ -60,7 +65,7 @@ def resolve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def format_resolved(found: estimator.Resolution, items: estimator.Items, names: list[str]) -> str:
+def format_resolved(found: Resolution, items: Items, names: list[str]) -> str:
     """Return the rows as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -74,7 +79,7 @@ def format_resolved(found: estimator.Resolution, items: estimator.Items, names: 
     return sink.getvalue()
 
 
-def format_annotators(found: estimator.Resolution) -> str:
+def format_annotators(found: Resolution) -> str:
     """Return the annotators' agreement as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -84,7 +89,7 @@ def format_annotators(found: estimator.Resolution) -> str:
     return sink.getvalue()
 
 
-def summarise_resolution(found: estimator.Resolution) -> str:
+def summarise_resolution(found: Resolution) -> str:
     """Return doubtful sets and annotators in short."""
     doubtful = [str(row + 1) for row in found.doubtful.nonzero()[0][:20]]
     more = " …" if found.doubtful.sum() > len(doubtful) else ""

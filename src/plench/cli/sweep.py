@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from plench import report, sweeps
 from plench.cli.shared.options import add_folder_options
 from plench.cli.shared.sweep_options import (
     add_extend_option,
@@ -25,11 +24,21 @@ from plench.cli.shared.sweep_options import (
     start_engine_early,
 )
 from plench.errors import UsageError
+from plench.report.best import describe_choice, find_best
 from plench.report.escape import clean
+from plench.report.results import read_results
+from plench.sweeps.progress import format_duration, watch_sweep
+from plench.sweeps.remembered import recall
+from plench.sweeps.run_states import PENDING, count_states, read_extended, read_states
 from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
-    from plench.sweeps import CostEstimate, EarlyStart, PlannedRun, RunState, SweepOutcome, SweepSpec
+    from plench.runs.sweep_spec import SweepSpec
+    from plench.sweeps.engines.early import EarlyStart
+    from plench.sweeps.launch import SweepOutcome
+    from plench.sweeps.plan import PlannedRun
+    from plench.sweeps.probe import CostEstimate
+    from plench.sweeps.run_states import RunState
 
 _FAILURES_SHOWN = 20
 
@@ -102,14 +111,16 @@ def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
 
 
 def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
+    from plench.sweeps.launch import launch_sweep
+
     specs = read_specs(arguments)
     engine = read_engine(arguments, early)
     limits, fleet = read_limits(arguments), read_fleet_options(arguments)
     if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
         confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
-    shown = nullcontext() if arguments.quiet or arguments.no_progress else sweeps.watch_sweep()
+    shown = nullcontext() if arguments.quiet or arguments.no_progress else watch_sweep()
     with shown as callback:
-        outcome = sweeps.launch_sweep(
+        outcome = launch_sweep(
             specs,
             arguments.output_dir,
             data_dir=arguments.data_dir,
@@ -131,11 +142,11 @@ def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool
 
 def show_best(arguments: argparse.Namespace) -> int:
     """Name what a criterion chooses in each setting."""
-    board = report.read_results(arguments.folder, criteria=[arguments.criterion]).board
+    board = read_results(arguments.folder, criteria=[arguments.criterion]).board
     (criterion,) = board.criteria
     rows = []
     for setting in board.settings:
-        chosen = report.find_best(board, setting, criterion)
+        chosen = find_best(board, setting, criterion)
         if chosen is None:
             raise UsageError(
                 f"{clean(board.labels[setting], None)}: no finished run has a checkpoint that "
@@ -156,7 +167,7 @@ def show_best(arguments: argparse.Namespace) -> int:
         )
         if not arguments.json:
             print(f"{rows[-1]['setting']}: {criterion.name} {100 * chosen.score:.2f} %")
-            print(f"  {clean(report.describe_choice(chosen, criterion), None)}")
+            print(f"  {clean(describe_choice(chosen, criterion), None)}")
             print(f"  {clean(str(chosen.run.path), None)}")
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -172,37 +183,43 @@ def plan(arguments: argparse.Namespace) -> int:
     """Print what a launch would do, and its cost."""
     specs = read_specs(arguments)
     named = arguments.suite or arguments.algorithms
-    extended = sweeps.read_extended(arguments.extend)
+    extended = read_extended(arguments.extend)
     known = None if named else recall_states(specs, Path(arguments.output_dir), extended)
-    if known is not None and not any(entry.state in sweeps.PENDING for entry in known):
+    if known is not None and not any(entry.state in PENDING for entry in known):
         content: dict[str, Any] = {**summarise_states(known), "to_do": 0, "workers": 0, "fleets": []}
         show_plan(known, content, None, arguments.json)
         return 0
-    shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
+    from plench.sweeps.fleets import find_largest_gb
+    from plench.sweeps.launch import plan_fleets
+    from plench.sweeps.look import is_ours, look_at_runs
+    from plench.sweeps.plan import DataShelf, plan_runs
+    from plench.sweeps.probe import estimate_cost
+
+    shelf = DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
     read_limits(arguments)
     engine, options = read_engine(arguments), read_fleet_options(arguments)
     slots = engine.count_slots(specs[0].grids[0])
     folder = arguments.output_dir
-    runs = sweeps.plan_runs(specs, shelf) if named else sweeps.look_at_runs(specs, shelf, folder)
-    states = sweeps.read_states(runs, folder, extended)
-    todo = [entry.run for entry in states if entry.state in sweeps.PENDING]
+    runs = plan_runs(specs, shelf) if named else look_at_runs(specs, shelf, folder)
+    states = read_states(runs, folder, extended)
+    todo = [entry.run for entry in states if entry.state in PENDING]
     # What a file names is not run for measuring, nor imported to look at; what the command names is.
     runs = [entry.run for entry in states if not entry.in_extended]
-    ours = runs if named else [run for run in runs if sweeps.is_ours(run)]
+    ours = runs if named else [run for run in runs if is_ours(run)]
     measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
     probes = bool(measured) and arguments.probe_seconds > 0
     content = {**summarise_states(states), "to_do": len(todo), "workers": slots}
     fleets: list[tuple[PlannedRun, ...]] = []
     if named or probes:  # the data are there, or must be
-        formed = sweeps.plan_fleets(ours, shelf, options, engine)
+        formed = plan_fleets(ours, shelf, options, engine)
         left = (tuple(run for run in fleet if run.folder in measured) for fleet in formed)
         fleets = [fleet for fleet in left if len(fleet) > 1]
         content["fleets"] = [len(fleet) for fleet in fleets]
-        content["fleet_gigabytes"] = sweeps.find_largest_gb(fleets, shelf)
+        content["fleet_gigabytes"] = find_largest_gb(fleets, shelf)
     estimate = None
     if probes:
         wanted = [run for run in todo if run.folder in measured]
-        estimate = sweeps.estimate_cost(wanted, shelf, arguments.probe_seconds, fleets)
+        estimate = estimate_cost(wanted, shelf, arguments.probe_seconds, fleets)
     if estimate is not None:
         content["hours"] = estimate.seconds / (slots or 1) / 3600
         content["gigabytes"] = estimate.bytes / 2**30
@@ -237,7 +254,7 @@ def show_plan(
     )
     how = ", fleets as one" if estimate.fleets_measured else ", each run alone" if sizes else ""
     print(
-        f"estimate: {sweeps.format_duration(content['hours'] * 3600)} ({content['hours']:.2f} hours) with "
+        f"estimate: {format_duration(content['hours'] * 3600)} ({content['hours']:.2f} hours) with "
         f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
         f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
         f"in {estimate.probe_seconds:.0f} s{how}"
@@ -246,17 +263,17 @@ def show_plan(
 
 def recall_states(specs: list[SweepSpec], folder: Path, extended: Mapping[str, str]) -> list[RunState] | None:
     """Return the states of runs that are remembered, which needs no torch; None if they are not."""
-    remembered = sweeps.recall(specs, folder)
+    remembered = recall(specs, folder)
     if remembered is None:
         return None
     runs = cast("list[PlannedRun]", remembered)  # they have all that a look at states needs
-    return sweeps.read_states(runs, folder, extended)
+    return read_states(runs, folder, extended)
 
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the progress of the runs."""
     folder = describe_folder(arguments.output_dir)
-    extended = sweeps.read_extended(arguments.extend)
+    extended = read_extended(arguments.extend)
     states = recall_states(read_specs(arguments), folder, extended)
     if states is None:
         states = read_planned(arguments, extended)
@@ -277,8 +294,10 @@ def status(arguments: argparse.Namespace) -> int:
 
 def delete_incomplete(arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor running."""
+    from plench.sweeps.launch import delete_runs, hold_folder
+
     folder = describe_folder(arguments.output_dir)
-    with sweeps.hold_folder(folder.absolute()):
+    with hold_folder(folder.absolute()):
         states = read_planned(arguments)
         doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
         counts = Counter(entry.state for entry in doomed)
@@ -289,7 +308,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             if not sys.stdin.isatty():
                 raise UsageError("there is no terminal to confirm on: give --skip_confirmation")
             confirm(f"Delete {counted(len(doomed), 'folder')} in {arguments.output_dir}?")
-        deleted = sweeps.delete_runs(doomed, folder)
+        deleted = delete_runs(doomed, folder)
     print(f"deleted {counted(deleted, 'folder')}")
     if deleted < len(doomed):
         print(f"left {len(doomed) - deleted} that have been taken up or finished since")
@@ -298,25 +317,28 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
 
 def read_planned(arguments: argparse.Namespace, extended: Mapping[str, str] | None = None) -> list[RunState]:
     """Return the states of the runs of sweeps in the output folder, without importing third-party code."""
-    shelf = sweeps.DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
-    runs = sweeps.look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return sweeps.read_states(runs, arguments.output_dir, extended)
+    from plench.sweeps.look import look_at_runs
+    from plench.sweeps.plan import DataShelf
+
+    shelf = DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
+    runs = look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
+    return read_states(runs, arguments.output_dir, extended)
 
 
 def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
     """Return what Slurm has queued or running of these runs, if Slurm was ever used here."""
+    from plench.sweeps.engines.slurm import read_slurm_queue
+
     if not (Path(output_dir) / ".slurm").is_dir():
         return {}
     wanted = {entry.run.folder for entry in states if not entry.finished}
-    queue = {
-        name: state for name, state in sweeps.read_slurm_queue(Path(output_dir)).items() if name in wanted
-    }
+    queue = {name: state for name, state in read_slurm_queue(Path(output_dir)).items() if name in wanted}
     return {"slurm": dict(Counter(queue.values()))}
 
 
 def summarise_states(states: list[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
-    return {"runs": len(states), "states": dict(sweeps.count_states(states))}
+    return {"runs": len(states), "states": dict(count_states(states))}
 
 
 def list_failures(states: list[RunState]) -> list[dict[str, str]]:

@@ -4,23 +4,7 @@ Two arms with the same splits and the same number of steps. In the first, true l
 choose among configurations, as in the protocol: an ordinary sweep. In the second, the validation examples
 join the training split with their true label as the only candidate, and the default configuration is
 trained, with nothing chosen. `arms` carries them out, `results` compares them, `figure` draws them.
-The names below are imported when they are first used.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from plench.lazy import lazy_attributes
-
-if TYPE_CHECKING:
-    from plench.pilot.arms import run_pilot as run_pilot
-    from plench.pilot.figure import draw_pilot as draw_pilot
-    from plench.pilot.results import gather_pilot as gather_pilot
-    from plench.pilot.results import pilot_rows as pilot_rows
-    from plench.pilot.results import pilot_tables as pilot_tables
-
-__all__, __getattr__, __dir__ = lazy_attributes(__name__)
 
 # Folders of the two arms below the pilot's own.
 VALIDATION_ARM = "validation"

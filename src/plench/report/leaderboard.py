@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion, criteria
 from plench.report.escape import clean
 from plench.runs.description import IGNORES_WEIGHTS
@@ -120,8 +119,11 @@ def find_card(run: Run) -> Mapping[str, Any]:
     if has_card(run):
         card: Mapping[str, Any] = run.info["algorithm_card"]
         return card
-    ours = run.experiment.origin == "plench"
-    declared = declared_algorithms().get(run.experiment.algorithm) if ours else None
+    if run.experiment.origin != "plench":
+        return {}
+    from plench.algorithms.registry import own_cards  # imports torch, and runs without a card are rare
+
+    declared = own_cards().get(run.experiment.algorithm)
     return {} if declared is None else {"family": declared.family, "answers": declared.answers}
 
 

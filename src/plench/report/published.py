@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from plench.algorithms.cards import declared_algorithms
 from plench.criteria import find_criterion
 
 # The paper's image experiments use three splits, 60,000 steps, 20 configurations per split (protocol).
@@ -36,7 +35,9 @@ class PublishedCell:
     @property
     def faults(self) -> tuple[str, ...]:
         """Why the number is not the method's, if it is known not to be."""
-        card = declared_algorithms()[self.algorithm]
+        from plench.algorithms.registry import own_cards  # imports torch
+
+        card = own_cards()[self.algorithm]
         concerned = self.dataset in (card.public_fault_on or (self.dataset,))
         reasons = (card.public_fault if concerned else "", find_criterion(self.criterion).public_defect)
         return tuple(reason for reason in reasons if reason)

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from plench import networks
 from plench.hparams import DataTraits
 from plench.plain_files import read_plain
 from plench.runs.json_text import find_parser, parse_json
@@ -44,7 +43,7 @@ _TEXT = (str, type(None))
 # The end of the notice of a run whose method makes no use of weights that it was given.
 IGNORES_WEIGHTS = "ignores the weights of candidates"
 # What a card says of the public code, and of how runs are carried out.
-NOT_RECORDED = ("public_fault", "public_fault_on", "stacked", "alone")
+NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "alone")
 
 # The schema of run.json. Another version of plench may have written more.
 KEYS = {
@@ -92,7 +91,9 @@ def describe_run(
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
     }
-    network = None if config.fitted else networks.find_network(str(config.hparams["model"]))
+    from plench.networks import find_network
+
+    network = None if config.fitted else find_network(str(config.hparams["model"]))
     if network is not None and network.source is not None:
         described["network"] = network.spec.rpartition(":")[2]
     if dataset.class_names is None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from plench import data
+from plench.data import load_dataset
 from plench.data.table import Table
 from plench.errors import UsageError
 
@@ -28,10 +28,12 @@ def draw_views(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--count must be at least 1, not {arguments.count}")
     if not arguments.output.lower().endswith(".png"):
         raise UsageError(f"--output must be a file ending in .png, not {arguments.output}")
-    dataset = data.load_dataset(arguments.name, arguments.data_dir)
+    dataset = load_dataset(arguments.name, arguments.data_dir)
     if dataset.card.kind != "image":
         raise UsageError(f"{dataset.card.name} is {dataset.card.kind} data: all its views are the same")
+    from plench.data.views.sheet import draw_sheet  # imports torch
+
     assert not isinstance(dataset.features, Table)  # a table is tabular data
-    data.draw_sheet(dataset.features[: arguments.count], arguments.seed, Path(arguments.output))
+    draw_sheet(dataset.features[: arguments.count], arguments.seed, Path(arguments.output))
     print(arguments.output)
     return 0

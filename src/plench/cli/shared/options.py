@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from plench import data
 from plench.errors import UsageError
 from plench.settings import Setting, Settings, declared
 
@@ -46,7 +45,9 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
     """Return the candidate sets that a user asked for on this dataset."""
-    return data.choose_candidates(card.candidates, settings_of(arguments))
+    from plench.data import choose_candidates
+
+    return choose_candidates(card.candidates, settings_of(arguments))
 
 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plench import training
 from plench.errors import UsageError
 from plench.report.escape import clean
 from plench.runs.records import Run
@@ -43,6 +42,8 @@ def add_repeat_options(parser: argparse.ArgumentParser) -> None:
 
 def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
     """Repeat `args.sample` of the runs; return 1 if any of them does not agree, else 0."""
+    from plench.training import verify_runs
+
     if args.sample < 1:
         raise UsageError(f"--sample must be at least 1, not {args.sample}")
     if not 0 <= args.tolerance <= 1:
@@ -53,7 +54,7 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
     if not sample.runs:
         raise UsageError("there is no finished run that could be repeated")
     n_good = 0
-    for verdict in training.verify_runs(
+    for verdict in verify_runs(
         sample.runs,
         data_dir=args.data_dir,
         source=args.source,

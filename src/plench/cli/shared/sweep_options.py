@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench import sweeps
 from plench.cli.shared.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
 from plench.plain_files import is_folder
 from plench.runs.sweep_spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
+from plench.sweeps.engines.early import start_early
 from plench.text import find_name
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
@@ -195,11 +195,13 @@ def _read_specs(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Sw
 
 def _read_grids(arguments: argparse.Namespace) -> tuple[Grid, ...]:
     """Return the grids of a suite or of named datasets and algorithms."""
+    from plench.sweeps.suites import make_grids, make_suite
+
     if arguments.suite is None:
         if not arguments.datasets or not arguments.algorithms:
             raise UsageError("give both --datasets and --algorithms, or --suite")
-        return sweeps.make_grids(arguments.algorithms, arguments.datasets)
-    grids = sweeps.make_suite(arguments.suite)
+        return make_grids(arguments.algorithms, arguments.datasets)
+    grids = make_suite(arguments.suite)
     if arguments.datasets:
         known = [name for grid in grids for name in grid.datasets]
         wanted = {
@@ -215,6 +217,8 @@ def _read_grids(arguments: argparse.Namespace) -> tuple[Grid, ...]:
 
 def read_limits(arguments: argparse.Namespace) -> Limits:
     """Return the limits of a run."""
+    from plench.sweeps.engines.base import Limits
+
     given: dict[str, float] = {}
     for name in ("run_timeout", "memory_limit_gb", "worker_silence"):
         value = getattr(arguments, name)
@@ -222,17 +226,19 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
             raise UsageError(f"--{name} must be above 0, not {value}")
         if value is not None:
             given[name] = value
-    return sweeps.Limits(**given)
+    return Limits(**given)
 
 
 def read_fleet_options(arguments: argparse.Namespace) -> FleetOptions:
     """Return how runs are put together."""
-    return sweeps.read_fleet(arguments.fleet, arguments.fleet_memory_gb)
+    from plench.sweeps.fleets import read_fleet
+
+    return read_fleet(arguments.fleet, arguments.fleet_memory_gb)
 
 
 def start_engine_early(arguments: argparse.Namespace) -> AbstractContextManager[EarlyStart]:
     """Start workers or Ray while this process imports torch and plans."""
-    return sweeps.start_early(
+    return start_early(
         arguments.command_launcher,
         max(arguments.workers or 0, 0),
         arguments.threads or Settings.threads,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from plench.algorithms.cards import declared_algorithms
 from plench.criteria import Criterion
 from plench.report.costs import StepCost
 from plench.report.site.scripts import as_text
@@ -35,7 +34,9 @@ def describe_algorithm(
     costs: Sequence[StepCost],
 ) -> dict[str, Any]:
     """Return all that an algorithm's page shows, from its runs in each setting of the leaderboard."""
-    declared = declared_algorithms()
+    from plench.algorithms.registry import own_cards  # imports torch
+
+    declared = own_cards()
     runs = list({id(run): run for group in by_setting for run in group}.values())
     name = runs[0].experiment.algorithm  # that of the row may say more
     return {
