@@ -19,7 +19,7 @@ from plench.algorithms.registry import ALGORITHMS
 from plench.criteria import CRITERIA
 from plench.data.sources import find_own_source
 from plench.errors import PlenchError
-from plench.networks.building import NETWORKS
+from plench.networks import NETWORKS
 from plench.plain_files import open_plain
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec, grid_settings

@@ -48,7 +48,7 @@ DECISIVE = (
     "algorithms",
     "criteria.py",
     "data",
-    "networks",
+    "networks.py",
     "training",
     "batch.py",
     "hparams.py",

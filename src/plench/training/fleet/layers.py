@@ -12,9 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from plench.networks.base import Linear
-from plench.networks.building import Classifier
-from plench.networks.mlp import MLP
+from plench.networks import MLP, Classifier, Linear
 
 
 def layers_of(network: object) -> tuple[nn.Linear, nn.Linear] | None:
