@@ -1,0 +1,46 @@
+"""One word for one thing: phrases that the style of this project replaces stay rare in src and in the pages.
+
+Stored keys (`notices`, `fleet_size`), quotations and ordinary uses remain; the ceilings count them.
+"""
+
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+
+# phrase → pattern, and how often it may still occur in src and in the Markdown pages
+PHRASES: dict[str, tuple[str, int, int]] = {
+    "say whether": (r"\bsay whether\b", 68, 0),
+    "is/are/has no(ne)": (
+        r"(?<!there )\b(?:is|are|was|were) (?-i:no|none) (?!longer|more than|fewer)"
+        r"|\bhas none\b|\bhave none\b|\blacks? nothing\b",
+        70,
+        8,
+    ),
+    "allowed is/are": (r"\ballowed (?:is|are)\b|\bknown are\b", 79, 0),
+    "notice": (r"\bnotices?\b", 308, 28),
+    "fleet": (r"\bfleets?\b", 161, 95),
+    "trained as one": (r"\b(?:trained|runs?) as one\b", 37, 40),
+    "third parties'": (r"\bthird part(?:y|ies)['’]s?(?=\W)", 49, 8),
+    "what a … makes of": (r"\bwhat (?:a|the) \w+ makes? of\b", 3, 1),
+    "carry out": (r"\bcarr(?:y|ies|ied|ying) out\b", 57, 5),
+    "floor": (r"\bfloors?\b", 57, 48),
+    "beside": (r"\bbeside\b", 61, 84),
+    "thereof, therein": (r"\b(?:thereof|therein|herewith|as of old)\b", 0, 0),
+}
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = [path for part in ("docs", "examples", "tests") for path in sorted((ROOT / part).rglob("*.md"))]
+PAGES += [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_replaced_phrase_stays_rare(phrase: str) -> None:
+    pattern, in_src, in_pages = PHRASES[phrase]
+    found = {
+        path: len(re.findall(pattern, path.read_text(encoding="utf-8"), re.IGNORECASE))
+        for path in (*SOURCES, *PAGES)
+    }
+    for paths, ceiling in ((SOURCES, in_src), (PAGES, in_pages)):
+        counts = {str(path.relative_to(ROOT)): found[path] for path in paths if found[path]}
+        assert sum(counts.values()) <= ceiling, f"use another word for {phrase!r}: {counts}"
