@@ -36,11 +36,10 @@ from plench.algorithms import AlgorithmEntry, algorithms, find_algorithm
 from plench.algorithms.base import FAMILIES
 from plench.runs import Run
 from plench.training.callbacks import NoCallback
+from plench.training.data import prepare_data
 from plench.training.environment import choose_device
-from plench.training.fleet.loop import run_fleet
-from plench.training.fleet.members import FleetTask
 from plench.training.outcome import RunOutcome
-from plench.training.prepare import prepare_data
+from plench.training.stack_loop import FleetTask, run_fleet
 
 DATASETS = ("Digits_FPS", "Lost", "MSRCv2", "Birdsong")
 SEEDS = 5

@@ -41,8 +41,7 @@ from plench.sweeps.fleets import count_inputs, estimate_gb, form_fleets, read_fl
 from plench.sweeps.plan import DataShelf, expand, settle
 from plench.sweeps.suites import make_grids
 from plench.training.environment import compute_threads, flush_denormals, name_processor
-from plench.training.fleet.stack import StackedNetwork
-from plench.training.fleet.stacked_batches import StackedBatches
+from plench.training.stack import StackedBatches, StackedNetwork
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results" / "fleet.md"

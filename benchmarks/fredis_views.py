@@ -20,7 +20,7 @@ from noise import CANDIDATES, FREDIS, STEPS, Setting, inspect
 from plench.algorithms import find_algorithm
 from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.evaluation import evaluate
+from plench.training.evaluate import evaluate
 from plench.training.run import TrainingRun
 
 SIGMAS = (0.0, 0.5)

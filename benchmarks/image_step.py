@@ -34,7 +34,7 @@ from plench.data import Dataset, DatasetCard, TestSet, load_dataset
 from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
-from plench.training.evaluation import choose_chunk
+from plench.training.evaluate import choose_chunk
 from plench.training.run import TrainingRun
 
 GOALS = {"weak": 40, "strong": 250, "distill": 120}

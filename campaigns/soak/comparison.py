@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from plench.training.checkpoint import parse
-from plench.training.state import saved_values
+from plench.training.checkpoint import parse, saved_values
 
 MEASURED = ("step_time", "mem_gb")
 

@@ -25,8 +25,7 @@ from plench.data import load_dataset
 from plench.runs.folder import RunStore
 from plench.training import RunOutcome, configure_run, prepare_data
 from plench.training.callbacks import NoCallback
-from plench.training.fleet.loop import run_fleet
-from plench.training.fleet.members import FleetTask
+from plench.training.stack_loop import FleetTask, run_fleet
 
 SIZE = 4
 # Between fleets of other members: numbers agree to rounding, which is all that is promised then.

@@ -32,9 +32,7 @@ from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
 from plench.data.answers import Answers
 from plench.errors import UsageError
-from plench.training.checkpoint import dump, parse
-from plench.training.restore import restore_snapshot
-from plench.training.state import take_snapshot
+from plench.training.checkpoint import dump, parse, restore_snapshot, take_snapshot
 from tests.algorithms.fitting import answer_by_labels, build, fit, predict, rounds
 
 SMALL = {"n_estimators": 8}

@@ -15,7 +15,7 @@ from plench.seeds import seed_hash
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads
-from plench.training.evaluation import predict_logits
+from plench.training.evaluate import predict_logits
 from plench.training.run import TrainingRun
 from tests.algorithms.fitting import build, fit, predict
 from tests.conftest import ROOT

@@ -8,7 +8,7 @@ import pytest
 from plench.algorithms import find_algorithm
 from plench.contract.under_test import AlgorithmUnderTest, Session
 from plench.data import draw_candidates, load_dataset
-from plench.training.evaluation import predict_logits
+from plench.training.evaluate import predict_logits
 
 SMALL = {"feat_dim": 64, "moco_queue": 512}
 # Half of the updates or more lie in the last phase.

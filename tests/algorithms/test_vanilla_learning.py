@@ -13,7 +13,7 @@ from plench.data import Dataset, load_dataset
 from plench.runs.folder import RunStore
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
-from plench.training.evaluation import predict_logits
+from plench.training.evaluate import predict_logits
 from plench.training.run import TrainingRun
 
 VANILLA = [name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")]

@@ -9,7 +9,7 @@ from plench.algorithms.registry import third_party_entry
 from plench.cli import main
 from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check
 from plench.contract.under_test import read_loss
-from plench.training.evaluation import Totals
+from plench.training.evaluate import Totals
 from tests.conftest import ROOT
 from tests.contract.odd import LOGGED, SOUND, UNSOUND, logging_of
 

@@ -1,7 +1,7 @@
 import torch
 
 from plench.batch import Batch
-from plench.training.batches import BatchStream
+from plench.training.data import BatchStream
 
 CPU = torch.device("cpu")
 

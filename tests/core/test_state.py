@@ -14,9 +14,7 @@ import torch
 from torch import nn
 
 from plench.errors import ResumeError
-from plench.training.checkpoint import dump, parse
-from plench.training.restore import restore_snapshot
-from plench.training.state import list_state, take_snapshot
+from plench.training.checkpoint import dump, list_state, parse, restore_snapshot, take_snapshot
 
 
 class Helper:

@@ -18,7 +18,7 @@ from plench.data import make_dataset, make_table_dataset
 from plench.errors import DataError, UsageError
 from plench.model_file import StateDecoder, StateEncoder
 from plench.training import one_file
-from plench.training.tabular_inputs import TabularInputs
+from plench.training.inputs import TabularInputs
 
 N, D, K = 60, 5, 4
 

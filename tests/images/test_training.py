@@ -222,7 +222,7 @@ def test_compiled_learns_and_resumes(tmp_path: Path) -> None:
 
 
 def test_images_are_held_once(tmp_path: Path) -> None:
-    from plench.training.prepare import prepare_data
+    from plench.training.data import prepare_data
 
     dataset = coloured_patches()
     config = configure_run(find_algorithm("PRODEN"), dataset.card)

@@ -92,7 +92,7 @@ def test_where_splits_differ_in_size_a_fleet_is_of_one(
 
 
 def test_features_that_workers_leave_in_their_file_form_no_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plench.training.stored.LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr("plench.training.inputs.LEAST_SHARED_BYTES", 1)
     assert all(len(fleet) == 1 for fleet in form_fleets(plan("CC"), SHELF, ON_CPU))
 
 

@@ -300,7 +300,7 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
     import queue
 
     from plench.sweeps.engines import slurm
-    from plench.training.interrupt import StopRequest
+    from plench.training.callbacks import StopRequest
 
     answers = iter(["2:00", "1:30", "0:50"])
     asked: list[bool] = []
@@ -324,7 +324,7 @@ def test_a_slurm_job_stops_when_its_time_is_up_and_not_when_it_is_warned_early(
 def test_a_sweep_stops_between_rounds_when_the_time_left_does_not_hold_another(tmp_path: Path) -> None:
     from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt
     from plench.sweeps.engines.local import LocalEngine
-    from plench.training.interrupt import StopRequest
+    from plench.training.callbacks import StopRequest
 
     heard: list[tuple[str, str, int]] = []
 
@@ -346,7 +346,7 @@ def test_a_slurm_job_that_cannot_ask_believes_the_warning(monkeypatch: pytest.Mo
     import queue
 
     from plench.sweeps.engines import slurm
-    from plench.training.interrupt import StopRequest
+    from plench.training.callbacks import StopRequest
 
     def fail(*words: str) -> str:
         raise slurm.SlurmError("there is no command squeue")

@@ -17,8 +17,8 @@ from plench.errors import DataError, ResumeError, StorageError
 from plench.runs.ended import read_done
 from plench.runs.folder import RunStore
 from plench.sweeps.sharing import SharedDataset
+from plench.training.callbacks import StopRequest
 from plench.training.checkpoint import SEAL, dump, parse
-from plench.training.interrupt import StopRequest
 from tests.training.harness import (
     Crash,
     CrashAt,

@@ -36,7 +36,7 @@ from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.callbacks import NoCallback
 from plench.training.config import warn_that_steps_do_not_apply
-from plench.training.prepare import prepare_data
+from plench.training.data import prepare_data
 from tests.conftest import ROOT
 from tests.training.harness import (
     Crash,

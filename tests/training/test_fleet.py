@@ -16,12 +16,10 @@ from plench.algorithms.cc import CC
 from plench.errors import BusyError, DataError, PlenchError, StorageError, UsageError
 from plench.runs.folder import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
-from plench.training.callbacks import NoCallback
+from plench.training.callbacks import NoCallback, StopRequest
 from plench.training.checkpoint import parse, read_whole
-from plench.training.fleet.loop import run_fleet
-from plench.training.fleet.members import FleetTask, Member
-from plench.training.fleet.stack import StackedRuns
-from plench.training.interrupt import StopRequest
+from plench.training.stack import StackedRuns
+from plench.training.stack_loop import FleetTask, Member, run_fleet
 from tests.training.harness import (
     Crash,
     CrashAt,
@@ -168,7 +166,7 @@ def test_checkpoints_of_members_are_not_held_together(
         held.append(sum(reference() is not None for reference in read))
         begin(self, updates)
 
-    monkeypatch.setattr("plench.training.fleet.members.read_whole", read_and_remember)
+    monkeypatch.setattr("plench.training.stack_loop.read_whole", read_and_remember)
     monkeypatch.setattr(Member, "begin", look_and_begin)
     started = [Started(), Started(), Started()]
     assert statuses(train(tmp_path, runs, started)) == ["done"] * 3

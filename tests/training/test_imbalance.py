@@ -10,7 +10,7 @@ import plench
 from plench.cli import main
 from plench.data import load_dataset, split_dataset
 from plench.runs.records import read_runs
-from plench.training.evaluation import accuracy_by_third
+from plench.training.evaluate import accuracy_by_third
 from tests.training.harness import read_records
 
 THIRDS = ("test_acc_many", "test_acc_medium", "test_acc_few")

@@ -18,10 +18,9 @@ from plench.contract.under_test import make_examples
 from plench.hparams import Hyperparameter
 from plench.training import configure_run
 from plench.training.callbacks import NoCallback
-from plench.training.fleet.single import find_step
-from plench.training.fleet.stack import StackError, choose_form, stack_runs
-from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.run import TrainingRun
+from plench.training.stack import StackedBatches, StackError, choose_form, stack_runs
+from plench.training.step import find_step
 from tests.training.test_fleet import RunStore
 
 README = Path(__file__).parents[2] / "README.md"

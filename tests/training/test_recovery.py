@@ -231,7 +231,7 @@ class StopInEvaluation(StopAt):
 def test_a_stop_is_heard_between_the_batches_of_an_evaluation(
     evaluation: int, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plench.training.evaluation.CHUNK", 25)
+    monkeypatch.setattr("plench.training.evaluate.CHUNK", 25)
     outcome = run(tmp_path / "b", callback=StopInEvaluation(evaluation, signal.SIGINT))
     assert outcome.status == "interrupted"
     assert len(read_records(outcome.folder)) == evaluation

@@ -10,13 +10,11 @@ from torch import Tensor
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.hparams import DataTraits, draw_hparams
-from plench.training.batches import TrainingSet
-from plench.training.fleet.layers import HandwrittenMLP, is_better_turned
-from plench.training.fleet.single import find_step
-from plench.training.fleet.stack import StackError, stack_runs
-from plench.training.fleet.stacked_batches import StackedBatches
+from plench.training.data import TrainingSet
+from plench.training.inputs import TabularInputs
+from plench.training.stack import StackedBatches, StackError, stack_runs
+from plench.training.step import HandwrittenMLP, find_step, is_better_turned
 from plench.training.streams import Streams
-from plench.training.tabular_inputs import TabularInputs
 
 N, D, K, B, UPDATES = 70, 6, 5, 16, 200
 STACKED = [name for name, entry in algorithms().items() if entry.card.stacked]

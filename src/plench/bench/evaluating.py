@@ -10,7 +10,7 @@ import torch
 from plench.bench.step import build_run
 from plench.bench.stretches import take_turns, time_stretch
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.evaluation import choose_chunk, evaluate
+from plench.training.evaluate import choose_chunk, evaluate
 
 
 def measure_evaluation(

@@ -11,9 +11,8 @@ from plench.bench.step import WARM_UP, build_run
 from plench.bench.stretches import take_turns, time_stretch
 from plench.errors import UsageError
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.fleet.stack import StackedRuns, StackError, stack_runs
-from plench.training.fleet.stacked_batches import StackedBatches
 from plench.training.run import TrainingRun
+from plench.training.stack import StackedBatches, StackedRuns, StackError, stack_runs
 
 STRETCH = 50
 

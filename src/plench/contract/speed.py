@@ -24,9 +24,8 @@ from plench.contract.under_test import (
     make_examples,
     required,
 )
-from plench.training.fleet.single import find_step
-from plench.training.fleet.stack import StackError, choose_form, stack_runs
-from plench.training.fleet.stacked_batches import StackedBatches
+from plench.training.stack import StackedBatches, StackError, choose_form, stack_runs
+from plench.training.step import find_step
 
 EPOCH = 6
 # Updates of an epoch that neither begin nor end it: work once per epoch is allowed to differ.

@@ -31,9 +31,8 @@ from plench.contract.under_test import (
 )
 from plench.data import Dataset, split_dataset
 from plench.runs.folder import RunStore
-from plench.training.checkpoint import dump, parse, read_newest
-from plench.training.evaluation import evaluate
-from plench.training.state import list_state, take_snapshot
+from plench.training.checkpoint import dump, list_state, parse, read_newest, take_snapshot
+from plench.training.evaluate import evaluate
 from plench.training.streams import capture_global
 
 # Where a walk ends: code and its surroundings lead to every module that is loaded, and plain values nowhere.

@@ -34,7 +34,7 @@ from plench.data import Dataset, dataset_card, draw_candidates, load_dataset
 from plench.errors import UsageError
 from plench.hparams import DataTraits
 from plench.seeds import seed_hash
-from plench.training.state import saved_values, take_snapshot
+from plench.training.checkpoint import saved_values, take_snapshot
 
 BUILT_IN = ("Digits_USS", "Digits_FPS", "Digits_ID")
 BEFORE_PREDICTION = 3

@@ -19,10 +19,10 @@ from plench.data import Dataset, DatasetCard
 from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
-from plench.training.batches import TrainingSet
 from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
-from plench.training.evaluation import Totals
+from plench.training.data import TrainingSet
+from plench.training.evaluate import Totals
 from plench.training.run import TrainingRun
 
 FEATURES = 6

@@ -24,7 +24,7 @@ from plench.runs.folder import MAX_CHECKPOINT_BYTES, RunStore
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.callbacks import Callback
 from plench.training.environment import choose_device
-from plench.training.evaluation import predict_logits
+from plench.training.evaluate import predict_logits
 from plench.training.model import TrainedModel, load
 
 # Evaluations of a run that is stopped early: enough to choose from, few enough to cost little.

@@ -20,9 +20,9 @@ from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.training.config import RunConfig, configure_run
+from plench.training.data import prepare_split
 from plench.training.environment import choose_device
 from plench.training.outcome import RunOutcome
-from plench.training.prepare import prepare_split
 from plench.training.run import run_training
 
 

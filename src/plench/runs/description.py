@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # these import torch
     from plench.algorithms import AlgorithmCard, AlgorithmEntry
     from plench.data import Dataset, DatasetCard
     from plench.training.config import RunConfig
-    from plench.training.prepare import PreparedData
+    from plench.training.data import PreparedData
 
 SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")

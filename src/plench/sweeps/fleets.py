@@ -21,8 +21,8 @@ from plench.errors import UsageError
 from plench.hparams import DataTraits, draw_hparams
 from plench.settings import declared
 from plench.sweeps.plan import DataShelf, PlannedRun
-from plench.training.fleet.stack import StackError, choose_form
-from plench.training.stored import stays_in_shared_file
+from plench.training.inputs import stays_in_shared_file
+from plench.training.stack import StackError, choose_form
 
 # More gained nothing further where it was measured, on a CPU.
 LARGEST = 10

@@ -19,14 +19,12 @@ from plench.runs.description import describe_run
 from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import Assignment, AttemptStatus, RunAttempt, Task
 from plench.sweeps.plan import PlannedRun
-from plench.training.callbacks import Callback
+from plench.training.callbacks import Callback, StopRequest
+from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
-from plench.training.fleet.loop import run_fleet
-from plench.training.fleet.members import FleetTask
-from plench.training.interrupt import StopRequest
 from plench.training.outcome import RunOutcome
-from plench.training.prepare import PreparedData, preparation_key, prepare_data
 from plench.training.run import run_training
+from plench.training.stack_loop import FleetTask, run_fleet
 
 # Runs of one split of one dataset stand together in a sweep; two leave room for the change-over.
 PREPARED_KEPT = 2

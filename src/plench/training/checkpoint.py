@@ -1,22 +1,464 @@
-"""Checkpoints and models: safe files with everything needed to continue exactly, or to predict."""
+"""Checkpoints and models: all state of an algorithm found, saved in a safe file, and put back."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import io
 import json
 import logging
+import random
+import types
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from plench.criteria import criteria
 from plench.data.unpickle import scan_pickle
-from plench.errors import DataError, PlenchError
+from plench.errors import DataError, PlenchError, ResumeError
 from plench.runs.folder import MODEL, RunStore
+from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
 from plench.zip_archive import STORED, list_entries, read_entry
+
+MODULE_INTERNALS = frozenset(vars(nn.Module()))
+# By exact type: a subclass (an enum, a number of numpy) is something else and would not be read back.
+PLAIN = (type(None), bool, int, float, str, bytes)
+# Parts of an object that hold no state of the run: code, types and settings of torch.
+STATELESS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.ModuleType,
+    type,
+    torch.device,
+    torch.dtype,
+    logging.Logger,
+)
+CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "deque": deque}
+
+
+class Snapshot:
+    """What was found on an object: a tree of plain values and tensors, and the paths left out."""
+
+    def __init__(self, tree: dict[str, Any], unsaved: list[str]) -> None:
+        self.tree = tree
+        self.unsaved = unsaved
+
+
+def take_snapshot(owner: nn.Module, for_prediction: bool = False) -> Snapshot:
+    """Copy all state of a module and of what it holds; for prediction without optimisers and example rows."""
+    encoder = Encoder(for_prediction)
+    tree = encoder.encode(owner, type(owner).__name__)
+    return Snapshot(tree, encoder.unsaved)
+
+
+class Encoder:
+    """Walks an object once; a part met again refers to its first place by number."""
+
+    def __init__(self, for_prediction: bool = False) -> None:
+        self.for_prediction = for_prediction
+        self.numbers: dict[int, int] = {}
+        self.keep: list[object] = []
+        self.unsaved: list[str] = []
+
+    def encode(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the saved form of a value."""
+        if type(value) in PLAIN:
+            return {"kind": "plain", "value": value}
+        if isinstance(value, np.generic) and value.dtype.kind in "biufcSU":
+            return {"kind": "number", "dtype": value.dtype.str, "value": value.item()}
+        if isinstance(value, Enum):
+            return {"kind": "enum", "type": type(value).__qualname__, "value": value.name}
+        if isinstance(value, STATELESS):
+            return {"kind": "stateless"}
+        # Equal tuples may or may not be one object, so each is saved where it stands: copies of a layer share
+        # theirs until they are restored.
+        if isinstance(value, tuple):
+            return self.encode_content(value, path)
+        if id(value) in self.numbers:
+            return {"kind": "seen", "number": self.numbers[id(value)]}
+        number = self.numbers[id(value)] = len(self.numbers)
+        self.keep.append(value)  # an id stays unique only while its object lives
+        return {"number": number, **self.encode_content(value, path)}
+
+    def encode_content(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the saved form of a value that is met for the first time."""
+        if isinstance(value, Tensor):
+            return {"kind": "tensor", "value": value.detach().cpu().clone()}
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+            return {"kind": "array", "value": torch.from_numpy(value.copy())}
+        if isinstance(value, nn.Module):
+            return self.encode_module(value, path)
+        if self.for_prediction and isinstance(value, torch.optim.Optimizer):
+            return {"kind": "stateless"}
+        generator = encode_generator(value)
+        if generator is not None:
+            return generator
+        if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
+            inner = Encoder()
+            state = inner.encode(value.state_dict(), path)
+            self.unsaved += inner.unsaved
+            return {"kind": "state_dict", "type": type(value).__qualname__, "value": state}
+        return self.encode_container(value, path)
+
+    def encode_module(self, module: nn.Module, path: str) -> dict[str, Any]:
+        """Save parameters, buffers (persistent or not), submodules, mode and plain attributes."""
+        left_out = getattr(module, "per_example_names", ()) if self.for_prediction else ()
+        tensors = {**module._parameters, **module._buffers}
+        saved = {
+            name: self.encode(value, f"{path}.{name}")
+            for name, value in tensors.items()
+            if name not in left_out
+        }
+        modules = {name: self.encode(value, f"{path}.{name}") for name, value in module._modules.items()}
+        names = [name for name in vars(module) if name not in MODULE_INTERNALS]
+        return {
+            "kind": "module",
+            "type": type(module).__qualname__,
+            "training": module.training,
+            "tensors": saved,
+            "gradients": {} if self.for_prediction else encode_gradients(module),
+            "modules": modules,
+            "attributes": self.encode_attributes(module, names, path),
+        }
+
+    def encode_attributes(self, owner: Any, names: list[str], path: str) -> dict[str, Any]:
+        """Save the named attributes, transient ones aside."""
+        transient = getattr(type(owner), "transient", ())
+        kept = [name for name in names if name not in transient]
+        return {name: self.encode(vars(owner)[name], f"{path}.{name}") for name in kept}
+
+    def encode_container(self, value: Any, path: str) -> dict[str, Any]:
+        """Save containers and plain objects; report the rest."""
+        for kind, cls in CONTAINERS.items():
+            if type(value) is cls:
+                items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
+                limit = value.maxlen if isinstance(value, deque) else None
+                return {"kind": kind, "items": items, "limit": limit}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            return {"kind": "named tuple", "type": type(value).__qualname__, "items": items}
+        if isinstance(value, dict):
+            return self.encode_dict(value, path)
+        if has_plain_attributes(value):
+            return {
+                "kind": "frozen object" if is_frozen(value) else "object",
+                "type": type(value).__qualname__,
+                "attributes": self.encode_attributes(value, list(vars(value)), path),
+            }
+        self.unsaved.append(f"{path} ({type(value).__name__})")
+        return {"kind": "stateless"}
+
+    def encode_dict(self, value: dict[Any, Any], path: str) -> dict[str, Any]:
+        """Save a dict whose keys are plain values; report entries under other keys."""
+        pairs = []
+        for key, item in value.items():
+            if type(key) in PLAIN:
+                pairs.append([{"kind": "plain", "value": key}, self.encode(item, f"{path}[{key!r}]")])
+            else:
+                self.unsaved.append(f"{path} (an entry under a key of type {type(key).__name__})")
+        return {"kind": "dict", "type": type(value).__qualname__, "pairs": pairs}
+
+
+def has_plain_attributes(value: Any) -> bool:
+    """Say whether an object's state is its attributes; that of iterators and bound functions is not."""
+    return hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial)
+
+
+def is_frozen(value: Any) -> bool:
+    """Say whether an object is of a frozen dataclass, whose attributes cannot be set."""
+    return dataclasses.is_dataclass(value) and bool(vars(type(value))["__dataclass_params__"].frozen)
+
+
+def encode_gradients(module: nn.Module) -> dict[str, Any]:
+    """Save which parameters learn, and gradients that wait for a step, by name."""
+    return {
+        name: {
+            "learns": parameter.requires_grad,
+            "gradient": None if parameter.grad is None else parameter.grad.detach().cpu().clone(),
+        }
+        for name, parameter in module._parameters.items()
+        if parameter is not None
+    }
+
+
+def encode_generator(value: Any) -> dict[str, Any] | None:
+    """Save a random generator of torch, numpy or Python; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return {"kind": "torch generator", "device": str(value.device), "value": value.get_state()}
+    if isinstance(value, np.random.RandomState):
+        return {"kind": "numpy state", "value": encode_numpy(value.get_state(legacy=False))}
+    if isinstance(value, np.random.Generator):
+        return {"kind": "numpy generator", "value": Encoder().encode(value.bit_generator.state, "")}
+    if isinstance(value, random.Random):
+        return {"kind": "python generator", "value": encode_python(value.getstate())}
+    return None
+
+
+def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a saved tree with their paths, those of optimisers only if wanted."""
+    kind = node["kind"]
+    parts: dict[str, Any] = {}
+    if kind == "module":
+        named = {**node["tensors"], **node["modules"], **node["attributes"]}
+        parts = {f"{path}.{name}": part for name, part in named.items()}
+    elif "attributes" in node:
+        parts = {f"{path}.{name}": part for name, part in node["attributes"].items()}
+    elif kind == "dict":
+        parts = {f"{path}[{key.get('value')!r}]": part for key, part in node["pairs"]}
+    elif "items" in node:
+        parts = {f"{path}[{i}]": part for i, part in enumerate(node["items"])}
+    elif kind == "state_dict":
+        parts = {path: node["value"]} if optimisers else {}
+    elif "value" in node:
+        yield path, node["value"]
+    for name, part in parts.items():
+        yield from saved_values(part, name, optimisers)
+
+
+def list_state(owner: nn.Module) -> list[dict[str, Any]]:
+    """List the tensors a module keeps beside its parameters: name, shape, dtype and bytes of each."""
+    weights = {name for name, _ in owner.named_parameters(remove_duplicate=False)}
+    rows = []
+    for path, value in saved_values(take_snapshot(owner).tree, "", optimisers=False):
+        name = path.removeprefix(".")
+        if isinstance(value, Tensor) and name not in weights:
+            rows.append(
+                {
+                    "name": name,
+                    "shape": list(value.shape),
+                    "dtype": str(value.dtype).removeprefix("torch."),
+                    "bytes": value.numel() * value.element_size(),
+                }
+            )
+    return rows
+
+
+Saved = Mapping[str, Any]
+
+
+def restore_snapshot(owner: nn.Module, tree: Saved) -> None:
+    """Bring an object to the saved state; raise ResumeError, naming the place, where it cannot take it."""
+    parameter = next(owner.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    Decoder(device).restore(owner, tree, type(owner).__name__)
+
+
+PARTS = ("tensors", "modules", "attributes")
+
+
+def check_names(built: Saved, saved: Saved, path: str, extra: bool = True) -> None:
+    """Raise ResumeError, naming the place, where a checkpoint's state has other names than the algorithm's.
+
+    `built` is a snapshot of the algorithm as it was just built. What that has and the checkpoint lacks is
+    always refused; what the checkpoint has besides, unless `extra`: the same code may make it after __init__.
+    """
+    if built["kind"] != saved["kind"]:
+        return  # is refused, with its types, where it is restored, or is a value of another type
+    now, before = named_parts(built), named_parts(saved)
+    missing = [name for name in now if name not in before]
+    unknown = [name for name in before if name not in now]
+    if missing or (unknown and not extra):
+        found = f"it lacks {path}.{missing[0]}" if missing else f"it has {path}.{unknown[0]} besides"
+        raise ResumeError(
+            f"the checkpoint's state is not that of the algorithm: {found}; continue with the version that "
+            "began the run, or delete its folder to start over"
+        )
+    for name, part in now.items():
+        check_names(part, before[name], f"{path}.{name}", extra)
+
+
+def named_parts(node: Saved) -> dict[str, Saved]:
+    """Return what a saved module or object holds by name; one that is None at first may change its group."""
+    return {name: part for group in PARTS for name, part in node.get(group, {}).items()}
+
+
+class Decoder:
+    """Walks a saved tree beside the object: in place where that can be, else with new values.
+
+    `places` holds what was restored by the number of its first place, for parts that are held twice.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.places: dict[int, Any] = {}
+
+    def restore(self, current: Any, saved: Saved, path: str) -> Any:
+        """Bring `current` to the saved state; return what is to stand in its place."""
+        kind = saved["kind"]
+        if kind == "seen":
+            return self.places.get(saved["number"], current)
+        if "number" in saved and current is not None:
+            self.places[saved["number"]] = current  # for what lies inside and points back
+        restored = self.restore_content(kind, current, saved, path)
+        if "number" in saved:
+            self.places[saved["number"]] = restored
+        return restored
+
+    def restore_content(self, kind: str, current: Any, saved: Saved, path: str) -> Any:
+        """Restore one value by its kind."""
+        if kind == "stateless":
+            return current
+        if kind == "plain":
+            return saved["value"]
+        if kind == "number":
+            return restore_number(saved)
+        if kind == "tensor":
+            return self.restore_tensor(current, saved["value"])
+        if kind == "array":
+            return saved["value"].numpy().copy()
+        if kind == "dict":
+            return self.restore_dict(current, saved, path)
+        if kind in CONTAINERS:
+            return self.restore_container(current, saved, path)
+        if kind in GENERATORS:
+            return restore_generator(current, saved)
+        return self.restore_typed(kind, current, saved, path)
+
+    def restore_typed(self, kind: str, current: Any, saved: Saved, path: str) -> Any:
+        """Restore what needs an object of its type to be there."""
+        if type(current).__qualname__ != saved["type"]:
+            raise ResumeError(
+                f"{path} holds a {saved['type']} in the checkpoint, but a {type(current).__name__} after the "
+                "algorithm is built: an algorithm must make all its parts in __init__ to be resumable"
+            )
+        if kind == "enum":
+            return type(current)[saved["value"]]
+        if kind == "module":
+            return self.restore_module(current, saved, path)
+        if kind == "state_dict":
+            current.load_state_dict(Decoder(self.device).restore(None, saved["value"], path))
+            return current
+        if kind == "object":
+            return self.restore_attributes(current, saved["attributes"], path)
+        if kind == "frozen object":
+            values = {
+                name: self.restore(vars(current).get(name), value, f"{path}.{name}")
+                for name, value in saved["attributes"].items()
+            }
+            return dataclasses.replace(current, **values)
+        if kind == "named tuple":
+            pairs = zip(current, saved["items"], strict=True)
+            return type(current)(*(self.restore(now, item, path) for now, item in pairs))
+        raise ValueError(f"unknown kind of saved state {kind!r}")
+
+    def restore_tensor(self, current: Any, value: Tensor) -> Tensor:
+        """Copy into the tensor that is there if it fits, else return the saved one on the run's device."""
+        if isinstance(current, Tensor) and current.shape == value.shape and current.dtype == value.dtype:
+            with torch.no_grad():
+                current.copy_(value)
+            return current
+        return value.to(current.device if isinstance(current, Tensor) else self.device, copy=True)
+
+    def restore_module(self, module: nn.Module, saved: Saved, path: str) -> nn.Module:
+        """Restore a module and what it holds."""
+        for name, value in saved["tensors"].items():
+            current = getattr(module, name, None)
+            replaced = self.restore(current, value, f"{path}.{name}")
+            if not hasattr(module, name):  # a buffer that was registered after __init__
+                module.register_buffer(name, replaced)
+            elif replaced is not current:
+                setattr(module, name, replaced)
+        for name, entry in saved["gradients"].items():
+            parameter = getattr(module, name)
+            parameter.requires_grad_(entry["learns"])
+            gradient = entry["gradient"]
+            parameter.grad = None if gradient is None else gradient.to(parameter.device)
+        for name, value in saved["modules"].items():
+            current = getattr(module, name, None)
+            replaced = self.restore(current, value, f"{path}.{name}")
+            if replaced is not current:
+                setattr(module, name, replaced)
+        self.restore_attributes(module, saved["attributes"], path)
+        module.training = saved["training"]
+        return module
+
+    def restore_attributes(self, owner: Any, attributes: Saved, path: str) -> Any:
+        """Restore plain attributes by name."""
+        for name, value in attributes.items():
+            current = vars(owner).get(name)
+            replaced = self.restore(current, value, f"{path}.{name}")
+            if replaced is not current or name not in vars(owner):
+                setattr(owner, name, replaced)
+        return owner
+
+    def restore_dict(self, current: Any, saved: Saved, path: str) -> dict[Any, Any]:
+        """Restore a dict, keeping the object that is there."""
+        if current is None and saved["type"] in ("dict", "OrderedDict"):
+            current = {}
+        if type(current).__qualname__ != saved["type"] and type(current) is not dict:
+            raise ResumeError(
+                f"{path} holds a {saved['type']} in the checkpoint, but a {type(current).__name__} after the "
+                "algorithm is built: make it in __init__"
+            )
+        if "number" in saved:
+            self.places[saved["number"]] = current
+        values = {}
+        for key, value in saved["pairs"]:
+            name = key["value"]
+            values[name] = self.restore(current.get(name), value, f"{path}[{name!r}]")
+        current.clear()
+        current.update(values)
+        kept: dict[Any, Any] = current
+        return kept
+
+    def restore_container(self, current: Any, saved: Saved, path: str) -> Any:
+        """Restore a list, tuple, set or deque element by element."""
+        cls = CONTAINERS[saved["kind"]]
+        present = list(current) if type(current) is cls and len(current) == len(saved["items"]) else None
+        items = [
+            self.restore(present[i] if present else None, item, f"{path}[{i}]")
+            for i, item in enumerate(saved["items"])
+        ]
+        if cls is list and type(current) is list:
+            current[:] = items
+            return current
+        return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
+
+
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+GENERATORS = ("torch generator", "numpy state", "numpy generator", "python generator")
+
+
+def restore_number(saved: Saved) -> Any:
+    """Restore a number of numpy; of other types a value may stand for as much memory as it says."""
+    dtype = np.dtype(saved["dtype"])
+    if dtype.kind not in "biufcSU":
+        raise ValueError(f"a number of type {dtype}")
+    return dtype.type(saved["value"])
+
+
+def restore_generator(current: Any, saved: Saved) -> Any:
+    """Restore a random generator, making one if there is none."""
+    kind = saved["kind"]
+    if kind == "torch generator":
+        generator = current if isinstance(current, torch.Generator) else torch.Generator(saved["device"])
+        generator.set_state(saved["value"])
+        return generator
+    if kind == "numpy state":
+        state = current if isinstance(current, np.random.RandomState) else np.random.RandomState()
+        state.set_state(decode_numpy(saved["value"]))
+        return state
+    if kind == "numpy generator":
+        value = Decoder(torch.device("cpu")).restore(None, saved["value"], "")
+        if not isinstance(current, np.random.Generator):
+            name = value["bit_generator"]
+            if name not in BIT_GENERATORS:  # numpy.random has other names, which a file must not call
+                raise ValueError(f"unknown bit generator {name!r}; known are {', '.join(BIT_GENERATORS)}")
+            current = np.random.Generator(getattr(np.random, name)())
+        current.bit_generator.state = value
+        return current
+    python = current if isinstance(current, random.Random) else random.Random()
+    python.setstate(decode_python(saved["value"]))
+    return python
+
 
 FORMAT = 1
 # Behind the content of a file: its hash. Files of older versions have none.

@@ -19,11 +19,10 @@ from plench.model_file import is_model_file
 from plench.networks import NETWORKS
 from plench.plain_files import is_folder, is_plain, read_plain
 from plench.runs.folder import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
-from plench.training.checkpoint import fitting, parse
+from plench.training.checkpoint import fitting, parse, restore_snapshot
 from plench.training.environment import choose_device, set_execution
-from plench.training.evaluation import predict_logits
+from plench.training.evaluate import predict_logits
 from plench.training.inputs import Inputs, restore_inputs
-from plench.training.restore import restore_snapshot
 from plench.training.streams import Streams
 
 # What must be known of a run to build its algorithm again.

@@ -21,7 +21,7 @@ from plench.model_file import ModelFile, read_model_file
 from plench.networks import NETWORKS
 from plench.runs.folder import RunStore
 from plench.text import short_repr
-from plench.training.checkpoint import fitting
+from plench.training.checkpoint import fitting, take_snapshot
 from plench.training.inputs import restore_inputs
 from plench.training.model import (
     NEEDED,
@@ -31,7 +31,6 @@ from plench.training.model import (
     find_own_entry,
     load_network,
 )
-from plench.training.state import take_snapshot
 
 MOST_CELLS = 2**22  # of candidates that are made room for: prediction needs none of them
 FACTORIES: tuple[Any, ...] = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)

@@ -19,22 +19,19 @@ from plench.errors import BusyError, PlenchError, ResumeError, StorageError, Usa
 from plench.networks import find_network
 from plench.runs.description import IGNORES_WEIGHTS
 from plench.runs.folder import ALGORITHM, NETWORK, RunStore
-from plench.training.batches import TrainingSet
-from plench.training.callbacks import Callback, NoCallback
-from plench.training.checkpoint import find_lost_model, fitting, read_newest
+from plench.training.callbacks import Callback, EvaluationStopped, NoCallback, StopRequest, Watch
+from plench.training.checkpoint import find_lost_model, fitting, list_state, read_newest, take_snapshot
 from plench.training.config import RunConfig
+from plench.training.data import PreparedData, TrainingSet
 from plench.training.environment import (
     compute_threads,
     flush_denormals,
     set_execution,
 )
-from plench.training.evaluation import count_batches, evaluate
-from plench.training.fleet.single import HandwrittenStep, find_step
-from plench.training.interrupt import EvaluationStopped, StopRequest, Watch
+from plench.training.evaluate import count_batches, evaluate
 from plench.training.outcome import RunOutcome, Status, check_owner, find_fault, leave_finished, reopen
-from plench.training.prepare import PreparedData
 from plench.training.saving import SavedRun
-from plench.training.state import list_state, take_snapshot
+from plench.training.step import HandwrittenStep, find_step
 
 logger = logging.getLogger("plench")
 

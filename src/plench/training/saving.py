@@ -21,16 +21,13 @@ from plench.data import Dataset
 from plench.errors import ResumeError
 from plench.runs.description import describe_run
 from plench.runs.folder import RunStore
-from plench.training.batches import TrainingSet
 from plench.training.callbacks import Callback
-from plench.training.checkpoint import dump
+from plench.training.checkpoint import check_names, dump, restore_snapshot, take_snapshot
 from plench.training.config import RunConfig
+from plench.training.data import PreparedData, TrainingSet, prepare_data
 from plench.training.environment import check_environment, choose_device, describe_environment, source_commit
-from plench.training.evaluation import Totals
+from plench.training.evaluate import Totals
 from plench.training.outcome import RunOutcome, Status
-from plench.training.prepare import PreparedData, prepare_data
-from plench.training.restore import check_names, restore_snapshot
-from plench.training.state import take_snapshot
 from plench.training.streams import Streams
 
 # Criteria whose best checkpoint is kept as a model, beside the last one.

@@ -21,7 +21,7 @@ from plench.sweeps.perform import fail_run
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.sharing import SharedDataset
 from plench.sweeps.worker import ALIVE, Data, Order, RunProgress
-from plench.training.interrupt import StopRequest
+from plench.training.callbacks import StopRequest
 
 # Time for runs to write their checkpoints when the sweep is interrupted.
 GRACE_SECONDS = 30.0

@@ -22,7 +22,7 @@ from plench.sweeps.engines.ray_run import carry_out_runs, read_given_files
 from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
 from plench.sweeps.perform import fail_run
-from plench.training.interrupt import StopRequest
+from plench.training.callbacks import StopRequest
 
 GRACE_SECONDS = 30.0
 

@@ -32,7 +32,7 @@ from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunA
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DataShelf, PlannedRun
 from plench.sweeps.run_states import PENDING, read_states
-from plench.training.interrupt import StopRequest
+from plench.training.callbacks import StopRequest
 
 FOLDER = ".slurm"
 MAX_BYTES = 2**24  # of what a submission writes down

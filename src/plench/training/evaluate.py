@@ -13,9 +13,8 @@ from torch import Tensor
 from plench.algorithms import Algorithm
 from plench.criteria import Criterion, accuracy, criteria, measure_all
 from plench.data.splits import THIRDS
-from plench.training.inputs import Inputs
-from plench.training.prepare import PreparedData
-from plench.training.stored import Stored
+from plench.training.data import PreparedData
+from plench.training.inputs import Inputs, Stored
 
 # Examples per forward pass without gradients. On a CPU the numbers that enter a pass are limited as well:
 # the maps of more images leave the cache (benchmarks/image_step.py measures it).

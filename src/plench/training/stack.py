@@ -1,4 +1,4 @@
-"""Several runs of one algorithm as one: weights, state and hyperparameters with a leading axis of runs.
+"""Several runs of one algorithm as a stack: weights, state and batches with a leading axis of runs.
 
 Each run is built, and restored, as it is alone; then its weights and state become slices of the stack, so
 that whatever saves, evaluates or describes a single run sees its own. The losses and revisions are the
@@ -7,17 +7,21 @@ algorithm's own, on (R, B, K).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plench.algorithms.base import Algorithm, LossAlgorithm
 from plench.algorithms.registry import own_card
-from plench.training.fleet.adam import FusedAdam, is_plain_adam
-from plench.training.fleet.layers import HandwrittenMLP, layers_of
-from plench.training.state import MODULE_INTERNALS
+from plench.batch import Batch
+from plench.training.checkpoint import MODULE_INTERNALS
+from plench.training.data import TrainingSet
+from plench.training.inputs import TableInputs, TabularInputs
+from plench.training.step import FusedAdam, HandwrittenMLP, is_plain_adam, layers_of
 from plench.training.streams import Streams
 
 # Attributes of an algorithm that a stack deals with itself.
@@ -231,8 +235,6 @@ def choose_form(cls: type[Algorithm]) -> str:
     card = own_card(cls)
     if card is not None and card.stacked:
         return "stacked"
-    from plench.training.fleet.mapped import find_obstacle
-
     obstacle = (card and card.alone) or find_obstacle(cls)
     if obstacle:
         raise StackError(obstacle)
@@ -241,8 +243,6 @@ def choose_form(cls: type[Algorithm]) -> str:
 
 def stacked_class(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
     """Return the class of stacks of an algorithm."""
-    from plench.training.fleet.mapped import MappedRuns
-
     base = StackedRuns if choose_form(cls) == "stacked" else MappedRuns
     return type(f"Stacked{cls.__name__}", (base, cls), {})
 
@@ -362,3 +362,168 @@ def merge_attributes(together: StackedRuns, device: torch.device) -> None:
             setattr(together, name, tensor_of(values, members[0], device))
         else:
             raise StackError(f"they differ in {name}")
+
+
+# What a method whose loss is mapped leaves to the base class.
+LEFT = (
+    "update",
+    "passes",
+    "descend",
+    "revise",
+    "more_to_log",
+    "rows",
+    "write_rows",
+    "predict",
+    "build_networks",
+    "build_optimizers",
+    "runs_due",
+    "attach_inputs",
+)
+
+
+def find_obstacle(cls: type[Algorithm]) -> str | None:
+    """Say why the loss of a class cannot be mapped over runs; None if it can be tried."""
+    if not issubclass(cls, LossAlgorithm):
+        return "it is no LossAlgorithm, so that only it knows the order of its step"
+    own = [name for name in LEFT if getattr(cls, name) is not getattr(LossAlgorithm, name)]
+    if own:
+        return f"beside its loss it has its own {', '.join(own)}"
+    return None
+
+
+def read_generators() -> tuple[object, ...]:
+    """Return the positions of the global generators of Python and numpy; torch's is refused by vmap."""
+    state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
+    return random.getstate(), state["key"].tobytes(), state["pos"]
+
+
+class MappedRuns(StackedRuns):
+    """A stack whose loss is written for one run and mapped over all of them by `vmap`."""
+
+    takes_tensors: ClassVar[bool] = False
+
+    def rows(self, name: str, index: Tensor) -> Tensor:
+        """Return rows of the state of the run that is being mapped."""
+        return Algorithm.rows(self, name, index)
+
+    def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """Refuse: a loss that changes state cannot be mapped."""
+        raise StackError("its loss writes state")
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Return the losses (R,) of all runs."""
+        size = len(self.members)
+        many = {name: value for name, value in self.hparams.items() if isinstance(value, Tensor)}
+        state = {name: value for name, value in self._buffers.items() if value is not None}
+        views = batch._views
+        inputs = next(iter(views.values()))
+        weights = 0 if batch.weights is not None else None
+        before = read_generators()
+        held = dict(vars(self))
+
+        def of_one(
+            logits: Tensor,
+            index: Tensor,
+            candidates: Tensor,
+            own_inputs: Tensor,
+            own_weights: Tensor | None,
+            own_hparams: dict[str, Tensor],
+            own_state: dict[str, Tensor],
+        ) -> dict[str, Tensor]:
+            given = Batch(index, candidates, dict.fromkeys(views, own_inputs), None, own_weights)
+            return self.lose(logits, given, own_hparams, own_state)
+
+        losses = torch.func.vmap(of_one, in_dims=(0, 0, 0, 0, weights, 0, 0))(
+            outputs, batch.index, batch.candidates, inputs, batch.weights, many, state
+        )
+        if before != read_generators():
+            raise StackError("its loss draws random numbers")
+        if list_changed(held, vars(self)):
+            raise StackError("its loss changes attributes")
+        return {name: value.expand(size) if value.dim() == 0 else value for name, value in losses.items()}
+
+    def lose(
+        self, logits: Tensor, batch: Batch, hparams: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the losses of one run, with its hyperparameters and state in their places.
+
+        The network is out of reach meanwhile: a loss that looks at weights would see those of all runs.
+        """
+        outside, buffers, modules = self.hparams, dict(self._buffers), dict(self._modules)
+        given = {**outside, **hparams}
+        self.hparams = dict(given)
+        self._buffers.update(state)
+        self._modules.clear()
+        try:
+            losses = super().losses(logits, batch)
+            if self._modules or self._parameters or list_changed(state, self._buffers):
+                raise StackError("its loss replaces or adds state")
+            if list_changed(given, self.hparams):
+                raise StackError("its loss changes hyperparameters")
+            return {name: torch.as_tensor(value) for name, value in losses.items()}
+        finally:
+            self.hparams = outside
+            self._buffers.clear()
+            self._buffers.update(buffers)
+            self._modules.clear()
+            self._modules.update(modules)
+
+
+class StackedBatches:
+    """Hands out the next batch of every run; each run's place in its data moves on as if it were alone."""
+
+    def __init__(self, sets: Sequence[TrainingSet]) -> None:
+        check_sets(sets)
+        first = sets[0]
+        self.orders = [each.order for each in sets]
+        self.views = first.views
+        # Runs on one split share its rows.
+        splits = {id(each.stored): each for each in sets}
+        places = {key: place for place, key in enumerate(splits)}
+        starts = [places[id(each.stored)] * len(first) for each in sets]
+        device = first.candidates.device
+        self.offsets = torch.tensor(starts, device=device)[:, None]
+        self.inputs = join([as_tensor(each) for each in splits.values()])
+        self.candidates = join([each.candidates for each in splits.values()])
+        weights = [each.weights for each in splits.values() if each.weights is not None]
+        self.weights = join(weights) if weights else None
+        self.shape = (len(sets), first.order.batch_size)
+        self.room = self.inputs.new_empty(self.shape[0] * self.shape[1], self.inputs.shape[1])
+
+    def next(self) -> Batch:
+        """Return the next batch: `index` (R, B), candidates (R, B, K), inputs (R, B, D) as every view."""
+        index = torch.stack([order.next() for order in self.orders])
+        flat = (index + self.offsets).flatten()
+        torch.index_select(self.inputs, 0, flat, out=self.room)
+        inputs = self.room.unflatten(0, self.shape)
+        weights = None if self.weights is None else self.take(self.weights, flat)
+        return Batch(
+            index, self.take(self.candidates, flat), dict.fromkeys(self.views, inputs), None, weights
+        )
+
+    def take(self, rows: Tensor, flat: Tensor) -> Tensor:
+        """Return rows of all runs (R, B, …)."""
+        taken: Tensor = rows.index_select(0, flat).unflatten(0, self.shape)
+        return taken
+
+
+def check_sets(sets: Sequence[TrainingSet]) -> None:
+    """Raise StackError for training sets whose batches cannot be gathered together."""
+    for each in sets:
+        if not isinstance(each.inputs, TabularInputs | TableInputs) or not isinstance(each.stored, Tensor):
+            raise StackError("their inputs are not a table in memory")
+        if each.second_order is not None:
+            raise StackError("its steps take a second batch")
+    if len({(len(each), each.order.batch_size, each.views, each.weights is None) for each in sets}) > 1:
+        raise StackError("their training splits or batches differ in size")
+
+
+def as_tensor(training_set: TrainingSet) -> Tensor:
+    """Return the stored inputs of a set that has been checked."""
+    assert isinstance(training_set.stored, Tensor)
+    return training_set.stored
+
+
+def join(parts: Sequence[Tensor]) -> Tensor:
+    """Return parts as one tensor; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

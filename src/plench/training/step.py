@@ -1,0 +1,259 @@
+"""The step of one run with passes and Adam of its MLP written by hand: the same bits, less overhead.
+
+The products of one run are those that autograd makes, in the same order, so that numbers are the same to the
+bit. What is saved is the graph: gradients go into tensors that are made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import optimizer as of_torch
+
+from plench.algorithms.base import Algorithm, LossAlgorithm, detach
+from plench.algorithms.optimizer import Adam
+from plench.algorithms.registry import own_card
+from plench.batch import Batch
+from plench.networks import MLP, Classifier, Linear
+
+
+def layers_of(network: object) -> tuple[nn.Linear, nn.Linear] | None:
+    """Return both linear layers of an MLP of ours with its classifier; None for any other network."""
+    if type(network) is not nn.Sequential or len(network) != 2:
+        return None
+    featurizer, classifier = network
+    if type(featurizer) is not MLP or type(classifier) is not Classifier or featurizer.precision != "float32":
+        return None
+    hidden = featurizer.hidden
+    modules = (network, featurizer, hidden, classifier)
+    if type(hidden) is not Linear or any(has_hooks(module) for module in modules):
+        return None
+    return hidden, classifier
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Say whether a module does more than its class says: hooks of others', or compiled code."""
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    return any(hooks) or module._compiled_call_impl is not None or "forward" in vars(module)
+
+
+def is_better_turned(rows: int, classes: int) -> bool:
+    """Say whether a CPU makes a stack's logits faster as (K, B) than as (B, K).
+
+    A last axis that does not fill its registers takes up to twice the time. Below 12 rows or classes other
+    kernels round differently, and a stack would no longer have the bits of its runs where it has them.
+    """
+    return rows >= 12 and classes >= 12 and classes % 16 != 0
+
+
+class HandwrittenMLP:
+    """Weights (…, H, D), (…, H), (…, K, H), (…, K) and their gradients, over runs (R,) or of one run ().
+
+    `forward` gives logits and remembers what `backward` needs; it is one pass a step.
+    """
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self.weights = [weight.detach() for weight in weights]
+        self.gradients = [torch.empty_like(weight) for weight in self.weights]
+        self.stacked = self.weights[0].dim() == 3
+        hidden_weight, hidden_bias, weight, bias = self.weights
+        # Views are made once; biases broadcast over rows.
+        self.turned = hidden_weight.mT, weight.mT
+        self.may_turn = self.stacked and weight.device.type == "cpu"
+        self.biases = (hidden_bias[:, None], bias[:, None]) if self.stacked else (hidden_bias, bias)
+        self.hidden = self.hidden_gradient = hidden_weight.new_empty(0)
+        self.inputs: Tensor | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits (…, B, K) of inputs (…, B, D); they have no graph."""
+        if self.hidden.shape[:-1] != inputs.shape[:-1]:
+            self.hidden = inputs.new_empty(*inputs.shape[:-1], self.weights[0].shape[-2])
+            self.hidden_gradient = torch.empty_like(self.hidden)
+        with torch.no_grad():
+            self.inputs = inputs
+            features = self.features(inputs, self.hidden)
+            return self.classify(features)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Return the logits of inputs of any number of rows, and remember nothing."""
+        free = self.inputs is None and self.hidden.shape[:-1] == inputs.shape[:-1]
+        with torch.no_grad():
+            return self.classify(self.features(inputs, self.hidden if free else None))
+
+    def features(self, inputs: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return the features (…, B, H)."""
+        product = torch.baddbmm if self.stacked else torch.addmm
+        return product(self.biases[0], inputs, self.turned[0], out=out).relu_()
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits of features."""
+        if self.may_turn and is_better_turned(features.shape[-2], self.weights[2].shape[-2]):
+            return torch.baddbmm(self.biases[1].mT, self.weights[2], features.mT).mT.contiguous()
+        product = torch.baddbmm if self.stacked else torch.addmm
+        return product(self.biases[1], features, self.turned[1])
+
+    def backward(self, gradient: Tensor) -> None:
+        """Write the gradients of the weights, given that of the logits (…, B, K) of the last forward."""
+        assert self.inputs is not None, "backward follows forward"
+        product = torch.bmm if self.stacked else torch.mm
+        of_hidden_weight, of_hidden_bias, of_weight, of_bias = self.gradients
+        hidden, below = self.hidden, self.hidden_gradient
+        with torch.no_grad():
+            product(gradient.mT, hidden, out=of_weight)
+            torch.sum(gradient, -2, out=of_bias)
+            product(gradient, self.weights[2], out=below)
+            torch.ops.aten.threshold_backward.grad_input(below, hidden, 0, grad_input=below)
+            product(below.mT, self.inputs, out=of_hidden_weight)
+            torch.sum(below, -2, out=of_hidden_bias)
+        self.inputs = None
+
+
+# An optimiser with other values than these is left to torch.
+USUAL = {"amsgrad": False, "maximize": False, "fused": True, "capturable": False, "differentiable": False}
+
+
+def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool:
+    """Say whether an optimiser is the benchmark's: a fused Adam on just these parameters."""
+    if not isinstance(optimizer, torch.optim.Adam) or type(optimizer) not in (Adam, torch.optim.Adam):
+        return False
+    if len(optimizer.param_groups) != 1:
+        return False
+    group = optimizer.param_groups[0]
+    same = len(group["params"]) == len(parameters) and all(
+        one is other for one, other in zip(group["params"], parameters, strict=True)
+    )
+    usual = all(group.get(name) == value for name, value in USUAL.items())
+    numbers = all(isinstance(group[name], float | int) for name in ("lr", "weight_decay", "eps"))
+    return same and usual and numbers and not group.get("decoupled_weight_decay", False)
+
+
+def is_watched(optimizer: torch.optim.Optimizer) -> bool:
+    """Say whether an optimiser has step hooks."""
+    return bool(
+        of_torch._global_optimizer_pre_hooks
+        or of_torch._global_optimizer_post_hooks
+        or optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+    )
+
+
+class FusedAdam:
+    """The steps of several optimisers, each on its own parameters with its own rate.
+
+    The first step is torch's, which makes the state. From then on the counters of all parameters are one
+    tensor, of which the optimisers hold views, and the fused operation is called as torch calls it, with the
+    rates that the optimisers have at the time: a method may change them as it goes.
+    """
+
+    def __init__(self, optimizers: Sequence[torch.optim.Adam], gradients: Sequence[Sequence[Tensor]]) -> None:
+        self.optimizers = list(optimizers)
+        self.calls: list[tuple[Any, ...]] = []
+        self.counters: Tensor | None = None
+        for optimizer, own in zip(optimizers, gradients, strict=True):
+            for parameter, gradient in zip(optimizer.param_groups[0]["params"], own, strict=True):
+                parameter.grad = gradient
+
+    def step(self) -> None:
+        """Take a step of every optimiser on the gradients as they are now."""
+        if self.counters is None or any(is_watched(optimizer) for optimizer in self.optimizers):
+            for optimizer in self.optimizers:
+                optimizer.step()
+            if self.counters is None:
+                self.gather()
+            return
+        with torch.no_grad():
+            self.counters.add_(1)
+            for optimizer, arguments in zip(self.optimizers, self.calls, strict=True):
+                torch._fused_adam_(*arguments, **fused_settings(optimizer.param_groups[0]))
+
+    def gather(self) -> None:
+        """Make the lists of the fused operation, once."""
+        groups = [optimizer.param_groups[0] for optimizer in self.optimizers]
+        states = [
+            [optimizer.state[parameter] for parameter in group["params"]]
+            for optimizer, group in zip(self.optimizers, groups, strict=True)
+        ]
+        flat = [state for own in states for state in own]
+        self.counters = torch.stack([state["step"] for state in flat])
+        for state, counter in zip(flat, self.counters.unbind(), strict=True):
+            state["step"] = counter
+        for group, own in zip(groups, states, strict=True):
+            parameters = [parameter.detach() for parameter in group["params"]]
+            gradients = [parameter.grad for parameter in group["params"]]
+            averages = [[state[name] for state in own] for name in ("exp_avg", "exp_avg_sq")]
+            self.calls.append((parameters, gradients, *averages, [], [state["step"] for state in own]))
+
+
+def fused_settings(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group's settings as the fused operation names them."""
+    return {
+        "lr": group["lr"],
+        "beta1": group["betas"][0],
+        "beta2": group["betas"][1],
+        "weight_decay": group["weight_decay"],
+        "eps": group["eps"],
+        "amsgrad": False,
+        "maximize": False,
+        "grad_scale": None,
+        "found_inf": None,
+    }
+
+
+# What a class must leave as it is: the order of a step.
+ORDER_OF_A_STEP = ("update", "passes", "descend")
+
+
+class HandwrittenStep:
+    """Takes the steps of an algorithm: it gives the losses, autograd their gradient at the logits."""
+
+    def __init__(self, algorithm: LossAlgorithm) -> None:
+        self.algorithm = algorithm
+        parameters = list(algorithm.network.parameters())
+        self.network = HandwrittenMLP(parameters)
+        self.adam = FusedAdam([algorithm.optimizer], [self.network.gradients])
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor | float]:
+        """Take one step on a batch, as `LossAlgorithm.update` does."""
+        algorithm = self.algorithm
+        logits = self.network.forward(batch.weak.flatten(1)).requires_grad_()
+        logged = dict(algorithm.losses(logits, batch))
+        objective = logged.pop("objective", logged["loss"])
+        assert isinstance(objective, Tensor)
+        (gradient,) = torch.autograd.grad(objective, logits)
+        self.network.backward(gradient)
+        self.adam.step()
+        algorithm.revise(logits.detach(), batch)
+        algorithm.steps_done += 1
+        return {**{name: detach(value) for name, value in logged.items()}, **algorithm.more_to_log()}
+
+
+def find_step(algorithm: Algorithm) -> HandwrittenStep | None:
+    """Return the handwritten step of an algorithm, None where only its own `update` will do."""
+    cls = type(algorithm)
+    card = own_card(cls)
+    if not isinstance(algorithm, LossAlgorithm) or card is None or not card.stacked:
+        return None
+    if any(getattr(cls, name) is not getattr(LossAlgorithm, name) for name in ORDER_OF_A_STEP):
+        return None
+    if any(name in vars(algorithm) for name in ORDER_OF_A_STEP):
+        return None
+    layers = layers_of(algorithm.network)
+    if layers is None:
+        return None
+    parameters = list(algorithm.parameters())
+    of_network = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+    same = len(parameters) == len(of_network) and all(
+        one is other for one, other in zip(parameters, of_network, strict=True)
+    )
+    learns = all(parameter.requires_grad for parameter in parameters)
+    if not same or not learns or not is_plain_adam(algorithm.optimizer, parameters):
+        return None
+    return HandwrittenStep(algorithm)
