@@ -27,8 +27,7 @@ from torch import Tensor
 
 from experiments import render_table, write_page
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import build_network
-from plench.algorithms.optimizer import build_adam, descend
+from plench.algorithms.base import build_adam, build_network, descend
 from plench.batch import VIEWS
 from plench.data import Dataset, DatasetCard, TestSet, load_dataset
 from plench.runs.folder import RunStore

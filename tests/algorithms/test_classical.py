@@ -12,21 +12,27 @@ from sklearn.svm import SVC
 from plench.algorithms.base import register
 from plench.algorithms.classical.any_classifier import ClassifierAlgorithm, ClassifierEM
 from plench.algorithms.classical.clpl import CLPL
-from plench.algorithms.classical.crowd import DS_LR, MV_LR
-from plench.algorithms.classical.forests import ET_AVG, ET_EM, RF_AVG, RF_EM
-from plench.algorithms.classical.ipal import IPAL, propagate
-from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.annotators import (
+from plench.algorithms.classical.crowd import (
+    DS_LR,
+    MV_LR,
     count_votes_or_one,
     estimate_labels,
     infer_labels,
     share_votes,
 )
-from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
-from plench.algorithms.classical.parts.linear import log_softmax
-from plench.algorithms.classical.parts.neighbours import find_neighbours
-from plench.algorithms.classical.parts.nonnegative import solve_nonnegative
-from plench.algorithms.classical.parts.targets import share_equally
+from plench.algorithms.classical.forests import (
+    ET_AVG,
+    ET_EM,
+    RF_AVG,
+    RF_EM,
+    Forest,
+    ForestShape,
+    grow_and_predict,
+    grow_forest,
+)
+from plench.algorithms.classical.ipal import IPAL, propagate, solve_nonnegative
+from plench.algorithms.classical.lr_em import LR_EM
+from plench.algorithms.classical.parts import find_neighbours, log_softmax, share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
@@ -277,7 +283,7 @@ def test_neighbours_in_blocks_are_those_of_a_full_sort(monkeypatch: pytest.Monke
     queries = random.integers(0, 3, (25, 2)).astype(np.float64)
     distances = np.sqrt(((queries[:, None] - rows) ** 2).sum(2))
     expected = np.argsort(distances, axis=1, kind="stable")[:, :7]
-    monkeypatch.setattr("plench.algorithms.classical.parts.neighbours.BLOCK", 400)
+    monkeypatch.setattr("plench.algorithms.classical.parts.BLOCK", 400)
     index, found = find_neighbours(queries, rows, 7)
     np.testing.assert_array_equal(index, expected)
     np.testing.assert_array_equal(found, np.take_along_axis(distances, expected, 1))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import kl_div
 
+from plench.algorithms.base import epoch_of, first_step_of, starts_epoch
 from plench.algorithms.parts.contrast import confidence_momentum, parse_range
-from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
 from plench.algorithms.parts.targets import (
     agree_on_target,
     best_candidate,

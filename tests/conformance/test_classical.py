@@ -8,6 +8,15 @@ import pytest
 from scipy.optimize import nnls
 
 from plench.algorithms.classical.clpl import CLPL, candidate_loss, squared_hinge, total_loss
+from plench.algorithms.classical.crowd import (
+    count_votes_or_one as count_answers,
+)
+from plench.algorithms.classical.crowd import (
+    estimate_labels,
+    infer_labels,
+    share_votes,
+    take_majority,
+)
 from plench.algorithms.classical.forests import ET_AVG
 from plench.algorithms.classical.ipal import (
     IPAL,
@@ -20,28 +29,17 @@ from plench.algorithms.classical.ipal import (
     weigh_neighbours,
 )
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.algorithms.classical.parts.annotators import (
-    count_votes_or_one as count_answers,
-)
-from plench.algorithms.classical.parts.annotators import (
-    estimate_labels,
-    infer_labels,
-    share_votes,
-    take_majority,
-)
-from plench.algorithms.classical.parts.linear import (
+from plench.algorithms.classical.parts import (
     LinearModel,
     LinearObjective,
+    assign_folds,
+    find_neighbours,
     logistic_loss,
-    soft_target_loss,
-    sum_candidate_surprise,
-)
-from plench.algorithms.classical.parts.neighbours import find_neighbours
-from plench.algorithms.classical.parts.out_of_sample import assign_folds
-from plench.algorithms.classical.parts.targets import (
     normalise_rows,
     restrict_softmax,
     sharpen,
+    soft_target_loss,
+    sum_candidate_surprise,
     take_logs,
 )
 from plench.algorithms.classical.pl_ecoc import assign_sides, decode_scores, draw_code, rate_columns

@@ -252,8 +252,8 @@ def test_forged_forests_are_refused(tmp_path):
     for forged, message in (
         (forge("value_classes", 0, 2**30), "indices"),
         (forge("value_starts", -1, 2**20), "index pointer"),
-        (forge("left", 0, 0), "no later node"),
-        (forge("right", 0, 2**30), "no later node"),
+        (forge("left", 0, 0), "a child that does not follow it"),
+        (forge("right", 0, 2**30), "a child that does not follow it"),
         (forge("roots", 0, -1), "no root"),
         (forge("feature", 0, D), f"feature {D} of {D}"),
         ({**fitted, "threshold": fitted["threshold"][:-1]}, "different lengths"),

@@ -15,7 +15,7 @@ import torch
 
 import plench
 from plench.algorithms import find_algorithm
-from plench.algorithms.classical.parts.targets import share_equally
+from plench.algorithms.classical.parts import share_equally
 from plench.cli import main
 from plench.contract.under_test import make_examples
 from plench.criteria import find_criterion

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import epoch_of, first_step_of, register, starts_epoch
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     MOMENTUM_HPARAMS,
@@ -16,7 +16,6 @@ from plench.algorithms.parts.contrast import (
     draw_empty_features,
     supervised_contrast,
 )
-from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
 from plench.algorithms.parts.targets import onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, mix
 from plench.batch import Batch

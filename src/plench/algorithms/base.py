@@ -7,8 +7,9 @@ step: a method then says how it is set up, what its losses are, and what it revi
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -18,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.optimizer import build_adam, descend
 from plench.batch import VIEWS, Batch
 from plench.errors import PlenchError, UsageError
 from plench.hparams import Hyperparameter
@@ -90,16 +90,19 @@ def register(
 
     `cite` is the key of its paper in references.bib; a third party gives the entry itself as `bibtex`.
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
-    `passes` and `state` say in words what a step costs and keeps, `aliases` are other names with a notice,
-    `logs` explains the numbers that `update` returns beside the loss, `answers` asks for those of annotators.
+    `passes` and `state` say in words what a step costs and keeps, `aliases` are other names, used with a
+    warning, `logs` explains the numbers that `update` returns in addition to the loss, `answers` asks for
+    those of annotators.
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
     trained as one; `alone` says why not.
     """
     for view in views:
         if view not in VIEWS:
-            raise UsageError(f"algorithm {name}: unknown view {view!r}, known are {', '.join(VIEWS)}")
+            raise UsageError(f"algorithm {name}: unknown view {view!r}; expected one of {', '.join(VIEWS)}")
     if family not in FAMILIES:
-        raise UsageError(f"algorithm {name}: unknown family {family!r}, known are {', '.join(FAMILIES)}")
+        raise UsageError(
+            f"algorithm {name}: unknown family {family!r}; expected one of {', '.join(FAMILIES)}"
+        )
 
     def attach(cls: AnyAlgorithm) -> AnyAlgorithm:
         paragraphs = [" ".join(text.split()) for text in (cls.__doc__ or "").split("\n\n")]
@@ -233,7 +236,7 @@ class Algorithm(nn.Module):
         """
 
     def phases(self) -> Mapping[str, int]:
-        """Return, by name, the update at which each later phase of the schedule starts (for notices)."""
+        """Return, by name, the update at which each later phase of the schedule starts (for warnings)."""
         return {}
 
 
@@ -342,3 +345,48 @@ def build_network(input_shape: Sequence[int], num_classes: int, hparams: Mapping
 def device_with_doubles(device: torch.device) -> torch.device:
     """Return the device itself, or the CPU if it has no float64 (MPS)."""
     return torch.device("cpu") if device.type == "mps" else device
+
+
+class Adam(torch.optim.Adam):
+    """Adam with the weight decay added to the gradient.
+
+    torch wraps these methods to keep its compiler out of them, and imports the compiler to do so: two
+    seconds of every process. Nobody compiles an optimiser here, so the methods within the wraps are taken.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+def build_adam(parameters: Iterable[nn.Parameter], hparams: Mapping[str, Any]) -> Adam:
+    """Build the optimiser of a run."""
+    return Adam(parameters, lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True)
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """Take one optimiser step on a loss."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+# Epochs by step number alone, in exact integers, so that a resumed run needs only the step counter. An epoch
+# has n/B steps, which need not be a whole number.
+
+
+def epoch_of(step: int, num_data: int, batch_size: int) -> int:
+    """Return the epoch of a step: floor(t·B/n)."""
+    return step * batch_size // num_data
+
+
+def starts_epoch(step: int, num_data: int, batch_size: int) -> bool:
+    """Whether the step is the first of a new epoch; step 0 is not."""
+    return step >= 1 and epoch_of(step, num_data, batch_size) != epoch_of(step - 1, num_data, batch_size)
+
+
+def first_step_of(epoch: int, num_data: int, batch_size: int) -> int:
+    """Return the first step of an epoch: ceil(e·n/B)."""
+    return -(-epoch * num_data // batch_size)

@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.base import LossAlgorithm, TrainingInputs, build_network, register
-from plench.algorithms.parts.schedules import epoch_of, first_step_of, starts_epoch
+from plench.algorithms.base import (
+    LossAlgorithm,
+    TrainingInputs,
+    build_network,
+    epoch_of,
+    first_step_of,
+    register,
+    starts_epoch,
+)
 from plench.algorithms.parts.targets import candidate_nll, masked_softmax, mean_over, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix, pass_all_inputs, pass_together
 from plench.batch import Batch

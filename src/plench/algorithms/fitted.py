@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from plench.algorithms.base import Algorithm, TrainingInputs
-from plench.algorithms.classical.parts.targets import Bools, Floats, normalise_rows, share_equally, take_logs
+from plench.algorithms.classical.parts import Bools, Floats, normalise_rows, share_equally, take_logs
 from plench.batch import Batch
 from plench.errors import UsageError
 from plench.seeds import seed_hash

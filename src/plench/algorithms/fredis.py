@@ -183,7 +183,7 @@ def lower_delta(delta: float, dec: float, needed_gap: float) -> float:
     """Lower δ in steps of `dec` until it is below the needed gap, but never below 0.
 
     Repeated subtraction, as the specification says: a closed form rounds differently. It stands in where
-    subtracting would take minutes or, for steps that vanish beside δ, for ever.
+    subtracting would take minutes or, for steps that vanish compared with δ, for ever.
     """
     if not needed_gap > delta and delta > MOST_SUBTRACTIONS * dec:
         steps = min((delta - max(needed_gap, 0.0)) // dec + 1, delta // dec)

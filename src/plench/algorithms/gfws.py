@@ -49,7 +49,7 @@ def spread_over_classes(logits: Tensor) -> Tensor:
 class GFWS(LossAlgorithm):
     """Expectation–maximisation: the posterior over the candidates is at once the target of all views.
 
-    The expectation is the weak view's probabilities restricted to the candidates. Beside it non-candidates
+    The expectation is the weak view's probabilities restricted to the candidates. In addition non-candidates
     are pushed down, and the batch's mean prediction is kept spread over the classes.
 
     Objective: −(1/b) Σ_i Σ_{k∉S_i} log(1 − p_0ik) − (1/Vb) Σ_v Σ_i Σ_k y_ik log p_vik − w (1/K) Σ_k log p̄_k,

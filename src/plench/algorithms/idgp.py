@@ -9,9 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, build_network, register
-from plench.algorithms.optimizer import build_adam
-from plench.algorithms.parts.schedules import first_step_of
+from plench.algorithms.base import LossAlgorithm, build_adam, build_network, first_step_of, register
 from plench.algorithms.parts.targets import masked_softmax, uniform_over
 from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter

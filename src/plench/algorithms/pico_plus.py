@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import first_step_of, register, starts_epoch
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     MOMENTUM_HPARAMS,
@@ -19,7 +19,6 @@ from plench.algorithms.parts.contrast import (
     own_entries,
     sum_by_label,
 )
-from plench.algorithms.parts.schedules import first_step_of, starts_epoch
 from plench.algorithms.parts.targets import best_candidate, mean_over, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
 from plench.batch import Batch
@@ -128,7 +127,7 @@ class PiCOPlus(MomentumContrast):
         self.all_reliable = int(self.num_data * self.hparams["pure_ratio"]) == self.num_data
 
     def empty_queue(self) -> dict[str, Tensor]:
-        """Return PiCO's empty queue with flags that say whether a key is reliable."""
+        """Return PiCO's empty queue with a flag for each key: whether it is reliable."""
         columns = super().empty_queue()
         return {**columns, "reliable": torch.zeros(self.hparams["moco_queue"], dtype=torch.bool)}
 
@@ -164,7 +163,7 @@ class PiCOPlus(MomentumContrast):
         return first
 
     def selects_now(self) -> bool:
-        """Say whether reliable examples are selected at the start of this step: then and every epoch."""
+        """Whether reliable examples are selected at the start of this step: then and every epoch."""
         if self.steps_done <= self.first_selection:
             return self.steps_done == self.first_selection
         return starts_epoch(self.steps_done, self.num_data, self.hparams["batch_size"])

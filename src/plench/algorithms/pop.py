@@ -98,7 +98,7 @@ class POP(LossAlgorithm):
         self.window *= over_rows(~ends)
 
     def purify(self, due: Tensor) -> None:
-        """Where `due`, remove candidates whose sum over the window is small beside that of their row's best.
+        """Where `due`, remove candidates whose sum over the window is far below that of their row's best.
 
         The best candidate of a row always stays, because the threshold is at most 1.
         """

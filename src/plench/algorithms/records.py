@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
-from plench.algorithms.parts.schedules import epoch_of, first_step_of
+from plench.algorithms.base import LossAlgorithm, epoch_of, first_step_of, register
 from plench.algorithms.parts.targets import (
     agree_on_target,
     divergence_from_target,

@@ -14,11 +14,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from plench.algorithms.base import (
     LossAlgorithm,
     TrainingInputs,
+    build_adam,
     build_network,
+    descend,
     device_with_doubles,
     register,
 )
-from plench.algorithms.optimizer import build_adam, descend
 from plench.algorithms.parts.targets import mask_out, restrict, uniform_over
 from plench.algorithms.parts.views import pass_all_inputs
 from plench.batch import Batch

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import build_network
-from plench.algorithms.optimizer import build_adam, descend
+from plench.algorithms.base import build_adam, build_network, descend
 from plench.bench.data import find_data
 from plench.bench.memory import peak_megabytes
 from plench.bench.stretches import take_turns, time_stretch

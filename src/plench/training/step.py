@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as of_torch
 
-from plench.algorithms.base import Algorithm, LossAlgorithm, detach
-from plench.algorithms.optimizer import Adam
+from plench.algorithms.base import Adam, Algorithm, LossAlgorithm, detach
 from plench.algorithms.registry import own_card
 from plench.batch import Batch
 from plench.networks import MLP, Classifier, Linear

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from plench.algorithms.classical.expectation_maximisation import FOLDS, REVISION, TargetAlgorithm
-from plench.algorithms.classical.parts.targets import Floats, narrow, take_logs
+from plench.algorithms.classical.parts import Floats, narrow, take_logs
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 

@@ -8,8 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.linear import TOLERANCE, LinearModel, LinearObjective, ScoreLoss
-from plench.algorithms.classical.parts.targets import Bools, Floats, share_equally
+from plench.algorithms.classical.parts import (
+    TOLERANCE,
+    Bools,
+    Floats,
+    LinearModel,
+    LinearObjective,
+    ScoreLoss,
+    share_equally,
+)
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Hyperparameter, LogRange
 

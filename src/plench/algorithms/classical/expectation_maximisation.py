@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from plench.algorithms.classical.parts.out_of_sample import predict_by_folds
-from plench.algorithms.classical.parts.targets import Floats, mean_surprise, sharpen
+from plench.algorithms.classical.parts import Floats, mean_surprise, predict_by_folds, sharpen
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Choice, Hyperparameter
 

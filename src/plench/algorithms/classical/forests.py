@@ -1,8 +1,21 @@
-"""ET_AVG, ET_EM, RF_AVG, RF_EM: forests on soft targets, once or by expectation maximisation."""
+"""ET_AVG, ET_EM, RF_AVG, RF_EM: forests on soft targets, once or by expectation maximisation.
+
+Forests are grown tree by tree and kept as plain arrays, which any checkpoint can hold.
+
+A tree of scikit-learn keeps a dense row of K numbers for every node; of a forest with K = 219 on 18,600
+examples that is gigabytes. Here only one tree at a time is in that form.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from plench.algorithms.base import register
 from plench.algorithms.classical.expectation_maximisation import (
@@ -12,9 +25,258 @@ from plench.algorithms.classical.expectation_maximisation import (
     SHARPENING,
     TargetAlgorithm,
 )
-from plench.algorithms.classical.parts.forest import Forest, ForestShape, grow_and_predict, grow_forest
-from plench.algorithms.classical.parts.targets import Floats, take_logs
+from plench.algorithms.classical.parts import Floats, take_logs
 from plench.hparams import Choice, Hyperparameter
+
+if TYPE_CHECKING:  # takes long to import, and lists of algorithms import this file
+    from sklearn.tree import DecisionTreeRegressor
+
+Array = NDArray[np.generic]
+
+# Descents through trees that are followed at a time.
+BLOCK = 2**20
+
+
+@dataclass(frozen=True)
+class ForestShape:
+    """How a forest is grown: number and size of its trees, and whether each sees a sample of the examples.
+
+    `max_features` is a word: log2, sqrt, third or all of the features are tried at a split.
+    """
+
+    n_estimators: int
+    min_samples_leaf: int
+    max_features: str
+    bootstrap: bool
+
+    def count_features(self, num_features: int) -> int:
+        """Return how many features are tried at a split."""
+        counts = {
+            "log2": int(math.log2(num_features)),
+            "sqrt": int(math.sqrt(num_features)),
+            "third": num_features // 3,
+            "all": num_features,
+        }
+        return max(1, counts[self.max_features])
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees as arrays over all their nodes. A leaf has feature −1 and a row of `values`."""
+
+    roots: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    values: csr_array
+
+    def predict(self, features: Array, trees: slice = slice(None)) -> Floats:
+        """Return the mean over the trees of the target that x falls to, (n, K)."""
+        rows = features.astype(np.float32)
+        if self.feature.max() >= rows.shape[1]:
+            raise ValueError(f"a forest splits by feature {self.feature.max()} of {rows.shape[1]}")
+        roots = self.roots[trees]
+        block = max(1, BLOCK // len(roots))
+        parts = [self._sum_leaves(rows[i : i + block], roots) for i in range(0, len(rows), block)]
+        return np.asarray(np.concatenate(parts) / len(roots))
+
+    def _sum_leaves(self, rows: NDArray[np.float32], roots: NDArray[np.int64]) -> Floats:
+        """Follow every row down every tree at once; return the sum of the leaves' targets."""
+        node = np.tile(roots, len(rows))
+        row = np.repeat(np.arange(len(rows)), len(roots))
+        moving = np.flatnonzero(self.feature[node] >= 0)
+        while len(moving):
+            at = node[moving]
+            goes_left = rows[row[moving], self.feature[at]] <= self.threshold[at]
+            node[moving] = np.where(goes_left, self.left[at], self.right[at])
+            moving = moving[self.feature[node[moving]] >= 0]
+        starts = np.arange(0, len(node) + 1, len(roots))
+        chosen = csr_array((np.ones(len(node)), node, starts), shape=(len(rows), len(self.feature)))
+        return np.asarray((chosen @ self.values).toarray())
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the forest as named arrays."""
+        return {
+            "roots": self.roots,
+            "feature": self.feature,
+            "threshold": self.threshold,
+            "left": self.left,
+            "right": self.right,
+            "value_starts": self.values.indptr,
+            "value_classes": self.values.indices,
+            "value_shares": self.values.data,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], num_classes: int) -> Forest:
+        """Rebuild from `to_arrays()`; raise ValueError unless the arrays are those of a forest."""
+        check_nodes(arrays)
+        parts = (arrays["value_shares"], arrays["value_classes"], arrays["value_starts"])
+        values = csr_array(parts, shape=(len(arrays["feature"]), num_classes))
+        values.check_format(full_check=True)
+        nodes = {name: arrays[name] for name in ("roots", "feature", "threshold", "left", "right")}
+        return cls(**nodes, values=values)  # type: ignore[arg-type]
+
+
+def check_nodes(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError unless every way down from a root ends in a leaf: arrays may come from a file."""
+    roots, feature, left, right = (arrays[name] for name in ("roots", "feature", "left", "right"))
+    n_nodes = len(feature)
+    if any(part.dtype.kind != "i" for part in (roots, feature, left, right)):
+        raise ValueError("the nodes of a forest are not numbered by whole numbers")
+    if {feature.shape, arrays["threshold"].shape, left.shape, right.shape} != {(n_nodes,)}:
+        raise ValueError("the nodes of a forest have parts of different lengths")
+    if roots.ndim != 1 or not len(roots) or roots.min() < 0 or roots.max() >= n_nodes:
+        raise ValueError("a forest has no root, or one that is not a node")
+    inner = np.flatnonzero(feature >= 0)
+    for child in (left[inner], right[inner]):
+        if (child <= inner).any() or (child >= n_nodes).any():
+            raise ValueError("a node of a forest has a child that does not follow it")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The arrays of one grown tree, its nodes counted from 0."""
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    # Targets above 0 of the leaves: how many a node has, then, node by node, their classes and themselves.
+    counts: NDArray[np.int64]
+    classes: NDArray[np.int32]
+    shares: Floats
+
+
+def grow_forest(
+    features: Array, targets: Floats, shape: ForestShape, seed: int
+) -> tuple[Forest, Floats | None]:
+    """Fit a forest by squared error; return it and, if it samples examples, their predictions out of the bag.
+
+    The trees are those of scikit-learn's ExtraTreesRegressor or RandomForestRegressor with this seed. An
+    example that is in the bag of every tree has a row of zeros.
+    """
+    rows = to_rows(features)
+    trees = []
+    outside: Floats | None = np.zeros(targets.shape) if shape.bootstrap else None
+    times = np.zeros((len(rows), 1))
+    for grown, counts in _grow_trees(rows, targets, shape, seed):
+        if counts is not None and outside is not None:
+            left_out = np.flatnonzero(counts == 0)
+            if len(left_out):
+                outside[left_out] += _predict(grown, rows[left_out])
+            times[left_out] += 1
+        trees.append(_compact(grown))
+    return _join(trees, targets.shape[1]), None if outside is None else outside / np.maximum(times, 1)
+
+
+def grow_and_predict(
+    features: Array, targets: Floats, queries: Array, shape: ForestShape, seed: int
+) -> Floats:
+    """Return what the forest of `grow_forest` predicts for queries, without keeping its trees."""
+    asked = to_rows(queries)
+    found = np.zeros((len(asked), targets.shape[1]))
+    for grown, _ in _grow_trees(to_rows(features), targets, shape, seed):
+        found += _predict(grown, asked)
+    return np.asarray(found / shape.n_estimators)
+
+
+def to_rows(features: Array) -> NDArray[np.float32]:
+    """Return features as scikit-learn's trees take them; raise its ValueError unless they are finite."""
+    from sklearn.utils import assert_all_finite
+
+    rows = np.ascontiguousarray(features, dtype=np.float32)
+    assert_all_finite(rows)
+    return rows
+
+
+def _grow_trees(
+    rows: NDArray[np.float32], targets: Floats, shape: ForestShape, seed: int
+) -> Iterator[tuple[DecisionTreeRegressor, NDArray[np.int64] | None]]:
+    """Fit tree after tree; give each with how often every example is in its bag, if it has one."""
+    from sklearn.utils import assert_all_finite
+
+    assert_all_finite(targets)
+    random = np.random.RandomState(seed)
+    for _ in range(shape.n_estimators):
+        tree_seed = random.randint(2**31 - 1)
+        counts = None
+        if shape.bootstrap:
+            drawn = np.random.RandomState(tree_seed).randint(0, len(rows), len(rows))
+            counts = np.bincount(drawn, minlength=len(rows))
+        yield _grow_tree(rows, targets, shape, tree_seed, counts), counts
+
+
+def _grow_tree(
+    rows: NDArray[np.float32],
+    targets: Floats,
+    shape: ForestShape,
+    seed: int,
+    counts: NDArray[np.int64] | None,
+) -> DecisionTreeRegressor:
+    """Fit one tree; `counts` say how often each example is in its bag."""
+    from sklearn import config_context
+    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+    cls = DecisionTreeRegressor if shape.bootstrap else ExtraTreeRegressor
+    tree = cls(
+        min_samples_leaf=shape.min_samples_leaf,
+        max_features=shape.count_features(rows.shape[1]),
+        random_state=seed,
+    )
+    # To check the same inputs for every tree takes as long as to grow a small one.
+    with config_context(skip_parameter_validation=True):
+        return tree.fit(rows, targets, sample_weight=counts, check_input=False)
+
+
+def _predict(grown: DecisionTreeRegressor, rows: NDArray[np.float32]) -> Floats:
+    """Return the targets (n, K) that rows fall to in one tree."""
+    return np.asarray(grown.predict(rows, check_input=False)).reshape(len(rows), -1)
+
+
+def _compact(grown: DecisionTreeRegressor) -> Tree:
+    """Keep what prediction needs of a tree: targets as sparse rows, and of leaves only."""
+    tree = grown.tree_
+    leaf = tree.children_left < 0
+    # x ≤ t for single-precision x means the same as x ≤ the largest such number that is not above t.
+    threshold = tree.threshold.astype(np.float32)
+    above = threshold > tree.threshold
+    threshold[above] = np.nextafter(threshold[above], np.float32(-np.inf))
+    values = tree.value[:, :, 0][leaf]
+    row, classes = np.nonzero(values)
+    counts = np.zeros(len(leaf), dtype=np.int64)
+    counts[leaf] = np.bincount(row, minlength=len(values))
+    return Tree(
+        feature=np.where(leaf, -1, tree.feature).astype(np.int32),
+        threshold=threshold,
+        left=tree.children_left.astype(np.int32),
+        right=tree.children_right.astype(np.int32),
+        counts=counts,
+        classes=classes.astype(np.int32),
+        shares=values[row, classes],
+    )
+
+
+def _join(trees: list[Tree], num_classes: int) -> Forest:
+    """Put trees behind one another, their nodes counted through."""
+    sizes = [len(tree.feature) for tree in trees]
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    moved = [np.int32(root) for root in roots]
+    starts = np.concatenate([[0], np.cumsum(np.concatenate([tree.counts for tree in trees]))])
+    shares = np.concatenate([tree.shares for tree in trees])
+    classes = np.concatenate([tree.classes for tree in trees])
+    index = np.int32 if len(shares) <= np.iinfo(np.int32).max else np.int64
+    parts = (shares, classes.astype(index), starts.astype(index))
+    return Forest(
+        roots=roots,
+        feature=np.concatenate([tree.feature for tree in trees]),
+        threshold=np.concatenate([tree.threshold for tree in trees]),
+        left=np.concatenate([tree.left + root for tree, root in zip(trees, moved, strict=True)]),
+        right=np.concatenate([tree.right + root for tree, root in zip(trees, moved, strict=True)]),
+        values=csr_array(parts, shape=(sum(sizes), num_classes)),
+    )
+
 
 FEATURE_WORDS = ("log2", "sqrt", "third", "all")
 

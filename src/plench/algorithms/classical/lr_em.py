@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.linear import (
+from plench.algorithms.classical.parts import (
     TOLERANCE,
+    Floats,
     LinearModel,
     LinearObjective,
+    restrict_softmax,
     soft_target_loss,
     sum_candidate_surprise,
 )
-from plench.algorithms.classical.parts.targets import Floats, restrict_softmax
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Hyperparameter, LogRange
 

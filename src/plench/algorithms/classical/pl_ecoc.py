@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.linear import LinearModel, LinearObjective, logistic_loss
-from plench.algorithms.classical.parts.targets import Bools, Floats
+from plench.algorithms.classical.parts import Bools, Floats, LinearModel, LinearObjective, logistic_loss
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
 from plench.hparams import Hyperparameter, LogRange
 
@@ -63,7 +62,7 @@ def draw_code(candidates: Bools, length: int, min_fraction: float, seed: int) ->
 def rate_columns(decisions: Floats, codes: Signs, candidates: Bools) -> Floats:
     """Return how well each column serves each class: shares of agreement (K, L), rows summing to 1.
 
-    A class that is no candidate, or that no column ever agrees with, trusts all columns equally.
+    A class that is not a candidate, or that no column ever agrees with, trusts all columns equally.
     """
     count = candidates.sum(0)[:, None].astype(np.float64)
     positive = (candidates.T.astype(np.float64) @ (decisions > 0)) / np.maximum(count, 1.0)

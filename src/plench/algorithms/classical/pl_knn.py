@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.parts.neighbours import find_neighbours
-from plench.algorithms.classical.parts.targets import Floats, narrow, normalise_rows, take_logs
+from plench.algorithms.classical.parts import Floats, find_neighbours, narrow, normalise_rows, take_logs
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.hparams import Choice, Hyperparameter
 

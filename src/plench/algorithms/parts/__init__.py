@@ -1,1 +1,1 @@
-"""What two or more algorithms share: targets and losses, contrast, views, schedules."""
+"""Parts that two or more algorithms share: targets and losses, contrast, views."""

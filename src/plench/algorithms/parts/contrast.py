@@ -1,4 +1,4 @@
-"""Contrastive learning: the network with a projection head, the losses, and all that moves slowly beside it.
+"""Contrastive learning: the network with a projection head, the losses, and slow copies of weights.
 
 `MomentumContrast`, at the end, puts the parts together; PiCO, ALIM and PiCO+ are built on it.
 

@@ -36,7 +36,7 @@ def pass_together(network: nn.Module, *views: Tensor) -> Tensor:
 
 
 def one_pass_serves(network: nn.Module, *views: Tensor) -> bool:
-    """Say whether one pass gives the outputs of all views: one tensor, as on tables, and independent rows.
+    """Whether one pass gives the outputs of all views: one tensor, as on tables, and independent rows.
 
     Batch norm would count the rows of each pass in its running averages, and dropout would draw anew, so with
     either the passes stay separate.

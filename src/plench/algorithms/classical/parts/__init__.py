@@ -1,1 +1,0 @@
-"""What two or more classical methods share: targets, solvers, neighbours, forests, answers. numpy only."""
