@@ -282,7 +282,7 @@ def describe_card(card: AlgorithmCard) -> str:
         "views of a batch": ", ".join(card.views),
         "second batch": "yes" if card.second_batch else "no",
         "passes per step": card.passes,
-        "in a fleet": "trained as one with other runs" if card.stacked else f"alone: {card.alone}",
+        "in a stack": "stackable" if card.stacked else f"not stackable: {card.not_stackable}",
     }
     rounds = {"fitted": card.passes, "uses annotators' answers": "yes" if card.answers else "no"}
     rows = {

@@ -267,7 +267,7 @@ def test_a_mapped_loss_that_goes_wrong_is_told_what_helps() -> None:
     outcome = run_check(CHECK, AlgorithmUnderTest(third_party_entry("Outside", Outside, "tests:Outside")))
     assert outcome.status == "advice"
     assert "A loss that is mapped over runs may depend on" in outcome.detail
-    assert 'with alone="the reason"' in outcome.detail
+    assert 'with not_stackable="the reason"' in outcome.detail
 
 
 def test_a_descendant_of_ours_and_the_papers_form_are_refused_with_reasons() -> None:
@@ -393,7 +393,7 @@ class Dropping(Remembering):
 class Each(LossAlgorithm):
     """Says that each run counts for itself, and does not let it."""
 
-    of_each_run = ("seen",)
+    per_run_state = ("seen",)
     seen: int
 
     def setup(self, candidates: Tensor) -> None:

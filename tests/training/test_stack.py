@@ -118,7 +118,7 @@ def test_a_stack_is_its_runs(name: str, dtype: torch.dtype, updates: int) -> Non
     assert all(not torch.equal(one, other) for one, other in changed)
     for run, member in zip(alone, members, strict=True):
         assert torch.equal(run.training_set.order.order, member.training_set.order.order)
-        for extra in type(run.algorithm).of_each_run:
+        for extra in type(run.algorithm).per_run_state:
             assert getattr(member.algorithm, extra) == pytest.approx(getattr(run.algorithm, extra))
 
 
@@ -211,6 +211,6 @@ def test_what_cannot_be_stacked_is_refused() -> None:
 
 def test_our_algorithms_are_stacked_or_say_why_not() -> None:
     networks = {name: entry.card for name, entry in algorithms().items() if entry.card.shared}
-    assert all(card.stacked != bool(card.alone) for card in networks.values())
+    assert all(card.stacked != bool(card.not_stackable) for card in networks.values())
     vanilla = {name for name, card in networks.items() if card.family.startswith("vanilla")}
     assert vanilla | {"CRDPLL", "FREDIS"} <= set(STACKED)

@@ -43,7 +43,7 @@ def ambiguous_contrast(features: Tensor, positives: Tensor, temperature: float) 
 
 @register(
     "ABLE",
-    alone="most of a step are products of all pairs in a batch, of which a stack saves none",
+    not_stackable="most of a step are products of all pairs in a batch, of which a stack saves none",
     family="holistic PLL",
     venue="IJCAI 2022",
     views=("weak", "strong"),

@@ -60,7 +60,7 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
 
 @register(
     "ALIM",
-    alone="most of a step are products with its queue, of which a stack saves none",
+    not_stackable="most of a step are products with its queue, of which a stack saves none",
     family="noisy PLL",
     venue="NeurIPS 2023",
     views=("weak", "strong"),

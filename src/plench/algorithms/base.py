@@ -38,8 +38,8 @@ class AlgorithmCard:
     `shared` says that it has the hyperparameters of networks (lr, weight_decay, batch_size, model); a method
     without them is fitted in rounds. `answers` says that it learns from annotators' answers.
 
-    `stacked` says that runs of it can be trained as one (docs/architecture.md, Fleets), `alone` why they
-    cannot. A card that says neither leaves it to a look at the class.
+    `stacked` says that its runs can be stacked (docs/architecture.md, Stacks), `not_stackable` why they
+    cannot. For a card that says neither, the class itself decides.
     """
 
     name: str
@@ -60,7 +60,7 @@ class AlgorithmCard:
     shared: bool = True
     answers: bool = False
     stacked: bool = False
-    alone: str = ""
+    not_stackable: str = ""
 
 
 AnyAlgorithm = TypeVar("AnyAlgorithm", bound="type[Algorithm]")
@@ -84,7 +84,7 @@ def register(
     public_fault_on: Sequence[str] = (),
     answers: bool = False,
     stacked: bool = False,
-    alone: str = "",
+    not_stackable: str = "",
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
     """Attach a card to an algorithm class; the registry finds classes with a card automatically.
 
@@ -94,7 +94,7 @@ def register(
     warning, `logs` explains the numbers that `update` returns in addition to the loss, `answers` asks for
     those of annotators.
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
-    trained as one; `alone` says why not.
+    stacked; `not_stackable` says why not.
     """
     for view in views:
         if view not in VIEWS:
@@ -126,7 +126,7 @@ def register(
             shared=cls.shared,
             answers=answers,
             stacked=stacked,
-            alone=alone,
+            not_stackable=not_stackable,
         )
         return cls
 
@@ -251,13 +251,13 @@ class LossAlgorithm(Algorithm):
     per-example state by `rows` and `write_rows`, time by `steps_done`, and nowhere else: a stack of R runs
     puts tensors (R,) and its own rows in their place.
 
-    `alike` names hyperparameters that the runs of a stack must share, `of_each_run` attributes that change
-    in code which `runs_due` reaches each run by.
+    `must_match` names the hyperparameters that all runs of a stack must share. `per_run_state` names
+    attributes that change only in code which reaches each run through `runs_due`.
     """
 
     network: Any
-    alike: ClassVar[tuple[str, ...]] = ()
-    of_each_run: ClassVar[tuple[str, ...]] = ()
+    must_match: ClassVar[tuple[str, ...]] = ()
+    per_run_state: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]

@@ -37,7 +37,7 @@ class Passes(NamedTuple):
 
 @register(
     "CroSel",
-    alone="each step draws how inputs are mixed, and a run looks at all training inputs once an epoch",
+    not_stackable="each step draws how inputs are mixed, and a run reads all training inputs once per epoch",
     family="holistic PLL",
     venue="CVPR 2024",
     views=("original", "weak", "strong"),

@@ -64,7 +64,7 @@ def refined_contrast(
 
 @register(
     "DIRK",
-    alone="most of a step are products with its queue, of which a stack saves none",
+    not_stackable="most of a step are products with its queue, of which a stack saves none",
     family="holistic PLL",
     venue="AAAI 2024",
     views=("weak", "strong", "distill"),

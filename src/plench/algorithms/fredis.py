@@ -70,8 +70,8 @@ class FREDIS(LossAlgorithm):
     corrected candidates; c_i ← softmax over C_i of the views' mean logits, from before the step.
     """
 
-    alike = ("views",)
-    of_each_run = ("theta", "delta", "changed", "interval")
+    must_match = ("views",)
+    per_run_state = ("theta", "delta", "changed", "interval")
 
     candidates: Tensor
     targets: Tensor

@@ -48,7 +48,7 @@ class Outputs(NamedTuple):
 
 @register(
     "PaPi",
-    alone="each step draws how inputs are mixed, so runs would need each other's random numbers",
+    not_stackable="each step draws how inputs are mixed, so runs would need each other's random numbers",
     family="holistic PLL",
     venue="CVPR 2023",
     views=("weak", "strong"),

@@ -21,7 +21,7 @@ from plench.hparams import Choice, Hyperparameter
 
 @register(
     "PiCO",
-    alone="most of a step are products with its queue, of which a stack saves none",
+    not_stackable="most of a step are products with its queue, of which a stack saves none",
     family="holistic PLL",
     venue="ICLR 2022",
     cite="wang2022pico",

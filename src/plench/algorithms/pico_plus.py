@@ -46,7 +46,7 @@ def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
 
 @register(
     "PiCO_plus",
-    alone="most of a step are products with its queue, of which a stack saves none",
+    not_stackable="most of a step are products with its queue, of which a stack saves none",
     family="noisy PLL",
     venue="TPAMI 2024",
     views=("weak", "strong"),

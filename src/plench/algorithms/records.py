@@ -75,7 +75,7 @@ class RECORDS(LossAlgorithm):
     − log softmax(W f̄ + w), f̄ the moving mean of the features, all from before the step.
     """
 
-    alike = ("base",)
+    must_match = ("base",)
 
     feature_mean: Tensor
 

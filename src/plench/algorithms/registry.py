@@ -124,7 +124,13 @@ def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
         )
         inherited: AlgorithmCard = getattr(cls, "card", unknown)
         card = replace(
-            inherited, family="third party", aliases=(), idea=doc, objective="", stacked=False, alone=""
+            inherited,
+            family="third party",
+            aliases=(),
+            idea=doc,
+            objective="",
+            stacked=False,
+            not_stackable="",
         )
     if entry.source is not None:
         card = replace(card, name=entry.name)

@@ -49,7 +49,7 @@ def concentrate(logits: Tensor, candidates: Tensor) -> Tensor:
 
 @register(
     "VALEN",
-    alone="each step samples labels, and a run builds a neighbour graph of all training inputs",
+    not_stackable="each step samples labels, and a run builds a neighbour graph of all training inputs",
     family="holistic PLL",
     venue="NeurIPS 2021",
     views=("weak",),

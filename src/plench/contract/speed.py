@@ -148,7 +148,7 @@ ADVICE = {
     "stacked": "Losses and revisions must act on the last axes (…, B, K); without stacked=True the loss is "
     "mapped over runs if it is all that the class adds, and otherwise runs are trained one by one",
     "mapped": "A loss that is mapped over runs may depend on its arguments, hyperparameters, state and "
-    'steps_done only; with alone="the reason" in @register runs are trained one by one',
+    'steps_done only; with not_stackable="the reason" in @register runs are trained one by one',
 }
 # For single-precision numbers after a few updates.
 RTOL, ATOL = 1e-3, 1e-4

@@ -43,7 +43,7 @@ _TEXT = (str, type(None))
 # The end of the notice of a run whose method makes no use of weights that it was given.
 IGNORES_WEIGHTS = "ignores the weights of candidates"
 # What a card says of the public code, and of how runs are carried out.
-NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "alone")
+NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "not_stackable")
 
 # The schema of run.json. Another version of plench may have written more.
 KEYS = {

@@ -105,7 +105,7 @@ def kind_of(
     uneven = config.imbalance is not None or dataset.groups is not None
     split = config.trial_seed if uneven else None
     shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
-    alike = {name: config.hparams[name] for name in ("batch_size", *cls.alike)}
+    alike = {name: config.hparams[name] for name in ("batch_size", *cls.must_match)}
     return run.algorithm, run.dataset, run.network, run.criteria, split, *shared.items(), *alike.items()
 
 

@@ -163,7 +163,7 @@ class StackedRuns(LossAlgorithm):
 
     def more_to_log(self) -> Mapping[str, Tensor | float]:
         """Return further numbers (R,) to log; those that each run keeps for itself are asked of it."""
-        if not self.of_each_run:
+        if not self.per_run_state:
             return super().more_to_log()
         rows = [member.more_to_log() for member in self.members]
         return {
@@ -235,7 +235,7 @@ def choose_form(cls: type[Algorithm]) -> str:
     card = own_card(cls)
     if card is not None and card.stacked:
         return "stacked"
-    obstacle = (card and card.alone) or find_obstacle(cls)
+    obstacle = (card and card.not_stackable) or find_obstacle(cls)
     if obstacle:
         raise StackError(obstacle)
     return "mapped"
@@ -305,7 +305,7 @@ def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]
         values = [member.hparams[name] for member in members]
         if all(other == value for other in values):
             merged[name] = value
-        elif name in together.alike:
+        elif name in together.must_match:
             raise StackError(f"they differ in {name}")
         elif all(isinstance(other, float | int) for other in values):
             merged[name] = tensor_of(values, members[0], device)
@@ -349,7 +349,7 @@ def merge_attributes(together: StackedRuns, device: torch.device) -> None:
     """
     members = together.members
     for name, value in vars(members[0]).items():
-        if name in MODULE_INTERNALS or name in KNOWN or name in together.of_each_run:
+        if name in MODULE_INTERNALS or name in KNOWN or name in together.per_run_state:
             continue
         if isinstance(value, torch.optim.Optimizer):
             continue
