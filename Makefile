@@ -43,9 +43,9 @@ test-lowest:
 	$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
 	$(LOWEST)/$(SCRIPTS)/python -m pytest -n 2
 
-# What plench costs beside floors measured in the same run (docs/bench.md).
+# What plench costs compared with baselines measured in the same run (docs/bench.md).
 bench: $(READY)
-	$(BIN)/plench bench step fleet image evaluation sweep reading --output build/bench.json
+	$(BIN)/plench bench step stack image evaluation sweep reading --output build/bench.json
 
 # The documentation as a site, offline: build/docs/html/index.html.
 docs: $(READY)

@@ -1,27 +1,30 @@
-"""The automatic choice against default PRODEN, the best single default and the choice of an oracle.
+"""The automatic choice compared with default PRODEN, the best single default and the choice of an oracle.
 
     python benchmarks/auto.py                    5 splits of six datasets; about an hour on two cores
     python benchmarks/auto.py --report_only      the page from the records that are there
 
-Records lie in runs/auto, a file a dataset; the same command goes on where one was stopped.
+Records are in runs/auto, a file per split; the same command resumes an interrupted one. Writes
+docs/results/auto.md.
 """
 
 import argparse
 import json
 import math
+import os
+import platform
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import product
+from itertools import product, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from scipy import stats
 
-from experiments import ROOT, real_data_dir, render_command, render_table, summarise, write_page
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import REAL_CANDIDATES
@@ -29,6 +32,7 @@ from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
 from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, train_on_all
 
+ROOT = Path(__file__).parents[1]
 DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
 N_RUNS = 20
 CRITERIA = ("CR", "AA")
@@ -43,6 +47,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5, help="splits of each dataset (5)")
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS), help="only these")
     parser.add_argument("--output_dir", type=Path, default=ROOT / "runs" / "auto", help="folder of records")
+    parser.add_argument("--data_dir", type=Path, default=os.environ.get("PLENCH_DATA"), help="folder of data")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--report_only", action="store_true", help="only write the page")
     options = parser.parse_args()
@@ -50,18 +55,18 @@ def main() -> None:
     if not options.report_only:
         jobs = [(dataset, split) for split in range(options.splits) for dataset in options.datasets]
         with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-            for done in pool.map(measure, jobs, [options.output_dir] * len(jobs)):
+            for done in pool.map(measure, jobs, repeat(options.output_dir), repeat(options.data_dir)):
                 print(done, flush=True)
-    write_report(parser, options)
+    write_report(options)
 
 
-def measure(job: tuple[str, int], folder: Path) -> str:
+def measure(job: tuple[str, int], folder: Path, data_dir: Path | None) -> str:
     """Measure one split of a dataset, unless it is recorded."""
     dataset, split = job
     place = folder / f"{dataset}-{split}.json"
     if place.exists():
         return f"{dataset} split {split}: there"
-    train, test = divide(dataset, split)
+    train, test = divide(dataset, split, data_dir)
     material = Material(train)
     settings: dict[str, Any] = {"steps": STEPS, "seed": split, "trial_seed": split, "device": "cpu"}
     searcher = Searcher(material, Budget(runs=N_RUNS), "CR", VALIDATION_FRACTION, settings)
@@ -82,12 +87,11 @@ def measure(job: tuple[str, int], folder: Path) -> str:
     return f"{dataset} split {split}: {record['default']} {record['refit']}"
 
 
-def divide(name: str, split: int) -> tuple[Dataset, TestSet]:
+def divide(name: str, split: int, data_dir: Path | None) -> tuple[Dataset, TestSet]:
     """Return what a user would have, without any true label, and the test set."""
-    folder = real_data_dir()
-    if folder is not None and name.endswith("Crowd"):
-        folder /= "crowd"
-    data = load_dataset(name, folder)
+    if data_dir is not None and name.endswith("Crowd"):
+        data_dir = Path(data_dir) / "crowd"
+    data = load_dataset(name, data_dir)
     data = draw_candidates(data, data.card.candidates, split)
     rows, test = np.arange(data.n_examples), data.test
     if test is None:
@@ -188,7 +192,18 @@ def compare(first: Sequence[float], second: Sequence[float]) -> tuple[str, float
     return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})", mean + half
 
 
-def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def summarise(values: Sequence[float]) -> str:
+    """Return mean ± sample standard deviation."""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
+
+
+def write_report(options: argparse.Namespace) -> None:
     """Write the page from the records that are there."""
     whole_rows, equal_rows, lost, fresh = [], [], [], []
     for dataset in options.datasets:
@@ -239,55 +254,57 @@ def write_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         verdict = (
             f"Of {', '.join(told)} it loses to default PRODEN beyond noise on: {', '.join(lost) or 'none'}."
         )
-    write_page(
-        "auto",
-        [
-            "# The automatic choice",
-            render_command("auto", parser, options),
-            f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` beside default PRODEN, {STEPS:,} updates a '
-            "run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
-            "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
-            "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
-            "are those of a search by CR, among which CR and AA choose.",
-            measured,
-            "## The whole procedure against default PRODEN",
-            "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
-            "fifth, chooses by CR or by AA, and trains the choice once more on all. " + verdict,
-            "The rule of choice (its caution, further splits, finalists) was changed three times with test "
-            f"accuracies of split {SEEN} in view, so that it is optimistic; the other splits were not looked "
-            f"at. The difference by {CRITERIA[0]} on those alone: {'; '.join(fresh) or 'not measured'}.",
-            render_table(
-                [
-                    "dataset",
-                    "splits",
-                    "default PRODEN",
-                    "auto by CR",
-                    "difference",
-                    "auto by AA",
-                    "difference",
-                ],
-                whole_rows,
-            ),
-            "## The cost of choosing without true labels",
-            "Here every model learns from the same four fifths. The best default is chosen in hindsight, one "
-            "method a dataset; the oracle takes on each split, among the same runs, the one with the highest "
-            "test accuracy, which no choice without true labels can know. The cost is the lead of the "
-            "oracle.",
-            render_table(
-                [
-                    "dataset",
-                    "default PRODEN",
-                    "best default",
-                    "auto by CR",
-                    "auto by AA",
-                    "oracle",
-                    "cost of CR",
-                    "cost of AA",
-                ],
-                equal_rows,
-            ),
-        ],
-    )
+    parts = [
+        "# The automatic choice",
+        f"Written by `python benchmarks/auto.py --splits {options.splits}` from the records of its runs.",
+        f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` compared with default PRODEN, {STEPS:,} updates '
+        "per run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
+        "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
+        "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
+        "are those of a search by CR, among which CR and AA choose.",
+        measured,
+        "## The whole procedure against default PRODEN",
+        "Default PRODEN learns from all examples that are not test. The automatic choice holds out a "
+        "fifth, chooses by CR or by AA, and trains the choice once more on all. " + verdict,
+        "The rule of choice (its caution, further splits, finalists) was changed three times with test "
+        f"accuracies of split {SEEN} in view, so that it is optimistic; the other splits were not looked "
+        f"at. The difference by {CRITERIA[0]} on those alone: {'; '.join(fresh) or 'not measured'}.",
+        render_table(
+            [
+                "dataset",
+                "splits",
+                "default PRODEN",
+                "auto by CR",
+                "difference",
+                "auto by AA",
+                "difference",
+            ],
+            whole_rows,
+        ),
+        "## The cost of choosing without true labels",
+        "Here every model learns from the same four fifths. The best default is chosen in hindsight, one "
+        "method per dataset; the oracle takes on each split, among the same runs, the one with the highest "
+        "test accuracy, which no choice without true labels can know. The cost is the lead of the "
+        "oracle.",
+        render_table(
+            [
+                "dataset",
+                "default PRODEN",
+                "best default",
+                "auto by CR",
+                "auto by AA",
+                "oracle",
+                "cost of CR",
+                "cost of AA",
+            ],
+            equal_rows,
+        ),
+        f"Made with Python {platform.python_version()} and torch {torch.__version__} on "
+        f"{platform.machine()}, one thread per run.",
+    ]
+    path = ROOT / "docs" / "results" / "auto.md"
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from tests.algorithms.fitting import build, fit, predict
 from tests.conftest import ROOT
 
 EXPECTED: dict[str, Any] = json.loads(
-    (ROOT / "benchmarks" / "classical_expected.json").read_text(encoding="utf-8")
+    (ROOT / "tests" / "algorithms" / "classical_expected.json").read_text(encoding="utf-8")
 )
 DATASETS = ("Lost", "MSRCv2", "Birdsong")
 QUICK = [

@@ -1,4 +1,4 @@
-"""`plench bench`: figures beside floors, as JSON that figures read."""
+"""`plench bench`: figures compared with baselines, as JSON that plots read."""
 
 import json
 
@@ -10,18 +10,18 @@ from plench.errors import DataError, UsageError
 from plench.report.costs import read_costs
 
 
-def test_a_step_is_measured_beside_its_floor():
+def test_a_step_is_compared_with_its_baseline():
     row = bench.measure_step("POP", "Synthetic_500", None, 32, 2, warm_up=2)
     assert (row["algorithm"], row["examples"], row["batch_size"]) == ("POP", 405, 32)
     assert min(row[key] for key in ("ms", "floor_ms", "ratio", "draw_ms", "pass_ms")) > 0
 
 
-def test_a_fleet_is_measured_beside_the_same_runs_alone():
-    row = bench.measure_fleet("PRODEN", "Synthetic_500", None, 32, 2, size=3, warm_up=2)
+def test_a_stack_is_compared_with_the_same_runs_alone():
+    row = bench.measure_stack("PRODEN", "Synthetic_500", None, 32, 2, size=3, warm_up=2)
     assert (row["algorithm"], row["examples"], row["batch_size"], row["runs"]) == ("PRODEN", 405, 32, 3)
     assert min(row[key] for key in ("ms", "floor_ms", "ratio")) > 0
-    with pytest.raises(UsageError, match="runs of PiCO on Synthetic_500 are not trained as one: "):
-        bench.measure_fleet("PiCO", "Synthetic_500", None, 32, 1, size=2, warm_up=1)
+    with pytest.raises(UsageError, match="runs of PiCO on Synthetic_500 cannot be stacked: "):
+        bench.measure_stack("PiCO", "Synthetic_500", None, 32, 1, size=2, warm_up=1)
 
 
 def test_evaluation_and_reading_are_measured():
@@ -40,7 +40,7 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
     content = json.loads(path.read_text())
     assert content["hardware"]["cores"] >= 1
     assert {"python", "torch", "plench"} <= set(content["versions"])
-    assert [row["part"] for row in content["rows"]] == ["step", "fleet", "reading"]
+    assert [row["part"] for row in content["rows"]] == ["step", "stack", "reading"]
     (cost,) = read_costs(path)  # only the step
     assert cost.algorithm == "CC"
     path.write_text(json.dumps({"rows": content["rows"][1:]}))
@@ -51,12 +51,12 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["speed"], "unknown part 'speed': known are step"),
+        (["speed"], "unknown part 'speed'; expected one of step, stack"),
         (["--repeats", "0"], "--repeats must be at least 1"),
-        (["fleet", "--fleet", "0"], "--fleet must be at least 1"),
+        (["stack", "--stack", "0"], "--stack must be at least 1"),
         (["step", "-a", "CCC"], "unknown algorithm"),
         (["step", "-a", "CC", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
-        (["fleet", "-a", "PL_KNN"], "PL_KNN is fitted in rounds and has no steps to measure"),
+        (["stack", "-a", "PL_KNN"], "PL_KNN is fitted in rounds and has no steps to measure"),
         (["image", "-a", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
         (
             ["evaluation", "--here", "-d", "Digits_FPS", "DigitImages"],

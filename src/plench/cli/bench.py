@@ -1,4 +1,4 @@
-"""`plench bench`: measure steps, fleets, evaluations, sweeps and reading beside their floors."""
+"""`plench bench`: measure steps, stacks, evaluations, sweeps and reading, compared with baselines."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from typing import Any
 from plench.errors import RunFailedError, UsageError
 from plench.runs.files import write_text
 
-DESCRIPTION = """Measure what plench costs: each part beside a floor that is measured in the same process, in
-turns. docs/bench.md says what each number means and how to compare two commits. On a machine that does
-other things too, look at the ratios."""
+DESCRIPTION = """Measure what plench costs: each part compared with a baseline that is measured in the same
+process, in turns. docs/bench.md explains each number and how to compare two commits. On a busy machine only
+the ratios are meaningful."""
 
 EXAMPLES = """examples:
   plench bench                                         a step and an evaluation of a few algorithms
   plench bench step -a CC PRODEN -d Lost --data_dir data --output step.json
   plench bench step -a POP -d Synthetic_1000 Synthetic_1000000     does a step grow with N?
-  plench bench fleet -a CC PRODEN --batch_size 32       runs trained as one, beside the same runs alone
-  plench bench step fleet evaluation sweep reading image --output all.json
+  plench bench stack -a CC PRODEN --batch_size 32       stacked runs, compared with the same runs alone
+  plench bench step stack evaluation sweep reading image --output all.json
   plench plot cost step.json --output cost.svg
 """
-PARTS = ("step", "fleet", "image", "evaluation", "sweep", "reading")
-STEPPED = ("step", "fleet", "image")
+PARTS = ("step", "stack", "image", "evaluation", "sweep", "reading")
+WITH_STEPS = ("step", "stack", "image")
 USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    known = f"{', '.join(PARTS)} (default: step evaluation)"
-    parser.add_argument("parts", nargs="*", metavar="PART", help=known)
     parser.add_argument(
-        "-a", "--algorithms", nargs="+", metavar="NAME", help=f"names, or `all` (default: {' '.join(USUAL)})"
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: step evaluation)"
+    )
+    usual = " ".join(USUAL)
+    parser.add_argument(
+        "-a", "--algorithms", nargs="+", metavar="NAME", help=f"names, or `all` (default: {usual})"
     )
     parser.add_argument(
         "-d",
@@ -43,11 +45,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME",
         default=["Digits_FPS"],
-        help="of steps, fleets and evaluations",
+        help="of steps, stacks and evaluations",
     )
     parser.add_argument("--data_dir", type=Path, metavar="DIR", help="folder with the data files")
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="of steps (default 128)")
-    parser.add_argument("--fleet", type=int, default=10, metavar="N", help="runs trained as one (default 10)")
+    parser.add_argument(
+        "--stack", "--fleet", type=int, default=10, metavar="N", help="runs per stack (default 10)"
+    )
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="turns (default 9)")
     parser.add_argument("--runs", type=int, default=2000, metavar="N", help="runs to read (default 2000)")
     parser.add_argument("--steps", type=int, default=500, metavar="N", help="updates of a sweep's runs (500)")
@@ -62,11 +66,11 @@ def run_bench(arguments: argparse.Namespace) -> int:
     """Measure the parts that were asked for."""
     from plench.bench import describe_machine
 
-    parts = arguments.parts or ["step", "evaluation"]
+    parts = ["stack" if part == "fleet" else part for part in arguments.parts or ["step", "evaluation"]]
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
-        raise UsageError(f"unknown part {unknown[0]!r}: known are {', '.join(PARTS)}")
-    for name in ("repeats", "runs", "steps", "workers", "batch_size", "fleet"):
+        raise UsageError(f"unknown part {unknown[0]!r}; expected one of {', '.join(PARTS)}")
+    for name in ("repeats", "runs", "steps", "workers", "batch_size", "stack"):
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name} must be at least 1, not {getattr(arguments, name)}")
     if arguments.here:
@@ -77,7 +81,12 @@ def run_bench(arguments: argparse.Namespace) -> int:
         for row in measure_part(part, arguments):
             rows.append(row)
             if not arguments.json:
-                print(format_row(row), flush=True)
+                what = " ".join(row[key] for key in ("algorithm", "dataset") if key in row)
+                what = what or f"{row['runs']:,} runs"
+                figures = (
+                    f"{row['ms']:10.3f} ms  baseline {row['floor_ms']:10.3f} ms  ratio {row['ratio']:.2f}"
+                )
+                print(f"{row['part']:<11}{what:<28}{figures}", flush=True)
     content = json.dumps({"benchmark": "plench", **describe_machine(), "rows": rows}, indent=1)
     if arguments.output is not None:
         write_text(arguments.output, content + "\n")
@@ -87,42 +96,36 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 
 def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a part; steps, fleets and evaluations are measured in fresh processes."""
-    from plench.bench import measure_reading, measure_sweep
+    """Yield the rows of a part; steps, stacks and evaluations are measured in fresh processes."""
+    from plench import bench
+    from plench.algorithms import algorithms, find_algorithm
 
-    names = choose_algorithms(arguments.algorithms, part)
+    if arguments.algorithms == ["all"]:
+        ours = {name: entry.card for name, entry in algorithms().items() if entry.source is None}
+        names = [name for name, card in ours.items() if card.shared and (card.stacked or part != "stack")]
+    else:
+        entries = [find_algorithm(name) for name in arguments.algorithms or USUAL]
+        names = [entry.name for entry in entries]
+        for entry in entries:
+            if part in WITH_STEPS and not entry.card.shared:
+                raise UsageError(
+                    f"{entry.name} is fitted in rounds and has no steps to measure; measure the parts "
+                    "evaluation and sweep of such methods"
+                )
     if part == "sweep":
-        yield {"part": part, **measure_sweep(names, arguments.workers, arguments.steps)}
+        yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
     elif part == "reading":
-        yield {"part": part, **measure_reading(arguments.runs, min(arguments.repeats, 5))}
+        yield {"part": part, **bench.measure_reading(arguments.runs, min(arguments.repeats, 5))}
     else:
         for dataset in ["DigitImages"] if part == "image" else arguments.datasets:
             for name in names:
                 yield {"part": part, **measure_apart(part, name, dataset, arguments)}
 
 
-def choose_algorithms(asked: list[str] | None, part: str) -> list[str]:
-    """Return the names of the algorithms to measure; `all` of fleets are those written for stacks."""
-    from plench.algorithms import algorithms, find_algorithm
-
-    if asked == ["all"]:
-        found = algorithms().items()
-        ours = [(name, entry.card) for name, entry in found if entry.source is None and entry.card.shared]
-        return [name for name, card in ours if card.stacked or part != "fleet"]
-    entries = [find_algorithm(name) for name in asked or USUAL]
-    for entry in entries:
-        if part in STEPPED and not entry.card.shared:
-            raise UsageError(
-                f"{entry.name} is fitted in rounds and has no steps to measure; of such methods the parts "
-                "evaluation and sweep can be measured"
-            )
-    return [entry.name for entry in entries]
-
-
 def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure in a process of its own, so that nothing of the last one is in its memory."""
     words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(arguments.repeats)]
-    words += ["--batch_size", str(arguments.batch_size), "--fleet", str(arguments.fleet)]
+    words += ["--batch_size", str(arguments.batch_size), "--stack", str(arguments.stack)]
     words += [] if arguments.data_dir is None else ["--data_dir", str(arguments.data_dir)]
     command = [sys.executable, "-m", "plench", "bench", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -134,26 +137,18 @@ def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.N
 
 def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one algorithm on one dataset in this process."""
-    from plench.bench import measure_evaluation, measure_fleet, measure_step
+    from plench import bench
 
-    names, datasets = arguments.algorithms or [], arguments.datasets
+    names, datasets, repeats = arguments.algorithms or [], arguments.datasets, arguments.repeats
     if len(names) != 1 or len(datasets) != 1:
         raise UsageError(
             f"--here measures one algorithm on one dataset, not {len(names)} algorithms on {len(datasets)}"
         )
-    (name,), (dataset,) = names, datasets
+    what = (names[0], datasets[0], arguments.data_dir)
     if part == "evaluation":
-        return measure_evaluation(name, dataset, arguments.data_dir, arguments.repeats)
-    if part == "fleet":
-        size, repeats = arguments.batch_size, arguments.repeats
-        return measure_fleet(name, dataset, arguments.data_dir, size, repeats, arguments.fleet)
+        return bench.measure_evaluation(*what, repeats)
+    if part == "stack":
+        return bench.measure_stack(*what, arguments.batch_size, repeats, arguments.stack)
     if part == "image":
-        return measure_step(name, dataset, arguments.data_dir, None, arguments.repeats, warm_up=2)
-    return measure_step(name, dataset, arguments.data_dir, arguments.batch_size, arguments.repeats)
-
-
-def format_row(row: dict[str, Any]) -> str:
-    """Return a row as a line."""
-    of = " ".join(str(row[key]) for key in ("algorithm", "dataset") if key in row) or f"{row['runs']:,} runs"
-    figures = f"{row['ms']:10.3f} ms  floor {row['floor_ms']:10.3f} ms  ratio {row['ratio']:.2f}"
-    return f"{row['part']:<11}{of:<28}{figures}"
+        return bench.measure_step(*what, None, repeats, warm_up=2)
+    return bench.measure_step(*what, arguments.batch_size, repeats)

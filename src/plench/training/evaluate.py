@@ -17,7 +17,7 @@ from plench.training.data import PreparedData
 from plench.training.inputs import Inputs, Stored
 
 # Examples per forward pass without gradients. On a CPU the numbers that enter a pass are limited as well:
-# the maps of more images leave the cache (benchmarks/image_step.py measures it).
+# the maps of more images leave the cache (docs/results/image_step.md).
 CHUNK = 1024
 CHUNK_NUMBERS_ON_CPU = 2**18
 
