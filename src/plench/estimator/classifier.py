@@ -39,8 +39,7 @@ from plench.estimator.resolve import resolve_candidates
 from plench.estimator.search import CRITERIA, Budget, Progress, Search, Searcher, train_on_all
 from plench.model_file import pack
 from plench.progress import watch_run
-from plench.training.model import TrainedModel
-from plench.training.one_file import load_model_file, make_content
+from plench.training.model import TrainedModel, load_model_file
 
 AUTO = "auto"
 STEPS = 1000
@@ -233,7 +232,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.disambiguate()
         state = dict(super().__getstate__())
         if isinstance(state.get("model_"), TrainedModel):
-            state["model_"] = pack(make_content(state["model_"]))
+            state["model_"] = pack(state["model_"].to_content())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
 from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
-from plench.algorithms.registry import load_third_party
+from plench.algorithms.registry import ALGORITHMS, add_card, load_third_party
 from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
-from plench.model_file import is_model_file
+from plench.model_file import ModelFile, is_model_file, read_model_file, write_model_file
 from plench.networks import NETWORKS
 from plench.plain_files import is_folder, is_plain, read_plain
 from plench.runs.folder import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
-from plench.training.checkpoint import fitting, parse, restore_snapshot
+from plench.training.checkpoint import fitting, parse, restore_snapshot, take_snapshot
 from plench.training.environment import choose_device, set_execution
 from plench.training.evaluate import predict_logits
 from plench.training.inputs import Inputs, restore_inputs
@@ -27,7 +27,8 @@ from plench.training.streams import Streams
 
 # What must be known of a run to build its algorithm again.
 NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
-MAX_CELLS = 2**31  # of candidates, and of an example
+# Candidates that are made room for when a model is built again: prediction needs nothing of single examples.
+MAX_CELLS = 2**22
 
 
 class TrainedModel:
@@ -69,10 +70,17 @@ class TrainedModel:
 
         >>> plench.load("runs/FOLDER", criterion="CR").save("model.plench")
         """
-        from plench.model_file import write_model_file
-        from plench.training.one_file import make_content
+        write_model_file(path, self.to_content())
 
-        write_model_file(path, make_content(self))
+    def to_content(self) -> ModelFile:
+        """Return what the file of the model holds; per-example state and optimisers are left out."""
+        state = {
+            "algorithm": take_snapshot(self.algorithm, for_prediction=True).tree,
+            "inputs": self.inputs.state(),
+            "updates": self.updates,
+        }
+        head = {"updates": self.updates, "run": self.run, "notes": self.notes}
+        return ModelFile(head, state, self.sources)
 
     def predict_logits(self, X: Any) -> np.ndarray:
         """Return logits (n, K)."""
@@ -104,8 +112,6 @@ def load(
     party's algorithm, its code is in the file and is run only if `run_code` says so.
     """
     if is_plain(path) or (is_model_file(path) and not is_folder(path)):
-        from plench.training.one_file import load_model_file
-
         if criterion != "last":
             raise UsageError(f"{path} is a file with one model, so there is none for {criterion!r}")
         return load_model_file(path, device, run_code=run_code)
@@ -126,10 +132,42 @@ def load(
     if payload.get("run_id", run.get("run_id")) != run.get("run_id"):
         raise DataError(f"{path} cannot be used: it is the model of another run")
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
-        check_sizes(run["dataset"])
         entry = find_own_entry(store, run)
         load_network(store, run)
         return build_model(entry, run, payload, device, sources=store.read_sources())
+
+
+def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: bool = False) -> TrainedModel:
+    """Load a model from its file, or from the bytes of one.
+
+    Only our own algorithms and networks are looked up by the names in a file; third-party code in it runs
+    only with `run_code`.
+    """
+    content = read_model_file(path)
+    name = "the model" if isinstance(path, bytes) else str(path)
+    with fitting(f"{name} cannot be used: its parts do not fit", DataError):
+        run = content.head["run"]
+        algorithm, network = run["config"]["algorithm"], run["config"]["hparams"].get("model")
+        own_network = network is None or network in NETWORKS.own
+        if algorithm in ALGORITHMS.own and own_network:
+            entry = add_card(ALGORITHMS.own[algorithm])
+        elif run_code:
+            with TemporaryDirectory(prefix="plench-") as folder:
+                store = RunStore(Path(folder))
+                for file, source in content.sources.items():
+                    store.write_file(file, source)
+                load_network(store, run)
+                own = ALGORITHMS.own.get(algorithm)
+                entry = find_own_entry(store, run) if own is None else add_card(own)
+        else:
+            whose = f"network {network}" if algorithm in ALGORITHMS.own else f"algorithm {algorithm}"
+            raise DataError(
+                f"{name} is the model of a third-party {whose}. Its code is in the file and runs only if you "
+                "ask for it: if you trust whoever made the file, load it with run_code=True (on the command "
+                "line --run-code)"
+            )
+        notes = content.head["notes"]
+        return build_model(entry, run, content.state, device, sources=content.sources, notes=notes)
 
 
 def build_model(
@@ -140,15 +178,10 @@ def build_model(
     *,
     sources: Mapping[str, bytes] | None = None,
     notes: Mapping[str, Any] | None = None,
-    most_cells: int = MAX_CELLS,
 ) -> TrainedModel:
-    """Build a run's algorithm and give it the state of a saved model.
-
-    Prediction needs nothing of single training examples, so that there may be fewer of them than there were:
-    `most_cells` is how many candidates are made room for.
-    """
+    """Build a run's algorithm and give it the state of a saved model."""
     data = run["dataset"]
-    n_rows = max(1, min(data["n_train"], most_cells // data["n_classes"]))
+    n_rows = max(1, min(data["n_train"], MAX_CELLS // data["n_classes"]))
     candidates = np.ones((n_rows, data["n_classes"]), dtype=np.float32)
     with Streams(0, torch.device("cpu")).ambient("init"):  # the weights drawn here are replaced below
         algorithm = entry.cls((n_rows, *data["input_shape"][1:]), candidates, run["config"]["hparams"])
@@ -172,15 +205,6 @@ def load_network(store: RunStore, run: dict[str, Any]) -> None:
     """Load a third party's network from the copy in the run's folder, so that it is found by its name."""
     if "network" in run:
         NETWORKS.load_third_party(f"{store.folder / NETWORK}:{run['network']}")
-
-
-def check_sizes(data: dict[str, Any]) -> None:
-    """Raise ValueError unless a description's sizes are whole numbers that leave some memory."""
-    sizes = [data["n_train"], data["n_classes"], *data["input_shape"]]
-    if not all(type(size) is int and size > 0 for size in sizes):
-        raise ValueError("the sizes in its run.json are not whole numbers above 0")
-    if data["n_train"] * data["n_classes"] > MAX_CELLS or math.prod(data["input_shape"][1:]) > MAX_CELLS:
-        raise ValueError("the sizes in its run.json are larger than any data")
 
 
 def find_model(store: RunStore, criterion: str) -> str:

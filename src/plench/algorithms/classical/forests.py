@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,29 +110,11 @@ class Forest:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], num_classes: int) -> Forest:
-        """Rebuild from `to_arrays()`; raise ValueError unless the arrays are those of a forest."""
-        check_nodes(arrays)
+        """Rebuild from `to_arrays()`."""
         parts = (arrays["value_shares"], arrays["value_classes"], arrays["value_starts"])
         values = csr_array(parts, shape=(len(arrays["feature"]), num_classes))
-        values.check_format(full_check=True)
         nodes = {name: arrays[name] for name in ("roots", "feature", "threshold", "left", "right")}
         return cls(**nodes, values=values)  # type: ignore[arg-type]
-
-
-def check_nodes(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError unless every way down from a root ends in a leaf: arrays may come from a file."""
-    roots, feature, left, right = (arrays[name] for name in ("roots", "feature", "left", "right"))
-    n_nodes = len(feature)
-    if any(part.dtype.kind != "i" for part in (roots, feature, left, right)):
-        raise ValueError("the nodes of a forest are not numbered by whole numbers")
-    if {feature.shape, arrays["threshold"].shape, left.shape, right.shape} != {(n_nodes,)}:
-        raise ValueError("the nodes of a forest have parts of different lengths")
-    if roots.ndim != 1 or not len(roots) or roots.min() < 0 or roots.max() >= n_nodes:
-        raise ValueError("a forest has no root, or one that is not a node")
-    inner = np.flatnonzero(feature >= 0)
-    for child in (left[inner], right[inner]):
-        if (child <= inner).any() or (child >= n_nodes).any():
-            raise ValueError("a node of a forest has a child that does not follow it")
 
 
 @dataclass(frozen=True)
