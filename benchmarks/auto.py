@@ -27,7 +27,7 @@ from scipy import stats
 
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
-from plench.data.candidates import REAL_CANDIDATES
+from plench.data.dataset import REAL_CANDIDATES
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
 from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, train_on_all

@@ -61,11 +61,11 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(run, capsys):
     assert "has no column 'y2'" in capsys.readouterr().err
     (folder / "bad.csv").write_text("x,y2\n1,2\n1,many\n")
     assert main(["predict", str(model_folder), str(folder / "bad.csv"), "-o", str(output)]) == 2
-    assert "bad.csv: row 2, column 'y2': 'many' where numbers are allowed" in capsys.readouterr().err
+    assert "bad.csv: row 2, column 'y2': expected a number, not 'many'" in capsys.readouterr().err
     assert not output.exists()
     assert main(["predict", str(folder), "x.csv"]) == 2
     assert main(["predict", str(model_folder), "x.npy"]) == 2
-    assert "is no table that can be read" in capsys.readouterr().err
+    assert "is not a table; expected a file ending in" in capsys.readouterr().err
 
 
 def test_a_model_of_arrays_takes_an_array(tmp_path, capsys):

@@ -7,17 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plench.data import load_dataset, make_table_dataset
 from plench.data.answers import (
     Answers,
+    Taxonomy,
     combine_answers,
     count_votes,
     describe_answers,
     read_answer_matrix,
     weigh_by_votes,
 )
-from plench.data.sources.tables import make_table_dataset
-from plench.data.table_files import parse_delimited
-from plench.data.taxonomy import Taxonomy, parse_taxonomy
 from plench.errors import DataError
 from tests.conformance.harness import VECTORS
 
@@ -25,47 +24,48 @@ LONG = """item,annotator,label,x
 i1,ann,cat,1
 i1,bob,dog,1
 i2,ann,cat|dog,2
-i2,bob,cat,2
+i2,bob,cat,2.0
 i3,ann,not bird,3
 i4,ann,unsure,4
 i4,bob,bird,4
 """
+FORMS = {
+    "long": LONG,
+    "wide": "x,annotator_ann,annotator_bob\n1,cat,dog\n2,cat|dog,cat\n3,not bird,\n4,unsure,bird\n",
+    "lists": "x,answers\n1,cat;dog\n2,cat|dog;cat\n3,not bird\n4,unsure;bird\n",
+    "apart": "item,x\ni1,1\ni2,2\ni3,3\ni4,4\n",
+}
 
 
-def read(text: str, name: str = "t.csv", **options):
-    return make_table_dataset(parse_delimited(text.encode(), name), **options)
+@pytest.fixture
+def read(tmp_path):
+    def read(text, **options):
+        (tmp_path / "t.csv").write_text(text)
+        return make_table_dataset(tmp_path / "t.csv", **options)
+
+    return read
 
 
-def test_one_answer_a_row():
-    dataset = read(LONG)
+@pytest.mark.parametrize("form", [*FORMS, "frame"])
+def test_all_forms_of_answers_give_the_same(read, tmp_path, form):
+    if form == "frame":
+        sets = [["cat", "dog"], [["cat", "dog"], "cat"], ["not bird"], ["unsure", "bird"]]
+        dataset = make_table_dataset({"x": [1, 2, 3, 4], "answers": sets})
+    else:
+        (tmp_path / "a.csv").write_text(LONG)
+        dataset = read(FORMS[form], **({"answers": "a.csv"} if form == "apart" else {}))
     assert dataset.class_names == ("bird", "cat", "dog")
     assert dataset.candidates.astype(int).tolist() == [[0, 1, 1], [0, 1, 1], [0, 1, 1], [1, 0, 0]]
     assert dataset.features.columns[0].values.tolist() == [1, 2, 3, 4]
-    assert dataset.answers.annotator_names == ("ann", "bob")
     assert count_votes(dataset.answers).tolist() == [[0, 1, 1], [0, 2, 1], [0, 1, 1], [1, 0, 0]]
+    if form in ("long", "wide", "apart"):
+        assert dataset.answers.annotator_names == ("ann", "bob")
 
 
-def test_all_forms_of_answers_give_the_same():
-    long = read(LONG)
-    wide = read("x,annotator_ann,annotator_bob\n1,cat,dog\n2,cat|dog,cat\n3,not bird,\n4,unsure,bird\n")
-    lists = read("x,answers\n1,cat;dog\n2,cat|dog;cat\n3,not bird\n4,unsure;bird\n")
-    python = make_table_dataset(
-        {
-            "x": [1, 2, 3, 4],
-            "answers": [["cat", "dog"], [["cat", "dog"], "cat"], ["not bird"], ["unsure", "bird"]],
-        }
-    )
-    items = parse_delimited(b"item,x\ni1,1\ni2,2\ni3,3\ni4,4\n", "items.csv")
-    answers = parse_delimited(
-        b"item,annotator,label\ni1,ann,cat\ni1,bob,dog\ni2,ann,cat|dog\ni2,bob,cat\ni3,ann,not bird\n"
-        b"i4,ann,unsure\ni4,bob,bird\n",
-        "a.csv",
-    )
-    apart = make_table_dataset(items, answers=answers)
-    for other in (wide, lists, python, apart):
-        assert np.array_equal(other.candidates, long.candidates)
-        assert np.array_equal(count_votes(other.answers), count_votes(long.answers))
-        assert other.class_names == long.class_names
+def test_options_name_the_columns_of_a_file_of_answers(read):
+    answers = {"item": ["i1", "i2"], "who": ["a", "a"], "what": ["cat", "dog"]}
+    dataset = read("item,x\ni1,1\ni2,2\n", answers=answers, annotator="who", answer="what")
+    assert dataset.candidates.tolist() == [[True, False], [False, True]]
 
 
 def test_matrices_and_arrays_of_answers():
@@ -77,25 +77,25 @@ def test_matrices_and_arrays_of_answers():
     assert np.array_equal(count_votes(read_answer_matrix(sets)), count_votes(answers))
     gaps = np.array([[0, np.nan, 2], [1, 1, np.nan]])
     assert np.array_equal(count_votes(read_answer_matrix(gaps)), count_votes(answers))
-    with pytest.raises(DataError, match=r"annotator 1 to item 0 is -2; allowed are classes 0…2 and -1"):
+    with pytest.raises(DataError, match=r"annotator 1 to item 0 is -2; expected classes 0…2 and -1"):
         read_answer_matrix([[0, -2]], 3)
     with pytest.raises(DataError, match="nothing but gaps"):
         read_answer_matrix([[-1, -1]])
-    with pytest.raises(DataError, match="class 2 in the answer of annotator 0 to item 1 is 7"):
+    with pytest.raises(DataError, match="annotator 0 to item 1 is 7 for class 2; expected 0 and 1"):
         read_answer_matrix([[[1, 0, 0]], [[0, 0, 7]]])
 
 
 @pytest.mark.parametrize("label", [2**31, 2.0**40, 10**9, 1e300])
 def test_a_label_far_too_high_is_refused_before_memory_is_taken(label):
-    with pytest.raises(DataError, match=r"the highest label is \d+; with 2 examples 1,000 classes"):
+    with pytest.raises(DataError, match=r"has [\d,]+ classes; expected 2 to 1,000 for 2 rows"):
         read_answer_matrix([[0, label]])
 
 
-def test_as_many_classes_as_rows_are_no_classes(monkeypatch):
-    monkeypatch.setattr("plench.data.highest.FEW_CLASSES", 10)
-    monkeypatch.setattr("plench.data.highest.MAX_CELLS", 100)
+def test_as_many_classes_as_rows_are_not_classes(read, monkeypatch):
+    monkeypatch.setattr("plench.data.answers.FEW_CLASSES", 10)
+    monkeypatch.setattr("plench.data.answers.MAX_CELLS", 100)
     rows = "\n".join(f"{i},name{i}" for i in range(20))
-    with pytest.raises(DataError, match=r"has 20 classes, such as 'name0'; with 20 rows at most 10"):
+    with pytest.raises(DataError, match=r"classes 'name0', .* has 20 classes; expected 2 to 10 for 20 rows"):
         read(f"x,candidates\n{rows}\n")
 
 
@@ -108,7 +108,7 @@ def test_rules():
     assert combine_answers(read_answer_matrix(sets), "vaguest").astype(int).tolist() == [[0, 1, 1]]
 
 
-def test_who_is_unsure_adds_nothing_and_alone_leaves_every_class():
+def test_who_is_unsure_adds_nothing_and_alone_leaves_every_class(read):
     dataset = read("x,annotator_a,annotator_b\n1,unsure,cat\n2,unsure,?\n3,dog,\n4,,\n")
     assert dataset.candidates.astype(int).tolist() == [[1, 0], [1, 1], [0, 1], [1, 1]]
     assert any("2 of 4 items have no answer that names a class" in notice for notice in dataset.warnings)
@@ -124,42 +124,65 @@ def test_votes_as_weights_stay_within_the_set():
     assert weigh_by_votes(combine_answers(answers, "votes", 2), answers)[0].tolist() == [1, 0, 0]
 
 
-def test_a_repeated_answer_names_both_rows():
-    with pytest.raises(DataError, match=r"row 2, column 'annotator': 'ann' has answered this item in row 1"):
-        read("item,annotator,label,x\ni1,ann,cat,1\ni1,ann,dog,1\n")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("item,annotator,x\ni1,a,1\n", "none of their answers"),
-        ("annotator,label,x\na,cat,1\n", "no column that names the item"),
+        ("item,annotator,x\ni1,a,1\n", "column 'annotator' of annotators but no column answer"),
+        ("annotator,label,x\na,cat,1\n", "column 'annotator' of annotators but no column item"),
         ("item,annotator,label,x\ni1,a,cat,1\ni1,b,dog,2\n", "row 2, column 'x': differs from row 1"),
-        ("item,annotator,label,x\ni1,,cat,1\n", "row 1, column 'annotator': a value is missing"),
-        ("item,annotator,label,x\ni1,a,cat,1\ni2,a,cat,1\n", "at least two classes"),
+        (
+            "item,annotator,label,x,truth\ni1,a,cat,1,a\ni1,b,dog,1,b\n",
+            "row 2, column 'truth': differs from row 1",
+        ),
+        ("item,annotator,label,x\ni1,,cat,1\n", "row 1, column 'annotator': the value is missing"),
+        ("item,annotator,label,x\ni1,a,cat,1\ni2,a,cat,1\n", "has 1 classes; expected 2"),
+        (
+            "item,annotator,label,x\ni1,a,cat,1\ni1,a,dog,1\n",
+            "row 2, column 'label': 'a' has answered .* in row 1",
+        ),
+        ("item,annotator,label,x\ni1,a,,1\n", "there is not one answer"),
         ("x,annotator_a,candidates\n1,cat,cat|dog\n", "columns of annotators and candidates"),
-        ("x,candidates\n1,cat||dog\n", "row 1, column 'candidates'.*empty label"),
-        ("x,candidates\n1,cat|dog\n2,\n", "row 2, column 'candidates': the candidate set is empty"),
-        ("x,y2\n1,2\n", "neither candidates nor answers nor truth"),
+        (
+            "x,annotator_a\n1,cat|dog\n2,not cat|dog\n",
+            "row 2, column 'annotator_a': the answer excludes every class",
+        ),
     ],
 )
-def test_what_is_wrong_is_named(text, message):
+def test_bad_answers_are_refused_with_their_place(read, text, message):
     with pytest.raises(DataError, match=message):
         read(text)
 
 
-def test_declared_classes_refuse_others_and_win_over_words():
+@pytest.mark.parametrize(
+    ("items", "answers", "message"),
+    [
+        ("x\n1\n", LONG, "has no column of items; name it with item=COLUMN"),
+        ("item,x\ni1,1\ni1,2\n", LONG, "two rows have one name in column 'item'"),
+        ("item,x\ni1,1\n", LONG, r"a\.csv: row 3, column 'item': unknown item 'i2'"),
+        (
+            "item,x\ni1,1\n",
+            "item,x\ni1,1\n",
+            r"a\.csv must have columns item, annotator and label; it has item, x",
+        ),
+    ],
+)
+def test_a_file_of_answers_must_fit(read, tmp_path, items, answers, message):
+    (tmp_path / "a.csv").write_text(answers)
+    with pytest.raises(DataError, match=message):
+        read(items, answers="a.csv")
+
+
+def test_declared_classes_refuse_others_and_win_over_words(read):
     with pytest.raises(
-        DataError, match=r"row 2, column 'candidates': 'fish' is no class; known are cat, dog"
+        DataError, match=r"row 2, column 'candidates': unknown class 'fish'; expected one of cat"
     ):
         read("x,candidates\n1,cat\n2,fish\n", classes="cat,dog")
     dataset = read("x,annotator_a\n1,unsure\n2,sure\n", classes="sure,unsure")
     assert dataset.candidates.astype(int).tolist() == [[0, 1], [1, 0]]
 
 
-def test_statistics_of_answers():
-    dataset = read(LONG)
-    stats = describe_answers(dataset.answers)
+def test_statistics_of_answers(read):
+    stats = describe_answers(read(LONG).answers)
     assert (stats.n_answers, stats.n_annotators, stats.n_unsure) == (7, 2, 1)
     assert stats.answers_per_item == {1: 1, 2: 3}
     assert stats.answers_per_annotator == (4, 3)
@@ -181,24 +204,25 @@ def test_answers_of_some_items():
     ]
 
 
-def test_a_taxonomy_turns_a_node_into_its_leaves():
-    table = parse_delimited(
-        b"node,parent\nlion,cat\ntiger,cat\ncat,animal\nwolf,dog\ndog,animal\n", "tree.csv"
-    )
-    tree = parse_taxonomy(table)
+def test_a_taxonomy_turns_a_node_into_its_leaves(read, tmp_path):
+    tree = Taxonomy({"lion": "cat", "tiger": "cat", "cat": "animal", "wolf": "dog", "dog": "animal"})
     assert tree.classes == ("lion", "tiger", "wolf")
     assert tree.leaves["cat"] == ("lion", "tiger")
     assert tree.leaves["animal"] == ("lion", "tiger", "wolf")
-    parents = {"lion": "cat", "tiger": "cat", "wolf": "dog"}
-    dataset = read("x,candidates,truth\n1,cat,lion\n2,wolf|lion,wolf\n3,dog,wolf\n", taxonomy=parents)
-    assert dataset.class_names == ("lion", "tiger", "wolf")
-    assert dataset.candidates.astype(int).tolist() == [[1, 1, 0], [1, 0, 1], [0, 0, 1]]
+    (tmp_path / "tree.csv").write_text("node,parent\nlion,cat\ntiger,cat\nwolf,dog\ndog,\n")
+    text = "x,candidates,truth\n1,cat,lion\n2,wolf|lion,wolf\n3,dog,wolf\n"
+    for taxonomy in ("tree.csv", {"lion": "cat", "tiger": "cat", "wolf": "dog"}):
+        dataset = read(text, taxonomy=taxonomy)
+        assert dataset.class_names == ("lion", "tiger", "wolf")
+        assert dataset.candidates.astype(int).tolist() == [[1, 1, 0], [1, 0, 1], [0, 0, 1]]
     with pytest.raises(DataError, match=r"row 1, column 'truth': 'cat' stands for 2 classes"):
-        read("x,candidates,truth\n1,cat,cat\n", taxonomy=parents)
-    with pytest.raises(DataError, match="is an ancestor of itself"):
-        Taxonomy({"a": "b", "b": "a", "c": None, "d": None})
-    with pytest.raises(DataError, match=r"row 2, column 'parent': 'a' has the parent 'c', and 'b'"):
-        parse_taxonomy(parse_delimited(b"node,parent\na,b\na,c\n", "t.csv"))
+        read("x,candidates,truth\n1,cat,cat\n", taxonomy="tree.csv")
+    for circle in ({"a": "b", "b": "a", "c": None, "d": None}, {"c": "a", "a": "b", "b": "a", "d": None}):
+        with pytest.raises(DataError, match="is its own ancestor"):
+            Taxonomy(circle)
+    (tmp_path / "tree.csv").write_text("node,parent\na,b\na,c\n")
+    with pytest.raises(DataError, match=r"row 2, column 'parent': 'a' has two parents, 'b' and 'c'"):
+        read(text, taxonomy="tree.csv")
 
 
 def test_votes_and_shares_are_those_of_the_vectors():
@@ -220,7 +244,6 @@ def test_votes_and_shares_are_those_of_the_vectors():
     ],
 )
 def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean, noise, test):
-    from plench.data import load_dataset
     from plench.data.sources import find_source
 
     folder = Path(os.environ.get("PLENCH_DATA", "absent")) / "crowd"

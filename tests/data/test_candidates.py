@@ -85,7 +85,7 @@ def test_fps_takes_a_matrix():
         (np.zeros((3, 2)), r"shape \(3, 2\); allowed is 3×3"),
         (np.full((3, 3), 1.5), r"entry \(0, 0\) of the flipping matrix is 1.5"),
         (np.full((3, 3), np.nan), "is nan; allowed are numbers from 0 to 1"),
-        (-0.1, "fps_rate is -0.1"),
+        (-0.1, "fps_rate must be .* not -0.1"),
     ],
 )
 def test_flipping_probabilities_are_checked(flips, message):
@@ -97,7 +97,7 @@ def test_flipping_probabilities_are_checked(flips, message):
     ("labels", "n_classes", "message"),
     [
         ([0, 3], 3, "label of example 1 is 3"),
-        ([0.0], 3, "integers"),
+        ([0.0], 3, "one integer"),
         ([0], 1, "two classes"),
         ([[0]], 3, "shape"),
     ],
@@ -211,17 +211,17 @@ def test_a_spec_fills_in_its_rate():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pl_type": "USS"}, "unknown pl_type 'USS': allowed are real, uss, fps, id"),
+        ({"pl_type": "USS"}, "unknown pl_type 'USS'; expected one of real, uss, fps, id"),
         ({"pl_type": "uss", "fps_rate": 0.1}, "fps_rate is only for pl_type fps; pl_type is uss"),
         ({"pl_type": "fps", "id_rate": 0.1}, "id_rate is only for pl_type id"),
         ({"fps_rate": 0.1}, "fps_rate is only for pl_type fps; pl_type is real"),
         ({"id_rate": 0}, "id_rate is only for pl_type id"),
-        ({"pl_type": "fps", "fps_rate": 1.1}, "fps_rate is 1.1; allowed are numbers from 0 to 1"),
-        ({"pl_type": "fps", "fps_rate": -1}, "fps_rate is -1"),
-        ({"pl_type": "id", "id_rate": float("nan")}, "id_rate is nan"),
-        ({"drop_true_rate": 2}, "drop_true_rate is 2"),
-        ({"drop_true_rate": "x"}, "drop_true_rate is 'x'"),
-        ({"drop_true_rate": None}, "drop_true_rate is None"),
+        ({"pl_type": "fps", "fps_rate": 1.1}, "fps_rate must be a number from 0 to 1, not 1.1"),
+        ({"pl_type": "fps", "fps_rate": -1}, "fps_rate must be .* not -1"),
+        ({"pl_type": "id", "id_rate": float("nan")}, "id_rate must be .* not nan"),
+        ({"drop_true_rate": 2}, "drop_true_rate must be .* not 2"),
+        ({"drop_true_rate": "x"}, "drop_true_rate must be .* not 'x'"),
+        ({"drop_true_rate": None}, "drop_true_rate must be .* not None"),
     ],
 )
 def test_a_spec_checks_itself(arguments, message):

@@ -7,13 +7,11 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from plench import parquet_limits
 from plench.data import files, load_dataset, unpack
 from plench.data.archives import read_members
 from plench.data.mat5 import read_matrices
@@ -31,7 +29,7 @@ def write_npz(path: Path, packed: bool = False, **content: np.ndarray) -> str:
 def test_labels_that_stand_for_too_many_classes(label: int, tmp_path: Path) -> None:
     labels = np.array([0, 1, label], np.uint64 if label >= 2**63 else np.int64)
     path = write_npz(tmp_path / "mine.npz", features=np.ones((3, 2)), labels=labels)
-    with pytest.raises(DataError, match=f"the highest label is {label}; with 3 examples 1,000 classes"):
+    with pytest.raises(DataError, match="classes; expected 2 to 1,000 for 3 rows"):
         load_dataset(path)
 
 
@@ -320,37 +318,3 @@ def parquet_of(path: Path, **columns: object) -> str:
     pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(columns), path, compression="zstd")
     assert path.stat().st_size < 100_000
     return str(path)
-
-
-def test_parquet_of_very_many_equal_cells(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    many = parquet_of(tmp_path / "rows.parquet", x=pyarrow.nulls(5_000_000, pyarrow.int64()))
-    with pytest.raises(DataError, match="too large: 5,000,000 cells"):
-        load_dataset(many)
-    cells = pyarrow.array(np.zeros(5_000_000, np.int8))
-    long = pyarrow.ListArray.from_arrays(pyarrow.array([0, 5_000_000], pyarrow.int32()), cells)
-    with pytest.raises(DataError, match="too large: 5,000,000 cells"):
-        load_dataset(parquet_of(tmp_path / "one-row.parquet", candidates=long))
-
-
-def test_parquet_of_one_long_text_many_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_limits, "FREE_BYTES", 2**22)
-    long = parquet_of(tmp_path / "text.parquet", x=["x" * 100_000] * 1000)
-    with pytest.raises(DataError, match=r"takes more than 4,194,304 bytes|too large"):
-        load_dataset(long)
-
-
-def test_parquet_heads_that_are_broken(tmp_path: Path) -> None:
-    path = tmp_path / "mine.parquet"
-    content = Path(parquet_of(path, width=[0.5, 1.5] * 10, candidates=["a|b", "b"] * 10)).read_bytes()
-    assert load_dataset(str(path)).features.shape[0] == 20
-    size = int.from_bytes(content[-8:-4], "little")
-    head = len(content) - 8 - size
-    for place in range(head, head + size):
-        path.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
-        with suppress(DataError):  # a text that nobody reads may be any
-            load_dataset(str(path))
-    for wrong in (content[:-8] + bytes(4) + b"PAR1", content[:-8] + b"\xff" * 4 + b"PAR1", b"PAR1", b""):
-        path.write_bytes(wrong)
-        with pytest.raises(DataError, match="does not end as a Parquet file"):
-            load_dataset(str(path))

@@ -15,7 +15,7 @@ import torch
 import plench
 from plench.algorithms import algorithms
 from plench.data import Dataset
-from plench.data.table import Column, Table
+from plench.data.tables import Column, Table
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import SweepSpec

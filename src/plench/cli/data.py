@@ -14,7 +14,7 @@ from plench.cli.shared.data_views import add_views_command
 from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
-from plench.data.table import Table
+from plench.data.tables import Table
 from plench.errors import DataError, UsageError
 from plench.report.escape import clean
 

@@ -16,9 +16,9 @@ import plench
 from plench.cli.shared.options import add_run_code
 from plench.cli.shared.outputs import check_outputs
 from plench.data.npy import read_npy
+from plench.data.roles import KNOWN_NAMES
 from plench.data.sources.folder import FORMATS, read_images
-from plench.data.table_files import read_table_file
-from plench.data.table_roles import KNOWN_NAMES
+from plench.data.tables import read_table_file
 from plench.errors import DataError, UsageError
 from plench.report.escape import guard_formula
 from plench.runs.files import write_text

@@ -1,7 +1,7 @@
 """Datasets for partial-label learning: types, sources, candidate generators and splits."""
 
-from plench.data.candidates import CandidateSpec, choose_candidates, draw_candidates
-from plench.data.dataset import Dataset, DatasetCard, Published, Sizes, TestSet
+from plench.data.candidates import choose_candidates, draw_candidates
+from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Published, Sizes, TestSet
 from plench.data.download import download_dataset
 from plench.data.sources import as_dataset, dataset_card, dataset_names, describe_datasets, load_dataset
 from plench.data.sources.arrays import make_dataset

@@ -1,4 +1,4 @@
-"""Answers of several annotators to each item, and the candidate sets and weights made of them.
+"""Sets of classes as annotators give them: names in cells, answers to items, candidate sets and weights.
 
 An answer is a set of classes: a label is a set of one, "not x" is all classes but x, and "unsure" is the
 empty set, which votes for nothing. Shapes: N items, M answers, K classes.
@@ -6,19 +6,163 @@ empty set, which votes for nothing. Shapes: N items, M answers, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plench.data.highest import check_highest
+from plench.data.tables import Cell, RawTable, clean_cell, to_text
 from plench.errors import DataError, UsageError
+from plench.text import short_repr
 
 CombineRule = Literal["union", "vaguest", "votes"]
 COMBINE_RULES: tuple[str, ...] = get_args(CombineRule)
 DEFAULT_MIN_VOTES = 2
+UNSURE = frozenset({"unsure", "?"})
+NOT = re.compile(r"not\s+(?=\S)", re.IGNORECASE)
+FEW_CLASSES = 1_000  # always allowed
+MAX_CELLS = 2**27  # examples × classes
+
+
+class Names(NamedTuple):
+    """Names of classes in a cell. `negated`: all classes but these. Without names: unsure."""
+
+    names: tuple[str, ...]
+    cell: Cell
+    negated: bool = False
+
+
+def read_names(
+    cell: Cell, separator: str, declared: frozenset[str] = frozenset(), is_answer: bool = False
+) -> Names:
+    """Read a cell as a set of classes: a text with a separator, a list, or one label.
+
+    An answer may also be `not x` or `unsure`, unless the class list declares a class of that name.
+    """
+    value, negated = cell.value, False
+    if is_answer and isinstance(value, str) and value not in declared:
+        if value.lower() in UNSURE:
+            return Names((), cell)
+        begin = NOT.match(value)
+        if begin:
+            value, negated = value[begin.end() :], True
+    parts: Iterable[Any] = [value]
+    if isinstance(value, str):
+        parts = value.split(separator)
+    elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        parts = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+    names = []
+    for part in parts:
+        name = clean_cell(part, declared)
+        if name is None:
+            raise DataError(f"{cell.place}: {short_repr(value)} has an empty label (separator {separator!r})")
+        names.append(to_text(cell._replace(value=name)))
+    return Names(tuple(names), cell, negated)
+
+
+def sort_names(cells: Iterable[Names]) -> list[str]:
+    """Return all names in order: by value if all are whole numbers, else by letters."""
+    names = {name for cell in cells for name in cell.names}
+    if all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def check_num_classes(n_classes: int, n_examples: int, name: str) -> None:
+    """Raise DataError if there are too few classes, or more than so many examples can have.
+
+    A column of free text, or one wrong number among labels, would otherwise fill the memory.
+    """
+    allowed = max(FEW_CLASSES, min(10 * n_examples, MAX_CELLS // n_examples))
+    if not 2 <= n_classes <= allowed:
+        raise DataError(
+            f"{name} has {n_classes:,} classes; expected 2 to {allowed:,} for {n_examples:,} rows"
+        )
+
+
+class ClassList:
+    """The classes of a dataset by name; with a taxonomy, a node above them stands for its leaves."""
+
+    def __init__(
+        self, names: Sequence[str], n_rows: int, name: str, taxonomy: Taxonomy | None = None
+    ) -> None:
+        if len(set(names)) < len(names):
+            raise DataError(f"{name}: a class is named twice: {', '.join(names)}")
+        check_num_classes(len(names), n_rows, f"{name} (classes {', '.join(map(short_repr, names[:3]))} …)")
+        self.names = tuple(names)
+        position = {name: number for number, name in enumerate(names)}
+        self.leaves = {name: [number] for name, number in position.items()}
+        for node, below in taxonomy.leaves.items() if taxonomy else ():
+            self.leaves[node] = [position[leaf] for leaf in below]
+
+    def encode(self, cells: Sequence[Names | None]) -> NDArray[np.bool_]:
+        """Return the sets (n, K) that cells name; an empty one for None."""
+        sets = np.zeros((len(cells), len(self.names)), np.bool_)
+        for number, named in enumerate(cells):
+            if named is None:
+                continue
+            for name in named.names:
+                if name not in self.leaves:
+                    known = ", ".join(self.names[:10]) + (" …" if len(self.names) > 10 else "")
+                    place = named.cell.place
+                    raise DataError(f"{place}: unknown class {short_repr(name)}; expected one of {known}")
+                sets[number, self.leaves[name]] = True
+            if named.negated:
+                sets[number] = ~sets[number]
+                if not sets[number].any():
+                    raise DataError(f"{named.cell.place}: the answer excludes every class")
+        return sets
+
+    def encode_labels(self, cells: Sequence[Names | None]) -> NDArray[np.int64]:
+        """Return the classes (n) that cells name, −1 for None."""
+        sets = self.encode(cells)
+        for named, found in zip(cells, sets, strict=True):
+            if named and found.sum() > 1:
+                name = short_repr(named.names[0])
+                raise DataError(f"{named.cell.place}: {name} stands for {found.sum()} classes; expected one")
+        return np.where(sets.any(1), sets.argmax(1), -1)
+
+
+class Taxonomy:
+    """Nodes and their parents. Nodes without children are classes; `leaves` has the classes below a node."""
+
+    def __init__(self, parents: Mapping[str, str | None], name: str = "the taxonomy") -> None:
+        above = {parent for parent in parents.values() if parent is not None}
+        self.classes = tuple(sorted({*parents, *above} - above))
+        below: dict[str, set[str]] = {}
+        for leaf in self.classes:
+            node: str | None = leaf
+            while node is not None and leaf not in below.setdefault(node, set()):
+                below[node].add(leaf)
+                node = parents.get(node)
+            if node is not None:
+                raise DataError(f"{name}: {short_repr(node)} is its own ancestor")
+        for node in parents:
+            if node not in below:  # a circle without leaves
+                raise DataError(f"{name}: {short_repr(node)} is its own ancestor")
+        self.leaves = {node: tuple(sorted(leaves)) for node, leaves in below.items()}
+
+    @classmethod
+    def read(cls, table: RawTable) -> Taxonomy:
+        """Read a table with the columns `node` and `parent`; a root has no parent, or no row."""
+        names = {"node": ("node", "name", "child"), "parent": ("parent",)}
+        columns = []
+        for role, known in names.items():
+            found = [column for column in table.columns if column.lower() in known]
+            if not found:
+                raise DataError(f"{table.name} has no column {role}; it has {', '.join(table.columns)}")
+            columns.append(found[0])
+        parents: dict[str, str | None] = {}
+        nodes, above = table.complete(columns[0]), table.texts(columns[1])
+        for row, (node, parent) in enumerate(zip(nodes, above, strict=True)):
+            if parents.setdefault(node, parent) != parent:
+                both = f"{short_repr(parents[node])} and {short_repr(parent)}"
+                raise DataError(f"{table.place(row, columns[1])}: {short_repr(node)} has two parents, {both}")
+        return cls(parents, table.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +189,9 @@ class Answers:
         return int(self.sets.shape[1])
 
     def widen(self, n_classes: int) -> Answers:
-        """The same answers where there are further classes, which nobody has named."""
-        if n_classes <= self.n_classes:
-            return self
-        sets = np.pad(self.sets, ((0, 0), (0, n_classes - self.n_classes)))
-        return replace(self, sets=sets)
+        """The same answers with further classes, which nobody has named."""
+        more = max(0, n_classes - self.n_classes)
+        return replace(self, sets=np.pad(self.sets, ((0, 0), (0, more))))
 
     def take_items(self, rows: NDArray[np.int64]) -> Answers:
         """The answers to some of the items, which are numbered anew."""
@@ -64,6 +206,26 @@ class Answers:
             self.lengths[kept],
             self.annotator_names,
         )
+
+
+class Answer(NamedTuple):
+    """One answer as it was read: the number of its item, the annotator, and the names."""
+
+    item: int
+    annotator: str
+    names: Names
+
+
+def make_answers(given: Sequence[Answer], classes: ClassList, n_items: int) -> Answers:
+    """Lay out answers as arrays; annotators are numbered in the order of their names."""
+    names, annotator = np.unique([answer.annotator for answer in given], return_inverse=True)
+    return Answers(
+        item=np.array([answer.item for answer in given]),
+        annotator=annotator,
+        sets=classes.encode([answer.names for answer in given]),
+        n_items=n_items,
+        annotator_names=tuple(names.tolist()),
+    )
 
 
 def count_votes(answers: Answers, first: int | None = None) -> NDArray[np.int64]:
@@ -89,28 +251,29 @@ def pick_vaguest(answers: Answers) -> NDArray[np.bool_]:
     return candidates
 
 
-def require_votes(answers: Answers, min_votes: int) -> NDArray[np.bool_]:
-    """Return the classes (N, K) with so many votes; where none has, those with the most."""
-    votes = count_votes(answers)
-    most = votes.max(1, keepdims=True)
-    enough: NDArray[np.bool_] = (votes >= np.minimum(min_votes, most)) & (votes > 0)
-    return enough
+def check_rule(rule: str, min_votes: Any) -> int:
+    """Return `min_votes` as a number; raise UsageError unless both say how answers are combined."""
+    if rule not in COMBINE_RULES:
+        raise UsageError(f"unknown combine {rule!r}; expected one of {', '.join(COMBINE_RULES)}")
+    if not str(min_votes).isdecimal() or int(min_votes) < 1:
+        raise UsageError(f"min_votes must be a whole number of at least 1, not {min_votes!r}")
+    return int(min_votes)
 
 
 def combine_answers(
     answers: Answers, rule: str = "union", min_votes: int = DEFAULT_MIN_VOTES
 ) -> NDArray[np.bool_]:
-    """Return one candidate set (N, K) per item; all classes, where nobody has voted for any."""
-    if rule not in COMBINE_RULES:
-        raise UsageError(f"combine is {rule!r}; allowed are {', '.join(COMBINE_RULES)}")
-    if rule == "votes" and min_votes < 1:
-        raise UsageError(f"min_votes is {min_votes!r}; allowed are whole numbers from 1")
-    if rule == "union":
-        candidates = unite(answers)
-    elif rule == "vaguest":
+    """Return one candidate set (N, K) per item; all classes if nobody has voted for any.
+
+    By the rule `votes` these are the classes with so many votes; if no class has them, those with the most.
+    """
+    check_rule(rule, min_votes)
+    if rule == "vaguest":
         candidates = pick_vaguest(answers)
     else:
-        candidates = require_votes(answers, min_votes)
+        votes = count_votes(answers)
+        enough = np.minimum(min_votes if rule == "votes" else 1, votes.max(1, keepdims=True))
+        candidates = (votes >= enough) & (votes > 0)
     candidates[~candidates.any(1)] = True
     return candidates
 
@@ -146,7 +309,6 @@ class AnswerStats:
 
 def describe_answers(answers: Answers) -> AnswerStats:
     """Count answers by item and annotator, set sizes, and how far the annotators agree."""
-    per_item = np.bincount(answers.item, minlength=answers.n_items)
     sizes = answers.sets.sum(1)
     sure = sizes > 0
     item, sets = answers.item[sure], answers.sets[sure]
@@ -162,28 +324,24 @@ def describe_answers(answers: Answers) -> AnswerStats:
         unanimous = float((equal == pairs)[several].mean())
         common = float((count_votes(answers).max(1) == given)[several].mean())
     return AnswerStats(
-        n_answers=len(item) + int((~sure).sum()),
+        n_answers=len(sizes),
         n_annotators=len(np.unique(answers.annotator)),
         n_unsure=int((~sure).sum()),
-        answers_per_item=count_values(per_item),
-        answers_per_annotator=tuple(int(n) for n in np.bincount(answers.annotator)),
-        set_sizes=count_values(sizes),
+        answers_per_item=dict(
+            sorted(Counter(np.bincount(answers.item, minlength=answers.n_items).tolist()).items())
+        ),
+        answers_per_annotator=tuple(np.bincount(answers.annotator).tolist()),
+        set_sizes=dict(sorted(Counter(sizes.tolist()).items())),
         agreement=agreement,
         unanimous=unanimous,
         common=common,
     )
 
 
-def count_values(values: NDArray[Any]) -> dict[int, int]:
-    """Count how often each whole number occurs."""
-    found, counts = np.unique(values, return_counts=True)
-    return {int(value): int(count) for value, count in zip(found, counts, strict=True)}
-
-
 def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: str = "answers") -> Answers:
     """Read answers as an array: N×M of classes with −1 in gaps, or N×M×K of 0 and 1, gaps all 0.
 
-    `n_classes` is needed where the largest class occurs in no answer.
+    `n_classes` is needed if the largest class occurs in no answer.
     """
     array = np.asarray(matrix)
     if array.dtype.kind == "f" and array.ndim == 2:
@@ -194,42 +352,23 @@ def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: st
             f"{array.shape}"
         )
     if array.ndim == 3:
-        return _read_sets(array, name)
-    wrong = (array != np.floor(array)) | (array < -1) | (array >= (n_classes or np.inf))
+        wrong = (array != 0) & (array != 1)
+        expected = "0 and 1"
+    else:
+        wrong = (array != np.floor(array)) | (array < -1) | (array >= (n_classes or np.inf))
+        expected = f"classes 0{', 1, …' if n_classes is None else f'…{n_classes - 1}'} and -1 for a gap"
     if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        largest = "" if n_classes is None else f"…{n_classes - 1}"
-        raise DataError(
-            f"{name}: the answer of annotator {column} to item {row} is {array[row, column]}; allowed are "
-            f"classes 0{largest or ', 1, …'} and -1 for a gap"
-        )
-    item, annotator = np.nonzero(array >= 0)
+        place = tuple(np.argwhere(wrong)[0].tolist())
+        where = f"the answer of annotator {place[1]} to item {place[0]}"
+        value = f"{array[place]} for class {place[2]}" if array.ndim == 3 else array[place]
+        raise DataError(f"{name}: {where} is {value}; expected {expected}")
+    item, annotator = np.nonzero(array.any(2) if array.ndim == 3 else array >= 0)
     if len(item) == 0:
         raise DataError(f"{name} has nothing but gaps")
+    if array.ndim == 3:
+        return Answers(item, annotator, array[item, annotator] != 0, len(array))
     if n_classes is None:
-        check_highest(int(array.max()), len(item), name)
+        n_classes = max(2, int(array.max()) + 1)
+        check_num_classes(n_classes, len(item), name)
     labels = array[item, annotator].astype(np.int64)
-    sets = labels[:, None] == np.arange(n_classes or max(2, int(labels.max()) + 1))
-    return Answers(item, annotator, sets, len(array))
-
-
-def _read_sets(array: NDArray[Any], name: str) -> Answers:
-    wrong = (array != 0) & (array != 1)
-    if wrong.any():
-        row, column, label = np.argwhere(wrong)[0]
-        raise DataError(
-            f"{name}: class {label} in the answer of annotator {column} to item {row} is "
-            f"{array[row, column, label]}; allowed are 0 and 1"
-        )
-    sets = array != 0
-    item, annotator = np.nonzero(sets.any(2))
-    if len(item) == 0:
-        raise DataError(f"{name} has nothing but gaps")
-    return Answers(item, annotator, sets[item, annotator], len(array))
-
-
-def number_annotators(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Number annotators in the order of their names; return the number of each answer, and the names."""
-    known = tuple(sorted(set(names)))
-    number = {name: position for position, name in enumerate(known)}
-    return np.fromiter((number[name] for name in names), np.int64, len(names)), known
+    return Answers(item, annotator, labels[:, None] == np.arange(n_classes), len(array))

@@ -4,67 +4,23 @@ Every generator takes labels (N) and a numpy random generator and returns bool N
 per example in Python.
 """
 
-import math
 import warnings
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike, NDArray
 
+from plench.data.answers import weigh_by_votes
+from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, check_labels, check_rate
+from plench.data.encoding import TableEncoder
+from plench.data.tables import Table
 from plench.errors import DataError, UsageError
 from plench.seeds import seed_hash
-from plench.settings import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PartialLabelType, Settings
-
-if TYPE_CHECKING:  # a card holds a CandidateSpec, so dataset.py imports this module
-    from plench.data.dataset import Dataset
-    from plench.data.table import Table
-
-PARTIAL_LABEL_TYPES: tuple[str, ...] = get_args(PartialLabelType)
+from plench.settings import CandidateWeights, Settings
 
 Rng = Generator | RandomState
-
-
-def check_rate(value: float, name: str) -> float:
-    """Return a probability as a float; raise UsageError where it is not a number from 0 to 1."""
-    try:
-        rate = float(value)
-    except (TypeError, ValueError):
-        rate = math.nan
-    if not 0.0 <= rate <= 1.0:
-        raise UsageError(f"{name} is {value!r}; allowed are numbers from 0 to 1")
-    return rate
-
-
-@dataclass(frozen=True)
-class CandidateSpec:
-    """How candidate sets are made: the data's own or generated ones, and how often the true label is dropped.
-
-    `fps_rate` belongs to `fps` (default 0.3) and `id_rate` to `id` (default 0.4). A rate given for another
-    type is refused, so that nothing is accepted and ignored.
-    """
-
-    pl_type: PartialLabelType = "real"
-    fps_rate: float | None = None
-    id_rate: float | None = None
-    drop_true_rate: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.pl_type not in PARTIAL_LABEL_TYPES:
-            allowed = ", ".join(PARTIAL_LABEL_TYPES)
-            raise UsageError(f"unknown pl_type {self.pl_type!r}: allowed are {allowed}")
-        for owner, default in (("fps", DEFAULT_FPS_RATE), ("id", DEFAULT_ID_RATE)):
-            name = f"{owner}_rate"
-            value = getattr(self, name)
-            if self.pl_type != owner and value is not None:
-                raise UsageError(f"{name} is only for pl_type {owner}; pl_type is {self.pl_type}")
-            if self.pl_type == owner:
-                object.__setattr__(self, name, check_rate(default if value is None else value, name))
-        object.__setattr__(self, "drop_true_rate", check_rate(self.drop_true_rate, "drop_true_rate"))
-
-
-REAL_CANDIDATES = CandidateSpec()
 
 
 def choose_candidates(default: CandidateSpec, asked: Settings) -> CandidateSpec:
@@ -79,7 +35,7 @@ def choose_candidates(default: CandidateSpec, asked: Settings) -> CandidateSpec:
     )
 
 
-def draw_candidates(dataset: "Dataset", spec: CandidateSpec, trial_seed: int) -> "Dataset":
+def draw_candidates(dataset: Dataset, spec: CandidateSpec, trial_seed: int) -> Dataset:
     """The dataset with the candidate sets that `spec` asks for. They depend on the trial seed only.
 
     `real` keeps the sets in the dataset. The generator and the dropping of true labels have random streams
@@ -101,7 +57,10 @@ def draw_candidates(dataset: "Dataset", spec: CandidateSpec, trial_seed: int) ->
         candidates = draw_fps(labels, n_classes, spec.fps_rate, stream)
     elif spec.pl_type == "id":
         assert spec.id_rate is not None
-        log_probs = fit_log_probs(as_numbers(dataset.features), labels, n_classes)
+        features = dataset.features
+        if isinstance(features, Table):
+            features, _ = TableEncoder.fit(features).encode(features)
+        log_probs = fit_log_probs(features, labels, n_classes)
         candidates = draw_flips(compute_id_flips(log_probs, labels, spec.id_rate), labels, stream)
     else:
         candidates = dataset.candidates
@@ -115,13 +74,33 @@ def draw_candidates(dataset: "Dataset", spec: CandidateSpec, trial_seed: int) ->
     return dataset.with_candidates(candidates)
 
 
+def weigh_candidates(
+    dataset: Dataset, weights: CandidateWeights, candidates: CandidateSpec = REAL_CANDIDATES
+) -> NDArray[np.float32] | None:
+    """Return the weights (N, K) of the candidates, shares of the annotators' votes; None if uniform.
+
+    They are positive on the candidates, 0 elsewhere, and sum to 1. Generated candidate sets have no votes.
+    """
+    if weights == "uniform":
+        return None
+    if dataset.answers is None:
+        name = dataset.card.name
+        raise DataError(f"{name} has no annotators' answers, which candidate_weights {weights} needs")
+    if candidates != REAL_CANDIDATES:
+        raise UsageError(
+            f"candidate_weights {weights} needs the data's own candidate sets: pl_type real, not "
+            f"{candidates.pl_type}, and no drop_true_rate"
+        )
+    return weigh_by_votes(dataset.candidates, dataset.answers)
+
+
 def draw_uss(labels: ArrayLike, n_classes: int, rng: Rng) -> NDArray[np.bool_]:
     """Uniform sampling: every set that contains the label, except the full set, is equally likely.
 
     Each wrong label joins with probability ½, and full sets are drawn again: exact for any K, and with two
     classes the label alone remains.
     """
-    labels = _check_label_range(labels, n_classes)
+    labels = check_labels(labels, np.size(labels), n_classes, "generator")
     candidates = np.zeros((len(labels), n_classes), dtype=np.bool_)
     rows = np.arange(len(labels))
     while len(rows):
@@ -138,7 +117,7 @@ def draw_fps(labels: ArrayLike, n_classes: int, flips: float | ArrayLike, rng: R
     `flips` is one probability for all, or a K×K matrix whose entry (i, j) is that probability (its diagonal
     is not used: the label is always in its set). Nothing is redrawn, so the full set may come up.
     """
-    labels = _check_label_range(labels, n_classes)
+    labels = check_labels(labels, np.size(labels), n_classes, "generator")
     if np.ndim(flips) == 0:
         probability: Any = check_rate(flips, "fps_rate")  # type: ignore[arg-type]
         return draw_flips(np.broadcast_to(probability, (len(labels), n_classes)), labels, rng)
@@ -204,15 +183,6 @@ def fit_log_probs(features: NDArray[Any], labels: NDArray[Any], n_classes: int) 
     return log_probs
 
 
-def as_numbers(features: "NDArray[Any] | Table") -> NDArray[Any]:
-    """Return features as an array; the columns of a table are encoded by what all rows show."""
-    if isinstance(features, np.ndarray):
-        return features
-    from plench.data.encoding import TableEncoder
-
-    return TableEncoder.fit(features).encode(features)[0]
-
-
 def shrink_images(images: NDArray[Any]) -> NDArray[np.float32]:
     """Average blocks of pixels until at most 8×8 remain: a linear classifier has no use for more."""
     n_examples, channels, height, width = images.shape
@@ -231,7 +201,7 @@ def drop_true(candidates: NDArray[np.bool_], labels: ArrayLike, rate: float, rng
     A set that would become empty gets one wrong label instead, drawn uniformly.
     """
     n_examples, n_classes = candidates.shape
-    labels = _check_label_range(labels, n_classes)
+    labels = check_labels(labels, np.size(labels), n_classes, "generator")
     dropped = rng.random(n_examples) < check_rate(rate, "drop_true_rate")
     offset = 1 + np.floor(rng.random(n_examples) * (n_classes - 1)).astype(np.int64)
     noisy = candidates.copy()
@@ -239,17 +209,3 @@ def drop_true(candidates: NDArray[np.bool_], labels: ArrayLike, rate: float, rng
     empty = np.flatnonzero(~noisy.any(axis=1))
     noisy[empty, (labels[empty] + offset[empty]) % n_classes] = True
     return noisy
-
-
-def _check_label_range(labels: ArrayLike, n_classes: int) -> NDArray[np.int64]:
-    array = np.asarray(labels)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise DataError(f"labels must be a list of integers, not {array.dtype} of shape {array.shape}")
-    if n_classes < 2:
-        raise DataError(f"at least two classes are needed, not {n_classes}")
-    wrong = np.flatnonzero((array < 0) | (array >= n_classes))
-    if len(wrong):
-        raise DataError(
-            f"the label of example {wrong[0]} is {array[wrong[0]]}; allowed are 0…{n_classes - 1}"
-        )
-    return array.astype(np.int64, copy=False)

@@ -4,22 +4,67 @@ Shapes: N examples, D features, K classes. Tabular features are float32 N×D or 
 images are uint8 N×C×H×W.
 """
 
+from __future__ import annotations
+
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plench.data.answers import Answers
-from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
-from plench.data.table import Table
-from plench.errors import DataError
+from plench.data.tables import Table, freeze
+from plench.errors import DataError, UsageError
+from plench.settings import DEFAULT_FPS_RATE, DEFAULT_ID_RATE, PartialLabelType
 
 CHECKED_ROWS = 4096
+PARTIAL_LABEL_TYPES: tuple[str, ...] = get_args(PartialLabelType)
+
+
+def check_rate(value: float, name: str) -> float:
+    """Return a probability as a float; raise UsageError if it is not a number from 0 to 1."""
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = math.nan
+    if not 0.0 <= rate <= 1.0:
+        raise UsageError(f"{name} must be a number from 0 to 1, not {value!r}")
+    return rate
+
+
+@dataclass(frozen=True)
+class CandidateSpec:
+    """How candidate sets are made: the data's own or generated, and how often the true label is dropped.
+
+    `fps_rate` belongs to `fps` (default 0.3) and `id_rate` to `id` (default 0.4). A rate given for another
+    type is refused, so that nothing is accepted and ignored.
+    """
+
+    pl_type: PartialLabelType = "real"
+    fps_rate: float | None = None
+    id_rate: float | None = None
+    drop_true_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.pl_type not in PARTIAL_LABEL_TYPES:
+            expected = ", ".join(PARTIAL_LABEL_TYPES)
+            raise UsageError(f"unknown pl_type {self.pl_type!r}; expected one of {expected}")
+        for owner, default in (("fps", DEFAULT_FPS_RATE), ("id", DEFAULT_ID_RATE)):
+            name = f"{owner}_rate"
+            value = getattr(self, name)
+            if self.pl_type != owner and value is not None:
+                raise UsageError(f"{name} is only for pl_type {owner}; pl_type is {self.pl_type}")
+            if self.pl_type == owner:
+                object.__setattr__(self, name, check_rate(default if value is None else value, name))
+        object.__setattr__(self, "drop_true_rate", check_rate(self.drop_true_rate, "drop_true_rate"))
+
+
+REAL_CANDIDATES = CandidateSpec()
 
 
 @dataclass(frozen=True)
@@ -82,15 +127,38 @@ class TestSet:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Features, candidates and labels of N examples, with a card and the warnings that loading gave.
+    """N examples with candidate sets among K classes, checked when they are put together.
 
-    The constructor accepts any numeric arrays of the right shape and values and raises DataError, naming the
-    first offending row, otherwise. Its arrays are read-only views where no conversion is needed, so that a
-    large array is held once: do not change the arrays given. A label outside its candidate set is allowed;
-    `noise_rate` counts them. `verified` says that the files had the public release's checksums.
+    Arrays are read-only views if no conversion is needed, so that a large array is held once: do not change
+    the arrays given. A label outside its candidate set is allowed; `noise_rate` counts them.
 
-    Own data may have more: `groups` (N), whose examples stay in one part of the split;
-    `validation` (N), the rows of the validation part where the data says so; and `answers` of annotators.
+    Parameters
+    ----------
+    features : array of shape (N, D) or (N, C, H, W), or Table
+        Finite numbers, uint8 images, or the typed columns of a table.
+    candidates : array of shape (N, K)
+        0 and 1; no candidate set is empty.
+    labels : array of shape (N,), optional
+        The true labels 0…K−1, for evaluation only.
+    card : DatasetCard
+        Name, kind, source and so on.
+    test : TestSet, optional
+        The dataset's own test set.
+    warnings : tuple of str
+        What loading had to say.
+    verified : bool
+        Whether the files had the public release's checksums.
+    groups : array of shape (N,), optional
+        Examples of a group stay in one part of every split.
+    validation : array of shape (N,), optional
+        The rows of the validation part, if the data says so.
+    answers : Answers, optional
+        The answers of several annotators.
+
+    Raises
+    ------
+    DataError
+        If something does not fit; the message names the first offending row.
     """
 
     features: NDArray[Any] | Table
@@ -105,37 +173,60 @@ class Dataset:
     answers: Answers | None = None
 
     def __post_init__(self) -> None:
-        name = self.card.name
-        features = check_features(self.features, self.card.kind, name)
+        name, kind = self.card.name, self.card.kind
+        features = check_features(self.features, kind, name)
         candidates = check_candidates(self.candidates, len(features), name)
-        n_classes = candidates.shape[1]
-        labels = None if self.labels is None else check_labels(self.labels, len(features), n_classes, name)
-        test = self.test
-        if test is not None:
-            test = _check_test(test, features, self.card.kind, n_classes, name)
-        for field, value in (("features", features), ("candidates", candidates), ("labels", labels)):
-            object.__setattr__(self, field, value)
-        object.__setattr__(self, "test", test)
-        object.__setattr__(self, "warnings", tuple(self.warnings))
+        n_examples, n_classes = candidates.shape
+        checked: dict[str, Any] = {
+            "features": features,
+            "candidates": candidates,
+            "warnings": tuple(self.warnings),
+        }
+        if self.labels is not None:
+            checked["labels"] = check_labels(self.labels, n_examples, n_classes, name)
+        if self.test is not None:
+            checked["test"] = check_test(self.test, features, kind, n_classes, name)
         if self.class_names is not None:
             check_class_names(self.class_names, n_classes, name)
         for field, dtype in (("groups", np.int64), ("validation", np.bool_)):
             value = getattr(self, field)
             if value is not None:
-                object.__setattr__(self, field, check_rows(value, len(features), dtype, f"{name}: {field}"))
+                array = np.asarray(value)
+                if array.shape != (n_examples,) or array.dtype.kind not in "iub":
+                    raise DataError(
+                        f"{name}: {field} must be one value for each of {n_examples} examples, not "
+                        f"{array.dtype} of {array.shape}"
+                    )
+                checked[field] = freeze(array.astype(dtype))
         if self.answers is not None and (self.answers.n_items, self.answers.n_classes) != candidates.shape:
             raise DataError(
                 f"{name}: answers are for {self.answers.n_items} items and {self.answers.n_classes} classes, "
-                f"candidates for {candidates.shape[0]} and {candidates.shape[1]}"
+                f"candidates for {n_examples} and {n_classes}"
             )
+        for field, value in checked.items():
+            object.__setattr__(self, field, value)
 
     @classmethod
-    def load(cls, name: str, data_dir: str | Path | None = None) -> "Dataset":
-        """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
+    def load(cls, name: str, data_dir: str | Path | None = None) -> Dataset:
+        """Load a dataset.
 
+        Parameters
+        ----------
+        name : str
+            A name in any spelling, or a path.
+        data_dir : path, optional
+            The folder of the data files; built-in datasets and paths need none.
+
+        Returns
+        -------
+        Dataset
+
+        Examples
+        --------
         >>> plench.Dataset.load("Digits_FPS").features.shape
+        (1797, 64)
         """
-        from plench.data.sources import load_dataset  # sources are made of datasets
+        from plench.data.sources import load_dataset  # sources consist of datasets
 
         return load_dataset(name, data_dir)
 
@@ -203,20 +294,17 @@ class Dataset:
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
         return digest.hexdigest()
 
-    def with_candidates(self, candidates: ArrayLike) -> "Dataset":
+    def with_candidates(self, candidates: ArrayLike) -> Dataset:
         """The same examples with other candidate sets."""
         return replace(self, candidates=np.asarray(candidates))
 
-    def with_warnings(self, warnings: Iterable[str]) -> "Dataset":
+    def with_warnings(self, warnings: Iterable[str]) -> Dataset:
         """The same data with further warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
 
 def check_features(features: ArrayLike | Table, kind: str, name: str) -> Any:
-    """Return features as read-only float32 N×D or uint8 N×C×H×W; raise DataError where they are neither.
-
-    A table was checked when it was made.
-    """
+    """Return features as a table, or read-only as float32 N×D or uint8 N×C×H×W; raise DataError otherwise."""
     if isinstance(features, Table):
         if kind != "tabular":
             raise DataError(f"{name}: the features are a table, but their kind is {kind}")
@@ -224,16 +312,15 @@ def check_features(features: ArrayLike | Table, kind: str, name: str) -> Any:
     array = np.asarray(features)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name}: features must be real numbers, not {array.dtype}")
-    wanted = {"tabular": 2, "image": 4}.get(kind)
-    if wanted is None:
-        raise DataError(f"{name}: kind is {kind!r}; allowed are 'tabular' and 'image'")
-    if array.ndim != wanted or 0 in array.shape:
-        layout = "N×D" if wanted == 2 else "N×C×H×W"
+    if kind not in ("tabular", "image"):
+        raise DataError(f"{name}: unknown kind {kind!r}; expected 'tabular' or 'image'")
+    layout = "N×D" if kind == "tabular" else "N×C×H×W"
+    if array.ndim != (2 if kind == "tabular" else 4) or 0 in array.shape:
         raise DataError(f"{name}: {kind} features must be {layout} and not empty, not of shape {array.shape}")
     if kind == "image":
         if array.dtype != np.uint8:
             raise DataError(f"{name}: images must be uint8 (0…255), not {array.dtype}")
-        return _freeze(array)
+        return freeze(array)
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite: reported below
         array = array.astype(np.float32, copy=False)
     for start in range(0, len(array), CHECKED_ROWS):  # in parts: what is mapped from a file stays there
@@ -242,14 +329,13 @@ def check_features(features: ArrayLike | Table, kind: str, name: str) -> Any:
             row, column = np.argwhere(~finite)[0]
             value = array[start + row, column]
             raise DataError(
-                f"{name}: feature {column} of example {start + row} is {value}; features must be finite "
-                "float32"
+                f"{name}: feature {column} of example {start + row} is {value}; expected finite float32"
             )
-    return _freeze(array)
+    return freeze(array)
 
 
 def check_candidates(candidates: ArrayLike, n_examples: int, name: str) -> NDArray[np.bool_]:
-    """Return candidates as a read-only bool N×K array; raise DataError where they are not candidate sets."""
+    """Return candidates as a read-only bool N×K array; raise DataError if they are not candidate sets."""
     array = np.asarray(candidates)
     if array.ndim != 2 or len(array) != n_examples:
         raise DataError(
@@ -260,36 +346,34 @@ def check_candidates(candidates: ArrayLike, n_examples: int, name: str) -> NDArr
         raise DataError(f"{name}: candidates must be 0 or 1, not of type {array.dtype}")
     if array.shape[1] < 2:
         raise DataError(f"{name}: at least two classes are needed, candidates have {array.shape[1]}")
-    if array.dtype != np.bool_:
-        wrong = (array != 0) & (array != 1)
-        if wrong.any():
-            row, label = np.argwhere(wrong)[0]
-            value = array[row, label]
-            raise DataError(f"{name}: candidate {label} of example {row} is {value}; allowed are 0 and 1")
-        array = array.astype(np.bool_)
+    wrong = (array != 0) & (array != 1)
+    if wrong.any():
+        row, label = np.argwhere(wrong)[0]
+        raise DataError(f"{name}: candidate {label} of example {row} is {array[row, label]}; expected 0 or 1")
+    array = array.astype(np.bool_, copy=False)
     empty = ~array.any(axis=1)
     if empty.any():
         raise DataError(
-            f"{name}: the candidate set of example {np.flatnonzero(empty)[0]} is empty "
-            f"({empty.sum()} empty of {n_examples})"
+            f"{name}: the candidate set of example {empty.argmax()} is empty ({empty.sum()} of {n_examples})"
         )
-    return _freeze(array)
+    return freeze(array)
 
 
 def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) -> NDArray[np.int64]:
-    """Return labels as a read-only int64 array of N classes; raise DataError where they are not."""
+    """Return labels as a read-only int64 array of N classes; raise DataError if they are not."""
     array = np.asarray(labels)
-    if array.shape != (n_examples,):
+    if array.shape != (n_examples,) or array.dtype.kind not in "iu":
         raise DataError(
-            f"{name}: labels must be one integer for each of {n_examples} examples, not {array.shape}"
+            f"{name}: labels must be one integer for each of {n_examples} examples, not {array.dtype} of "
+            f"shape {array.shape}"
         )
-    if array.dtype.kind not in "iu":
-        raise DataError(f"{name}: labels must be integers, not of type {array.dtype}")
+    if n_classes < 2:
+        raise DataError(f"{name}: at least two classes are needed, not {n_classes}")
     wrong = (array < 0) | (array >= n_classes)
     if wrong.any():
-        row = np.flatnonzero(wrong)[0]
-        raise DataError(f"{name}: the label of example {row} is {array[row]}; allowed are 0…{n_classes - 1}")
-    return _freeze(array.astype(np.int64, copy=False))
+        row = wrong.argmax()
+        raise DataError(f"{name}: the label of example {row} is {array[row]}; expected 0…{n_classes - 1}")
+    return freeze(array.astype(np.int64, copy=False))
 
 
 def check_class_names(names: tuple[str, ...], n_classes: int, name: str) -> None:
@@ -301,35 +385,16 @@ def check_class_names(names: tuple[str, ...], n_classes: int, name: str) -> None
         )
 
 
-def check_rows(values: ArrayLike, n_examples: int, dtype: Any, name: str) -> NDArray[Any]:
-    """Return one value per example, read-only."""
-    array = np.asarray(values)
-    if array.shape != (n_examples,) or array.dtype.kind not in "iub":
-        raise DataError(
-            f"{name} must be one value for each of {n_examples} examples, not {array.dtype} of {array.shape}"
-        )
-    return _freeze(array.astype(dtype))
-
-
-def _check_test(
+def check_test(
     test: TestSet, features: NDArray[Any] | Table, kind: str, n_classes: int, name: str
 ) -> TestSet:
+    """Return a test set of checked arrays; raise DataError unless its features are like those of training."""
     name = f"{name} (test set)"
-    test_features = check_features(test.features, kind, name)
-    if isinstance(test_features, Table) != isinstance(features, Table):
-        raise DataError(f"{name}: features must be a table where those of the training examples are one")
-    if isinstance(features, Table) and test_features.names != features.names:
-        raise DataError(f"{name}: its columns must be those of the training examples")
-    if test_features.shape[1:] != features.shape[1:]:
+    found = check_features(test.features, kind, name)
+    columns = [each.names if isinstance(each, Table) else None for each in (found, features)]
+    if columns[0] != columns[1] or found.shape[1:] != features.shape[1:]:
         raise DataError(
-            f"{name}: features have shape {test_features.shape[1:]} per example, "
-            f"those of the training examples {features.shape[1:]}"
+            f"{name}: features have shape {found.shape[1:]} per example, those of the training examples "
+            f"{features.shape[1:]}; expected the same shape, and the same columns in a table"
         )
-    return TestSet(test_features, check_labels(test.labels, len(test_features), n_classes, name))
-
-
-def _freeze(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous, read-only view; the array that was given stays writable for its owner."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
+    return TestSet(found, check_labels(test.labels, len(found), n_classes, name))

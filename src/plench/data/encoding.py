@@ -12,16 +12,16 @@ empty there has none at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.raw_table import RawTable, shorten
-from plench.data.table import Column, ColumnKind, Table, make_column
+from plench.data.tables import Column, ColumnKind, RawTable, Table, make_column
 from plench.errors import DataError
+from plench.text import short_repr
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class TableEncoder:
             column = by_name[code.name]
             if (column.kind == "category") != (code.kind == "category"):
                 raise DataError(
-                    f"column {shorten(code.name)} has kind {column.kind}; the model was trained on "
+                    f"column {short_repr(code.name)} has kind {column.kind}; the model was trained on "
                     f"{code.kind}"
                 )
             count = code.encode(column, inputs[:, start : start + code.width])
@@ -111,12 +111,12 @@ class TableEncoder:
         self._check_columns(raw.columns, raw.name)
         return Table(tuple(make_column(raw, code.name, code.kind) for code in self.codes))
 
-    def _check_columns(self, present: Mapping[str, Any], name: str) -> None:
+    def _check_columns(self, present: Collection[str], name: str) -> None:
         missing = [code.name for code in self.codes if code.name not in present]
         if missing:
             more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
             raise DataError(
-                f"{name} has no column {shorten(missing[0])}{more}; the model needs "
+                f"{name} has no column {short_repr(missing[0])}{more}; the model needs "
                 f"{', '.join(code.name for code in self.codes[:20])}{' …' if len(self.codes) > 20 else ''}"
             )
 

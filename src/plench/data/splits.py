@@ -56,7 +56,10 @@ def split_dataset(
             f"holdout_fraction is {holdout_fraction}, but {dataset.card.name} says which rows are validation"
         )
     given = np.zeros(n_examples, np.bool_) if dataset.validation is None else dataset.validation
-    check_groups(dataset, given)
+    if dataset.groups is not None and np.isin(dataset.groups[given], dataset.groups[~given]).any():
+        raise DataError(
+            f"{dataset.card.name}: a group has rows in validation and outside; a group stays in one part"
+        )
     kept, test = np.flatnonzero(~given), None
     if dataset.test is None:
         kept, test = cut(kept, dataset.groups, trial_seed, lambda n: int(n * (1 - test_fraction)))
@@ -113,33 +116,12 @@ def cut(
     count: Callable[[int], int],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Shuffle rows and take the first `count(n)` of n, and the rest; with groups, whole groups."""
-    if groups is None:
-        order = _shuffle(len(rows), trial_seed)
-        n_first = count(len(rows))
-        return rows[order[:n_first]], rows[order[n_first:]]
-    names, member = np.unique(groups[rows], return_inverse=True)
-    order = _shuffle(len(names), trial_seed)
+    units = np.arange(len(rows)) if groups is None else groups[rows]
+    names, member = np.unique(units, return_inverse=True)
+    order = np.arange(len(names))
+    RandomState(seed_hash(int(trial_seed))).shuffle(order)  # int: NumPy's integers have another text to hash
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     sequence = np.argsort(place[member], kind="stable")
     is_first = place[member[sequence]] < count(len(names))
     return rows[sequence[is_first]], rows[sequence[~is_first]]
-
-
-def check_groups(dataset: Dataset, given: NDArray[np.bool_]) -> None:
-    """Raise DataError where a group has both validation rows and others."""
-    if dataset.groups is None:
-        return
-    both = np.intersect1d(dataset.groups[given], dataset.groups[~given])
-    if len(both):
-        row = int(np.flatnonzero(dataset.groups == both[0])[0])
-        raise DataError(
-            f"{dataset.card.name}: the group of example {row} has rows in validation and outside; a group "
-            "stays in one part"
-        )
-
-
-def _shuffle(n: int, trial_seed: int) -> NDArray[np.int64]:
-    order = np.arange(n)
-    RandomState(seed_hash(int(trial_seed))).shuffle(order)  # int: NumPy's integers have another text to hash
-    return order

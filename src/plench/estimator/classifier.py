@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, as_dataset
-from plench.data.raw_table import is_frame, read_frame
-from plench.data.table import Table
-from plench.data.table_roles import TableOptions, find_roles
+from plench.data.roles import TableOptions, find_roles
+from plench.data.tables import Table, is_frame, read_frame
 from plench.errors import RunFailedError, UsageError
 from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.inputs import (
@@ -343,7 +342,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if isinstance(X, Table) or (is_table and isinstance(X, str | os.PathLike)):
             return X
         fitted = getattr(self, "feature_names_in_", None)
-        if isinstance(X, Mapping) or is_frame(X):
+        if is_frame(X):
             self._check_names(
                 list(X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)), fitted
             )
@@ -425,10 +424,11 @@ def read_dataset(data: Dataset) -> Given:
 
 def has_roles(X: Any) -> bool:
     """Say whether a frame has candidates or answers beside features, by the names of its columns."""
-    if not (isinstance(X, Mapping) or is_frame(X)):
+    if not is_frame(X):
         return False
     roles = find_roles(read_frame(X, "X"), TableOptions())
-    return bool(roles.candidates or roles.class_columns or roles.annotators or roles.answers or roles.is_long)
+    names = ("candidates", "class_columns", "annotators", "answers", "annotator")
+    return any(getattr(roles, name) for name in names)
 
 
 def flatten(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,14 +26,20 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
-from plench.data.answers import Answers, combine_answers, read_answer_matrix
-from plench.data.candidates import REAL_CANDIDATES, draw_candidates
-from plench.data.class_names import ClassList, collect_names, read_answer, split_names
-from plench.data.dataset import Dataset
-from plench.data.own_answers import GivenAnswer, make_answers
-from plench.data.raw_table import is_frame, read_frame
+from plench.data.answers import (
+    Answer,
+    Answers,
+    ClassList,
+    combine_answers,
+    make_answers,
+    read_answer_matrix,
+    read_names,
+    sort_names,
+)
+from plench.data.candidates import draw_candidates
+from plench.data.dataset import REAL_CANDIDATES, Dataset
 from plench.data.sources.arrays import arrange, make_card
-from plench.data.table import Table, make_table
+from plench.data.tables import Cell, Table, is_frame, make_table, read_frame
 from plench.errors import DataError, PlenchError
 
 SEPARATOR = "|"
@@ -77,7 +83,7 @@ class Labels:
 def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
     """Return features as an array or a table; the names of a table's columns, and whether all are texts."""
     with as_input_errors():
-        if isinstance(X, Mapping) or is_frame(X):
+        if is_frame(X):
             raw = read_frame(X, "X")
             if len(raw) == 0:
                 raise InputError("Found array with 0 sample(s) while a minimum of 1 is required.")
@@ -160,7 +166,7 @@ class Reader:
             return self.combine(S, self.classes)
         if sparse.issparse(S):
             return self.read_matrix(S.toarray())
-        if isinstance(S, Mapping) or is_frame(S):
+        if is_frame(S):
             return self.read_frame(S)
         values = np.asarray(S) if hasattr(S, "__array__") else list(S)
         if not isinstance(values, np.ndarray):
@@ -198,10 +204,10 @@ class Reader:
         if values.dtype.kind in "OUS" and any(isinstance(each, str) for each in values.tolist()):
             table = read_frame({"S": values}, "S")
             sets = []
-            for row, cell in enumerate(table.cells("S"), 1):
-                if cell is None:
-                    raise InputError(f"S: row {row} has no label")
-                sets.append(list(split_names(table, cell, row, "S", self.separator).names))
+            for row, value in enumerate(table.cells("S")):
+                if value is None:
+                    raise InputError(f"S: row {row + 1} has no label")
+                sets.append(list(read_names(Cell(value, table, row, "S"), self.separator).names))
             return self.read_sets(sets)
         checked = check_array(values, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(checked)
@@ -283,21 +289,23 @@ class Reader:
         table = read_frame(frame, "S")
         names = list(table.columns)
         if len(names) == 1:
-            return self.read(np.asarray(table.columns[names[0]]))
-        if all(isinstance(column, np.ndarray) for column in table.columns.values()):
-            return self.read_matrix(np.column_stack([table.columns[name] for name in names]), names)
+            return self.read(table.frame[names[0]].to_numpy())
+        if all(dtype.kind in "fiub" for dtype in table.frame.dtypes):
+            return self.read_matrix(table.frame.to_numpy(), names)
         declared = frozenset(() if self.classes is None else map(str, self.classes.tolist()))
         given = [
-            GivenAnswer(row, name, read_answer(table, cell, row + 1, name, self.separator, declared))
+            Answer(
+                row, name, read_names(Cell(value, table, row, name), self.separator, declared, is_answer=True)
+            )
             for name in names
-            for row, cell in enumerate(table.cells(name))
-            if cell is not None
+            for row, value in enumerate(table.cells(name, declared))
+            if value is not None
         ]
-        names = collect_names(answer.answer for answer in given)
+        names = sort_names(answer.names for answer in given)
         if self.classes is not None:
             known = [str(label) for label in self.classes.tolist()]
             names = [*known, *(name for name in names if self.ignore_unknown and name not in known)]
-        answers = make_answers(given, ClassList("S", names, len(table)), len(table))
+        answers = make_answers(given, ClassList(names, len(table), "S"), len(table))
         return self.combine(answers, np.array(names) if self.classes is None else self.classes)
 
     def combine(self, answers: Answers, classes: NDArray[Any] | None) -> Labels:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from plench.data import as_dataset
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset
-from plench.data.sources.tables import TableFiles
-from plench.data.table import Table
-from plench.data.table_files import is_table_file
-from plench.data.table_roles import split_reference
+from plench.data.roles import split_reference
+from plench.data.sources.tables import read_table_files
+from plench.data.tables import Table, is_table_file
 from plench.errors import DataError
 from plench.estimator.inputs import hide_truth
 from plench.training.model import TrainedModel
@@ -68,7 +67,7 @@ def read_items(reference: str, data_dir: str | None = None) -> Items:
     if not is_table_file(reference.partition("?")[0]):
         return items_of(hide_truth(as_dataset(reference, data_dir)))
     path, options = split_reference(reference)
-    content = TableFiles(Path(path), options).read()
+    content, _ = read_table_files(Path(path), options)
     if content.is_generated:
         raise DataError(f"{path} has neither candidates nor answers to resolve")
     assert content.features is not None
@@ -80,7 +79,7 @@ def number_rows(reference: str, n_examples: int) -> list[int]:
     if not is_table_file(reference.partition("?")[0]):
         return list(range(1, n_examples + 1))
     path, options = split_reference(reference)
-    content = TableFiles(Path(path), options).read()
+    content, _ = read_table_files(Path(path), options)
     if content.split is None:
         return list(range(1, n_examples + 1))
     return [int(row) + 1 for row in np.flatnonzero(content.split != "test")]

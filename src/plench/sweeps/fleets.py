@@ -16,7 +16,7 @@ from plench.algorithms.base import LossAlgorithm
 from plench.algorithms.registry import ALGORITHMS
 from plench.data import Dataset
 from plench.data.encoding import TableEncoder
-from plench.data.table import Table
+from plench.data.tables import Table
 from plench.errors import UsageError
 from plench.hparams import DataTraits, draw_hparams
 from plench.settings import declared

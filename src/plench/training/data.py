@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plench.batch import Batch
 from plench.data import Dataset, Split, draw_candidates, split_dataset
-from plench.data.weights import weigh_candidates
+from plench.data.candidates import weigh_candidates
 from plench.training.config import RunConfig
 from plench.training.inputs import Inputs, Stored, fit_inputs
 from plench.training.streams import Streams

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from plench.data.dataset import Dataset, check_features
 from plench.data.encoding import TableEncoder
-from plench.data.raw_table import RawTable, read_frame, shorten
-from plench.data.table import Table
-from plench.data.table_files import read_table_file
+from plench.data.tables import Table, is_frame, read_frame, read_table_file
 from plench.data.views import VIEW_MAKERS
 from plench.data.views.constants import constant
 from plench.data.views.holes import SQUARE
 from plench.errors import UsageError
+from plench.text import short_repr
 
 Rows = np.ndarray | slice
 EVERY_ROW = slice(None)
@@ -252,7 +251,7 @@ class TableInputs:
             return features
         if isinstance(features, str | Path):
             features = read_table_file(features)
-        if not isinstance(features, RawTable | Mapping) and not hasattr(features, "columns"):
+        if not is_frame(features):
             names = ", ".join(code.name for code in self.encoder.codes[:10])
             raise UsageError(
                 f"the model was trained on a table with the columns {names} …: give it a frame, a mapping of "
@@ -262,7 +261,7 @@ class TableInputs:
         for name, count in self.encoder.encode(table)[1].items():
             logger.warning(
                 "column %s: %d of %d rows have a category that the training split lacks; it counts as none",
-                shorten(name),
+                short_repr(name),
                 count,
                 len(table),
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.data import load_dataset
-from plench.data.table import Table
+from plench.data.tables import Table
 from plench.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from plench.data.table_files import is_table_file
+from plench.data.tables import is_table_file
 from plench.errors import UsageError
 
 STREAM = "-"

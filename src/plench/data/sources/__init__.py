@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.raw_table import is_frame
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import make_table_dataset
+from plench.data.tables import is_frame
 from plench.errors import DataError, UsageError
 from plench.plain_files import is_folder
 from plench.registry import Entry, Registry, is_third_party
@@ -161,7 +161,7 @@ def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
         return load_dataset(os.fspath(given), data_dir)
     if isinstance(given, tuple | list) and len(given) in (2, 3):
         return make_dataset(*given)
-    if isinstance(given, Mapping) or is_frame(given):
+    if is_frame(given):
         return make_table_dataset(given)
     raise UsageError(
         "a dataset is a name, a path, a plench.Dataset, a tuple (features, candidates) or (features, "

@@ -16,10 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from plench.data.answers import combine_answers, read_answer_matrix
-from plench.data.candidates import REAL_CANDIDATES, CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, TestSet
-from plench.data.highest import check_highest
+from plench.data.answers import check_num_classes, combine_answers, read_answer_matrix
+from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
 from plench.data.npy import map_npy, read_array, read_npy
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.unpack import allowed_bytes
@@ -169,14 +167,14 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Pa
         n_classes = None if class_names is None else len(class_names)
         answers = read_answer_matrix(arrays["answers"], n_classes, f"{card.name}: answers")
         if labels is not None and labels.dtype.kind in "iu" and labels.size:
-            check_highest(int(labels.max()), len(features), card.name)
+            check_num_classes(int(labels.max()) + 1, len(features), card.name)
             answers = answers.widen(int(labels.max()) + 1)  # a class that no annotator has named
         candidates = combine_answers(answers)
     if candidates is None:
         assert labels is not None
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
             raise DataError(f"{card.name}: labels must be a list of whole numbers from 0")
-        check_highest(int(labels.max()), len(labels), card.name)
+        check_num_classes(int(labels.max()) + 1, len(labels), card.name)
         candidates = labels[:, None] == np.arange(int(labels.max()) + 1)
     test = None
     if "test_labels" in arrays:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from plench.data.archives import read_members
-from plench.data.candidates import CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
+from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.integrity import hash_md5
 from plench.data.sources.base import RemoteFile, Source

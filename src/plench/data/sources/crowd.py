@@ -16,14 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.answers import Answers, combine_answers, number_annotators, read_answer_matrix
+from plench.data.answers import Answers, combine_answers, read_answer_matrix
 from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.npy import parse_npy
-from plench.data.raw_table import RawTable
 from plench.data.sources.base import RemoteFile, Source, SourceFinder
-from plench.data.table import make_column
-from plench.data.table_files import parse_delimited
+from plench.data.tables import RawTable, make_column, parse_table
 from plench.errors import DataError, UsageError
 from plench.plain_files import is_plain
 from plench.text import normalise
@@ -82,28 +80,25 @@ def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
 def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     """Read songs with their true genres, and the workers' answers, one per row."""
     tables = {
-        part: parse_delimited(files[f"music_genre_{part}.csv"], f"{name}: music_genre_{part}.csv")
+        part: parse_table(files[f"music_genre_{part}.csv"], ".csv", f"{name}: music_genre_{part}.csv")
         for part in ("gold", "mturk", "test")
     }
     for table in tables.values():
-        for column in ("id", "class"):
-            if column not in table.columns:
-                raise DataError(f"{table.name} has no column {column!r}")
+        table.check_columns(("id", "class"))
     gold, mturk, test = tables.values()
-    if "annotator" not in mturk.columns:
-        raise DataError(f"{mturk.name} has no column 'annotator'")
+    mturk.check_columns(("annotator",))
     genres = sorted({text for text in gold.texts("class") if text is not None})
     number = {genre: position for position, genre in enumerate(genres)}
     songs = {song: row for row, song in enumerate(gold.texts("id")) if song is not None}
     item = look_up(mturk, "id", songs)
     labels = look_up(mturk, "class", number)
-    annotator, annotators = number_annotators([text or "" for text in mturk.texts("annotator")])
+    annotators, annotator = np.unique(mturk.complete("annotator"), return_inverse=True)
     sets = labels[:, None] == np.arange(len(genres))
     features = [column for column in gold.columns if column.startswith("feature")]
     return CrowdArrays(
         stack_columns(gold, features),
         look_up(gold, "class", number),
-        Answers(item, annotator, sets, len(gold), annotator_names=annotators),
+        Answers(item, annotator, sets, len(gold), annotator_names=tuple(annotators.tolist())),
         TestSet(stack_columns(test, features), look_up(test, "class", number)),
         tuple(genres),
     )
@@ -112,7 +107,7 @@ def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
 def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[np.int64]:
     """Return the numbers that a column's texts stand for."""
     found = []
-    for row, text in enumerate(table.texts(column), 1):
+    for row, text in enumerate(table.texts(column)):
         if text is None or text not in known:
             raise DataError(f"{table.place(row, column)}: {text!r} is unknown in this dataset")
         found.append(known[text])
@@ -121,9 +116,7 @@ def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[n
 
 def stack_columns(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
     """Return columns of numbers as a matrix."""
-    for column in columns:
-        if column not in table.columns:
-            raise DataError(f"{table.name} has no column {column!r}")
+    table.check_columns(columns)
     return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from plench.data.candidates import CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, Sizes
+from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Sizes
 from plench.data.sources.base import Source
 from plench.settings import PartialLabelType
 

@@ -20,15 +20,14 @@ import numpy as np
 
 from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.files import read_file
-from plench.data.own_table import assemble, describe_generated
-from plench.data.raw_table import shorten
+from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
-from plench.data.sources.tables import TableFiles, make_table_card
-from plench.data.table_roles import TableOptions, split_reference
+from plench.data.sources.tables import assemble, describe_generated, make_table_card, read_table_files
 from plench.data.unpack import allowed_bytes
 from plench.errors import DataError, UsageError, missing_package
 from plench.plain_files import is_folder, is_plain
+from plench.text import short_repr
 
 FORMATS = {
     ".png": "PNG",
@@ -73,8 +72,7 @@ def find_folder(name: str) -> Source | None:
 
 def open_described(path: Path, options: TableOptions) -> Source:
     """Read `candidates.csv`, which says for each file what its candidates, answers, truth or split are."""
-    described = TableFiles(path / CANDIDATES, options)
-    content = described.read(has_features=False)
+    content, described = read_table_files(path / CANDIDATES, options, has_features=False)
     name = f"{path.name}/{CANDIDATES}"
     if content.items is None:
         raise DataError(f"{name} needs a column file, with the names of image files in {path}")
@@ -82,7 +80,7 @@ def open_described(path: Path, options: TableOptions) -> Source:
     if len(set(files)) != len(files):
         twice = next(file for file in files if files.count(file) > 1)
         raise DataError(f"{name}: the image {twice.relative_to(path)} has two rows; an image has one")
-    digest = hashlib.sha256(f"{described.digest()}{hash_files(path, files)}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{described}{hash_files(path, files)}".encode()).hexdigest()
     card = make_table_card(path.resolve().name, digest, content, "image")
 
     def load(data_dir: Path | None) -> Dataset:
@@ -97,11 +95,11 @@ def find_image(folder: Path, file: str, row: int, name: str) -> Path:
     path = folder / file
     if ".." in Path(file).parts or Path(file).is_absolute() or path.suffix.lower() not in FORMATS:
         raise DataError(
-            f"{name}: item {row}: {shorten(file)} is no image file of this folder; known are files ending in "
-            f"{', '.join(FORMATS)}"
+            f"{name}: item {row}: {short_repr(file)} is not an image file of this folder; expected a file "
+            f"ending in {', '.join(FORMATS)}"
         )
     if not is_plain(path):
-        raise DataError(f"{name}: item {row}: there is no file {shorten(file)} in {folder}")
+        raise DataError(f"{name}: item {row}: there is no file {short_repr(file)} in {folder}")
     return path
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plench.data.candidates import CandidateSpec
-from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
+from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Sizes, TestSet
 from plench.data.files import find_entry, read_file
 from plench.data.sources.base import Source
 from plench.errors import DataError

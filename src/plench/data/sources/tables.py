@@ -1,135 +1,433 @@
-"""A user's table: a CSV, TSV or Parquet file given by path, or a frame in Python."""
+"""A user's table as a dataset: a CSV, TSV or Parquet file given by path, or a frame in Python."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from plench.data.dataset import Dataset, DatasetCard
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.data.answers import (
+    Answer,
+    Answers,
+    ClassList,
+    Names,
+    Taxonomy,
+    combine_answers,
+    make_answers,
+    read_names,
+    sort_names,
+)
+from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.files import read_file
-from plench.data.own_table import TableContent, assemble, read_content
-from plench.data.raw_table import RawTable, read_frame
+from plench.data.roles import TableOptions, find_roles, read_options, split_reference, strip_prefix
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
-from plench.data.table_files import TABLE_SUFFIXES, is_table_file, parse_table
-from plench.data.table_roles import TableOptions, read_table_options, split_reference
-from plench.data.taxonomy import parse_taxonomy
+from plench.data.tables import (
+    TABLE_SUFFIXES,
+    Cell,
+    RawTable,
+    Table,
+    clean_cell,
+    is_table_file,
+    make_table,
+    parse_table,
+    read_frame,
+    read_number,
+    read_table_file,
+)
 from plench.errors import DataError
-from plench.plain_files import is_plain
+from plench.text import short_repr
 
+PARTS = ("train", "validation", "test")
+PART_NAMES = {"training": "train", "valid": "validation", "val": "validation"}
 MEANING = (
     "a table (.csv, .tsv, .parquet) of features, with candidates, annotators' answers or truth; columns are "
     "recognised by name or named behind the path: table.csv?candidates=tags&ignore=a,b"
 )
 
 
-def find_table(name: str) -> Source | None:
-    """Answer the path of a table, with options behind a question mark."""
-    path, query, _ = name.partition("?")
-    if not is_table_file(path):
-        return None
-    return open_table(path, split_reference(name)[1] if query else TableOptions())
+@dataclass(frozen=True, eq=False)
+class TableContent:
+    """What a table holds, N items: all that a dataset consists of, before its own test set is split off.
+
+    `labels` has −1 where the truth is missing. `is_generated`: there are no candidates. `items` are the names
+    of the items, if they have any; `features` is None if the items are elsewhere, such as image files.
+    """
+
+    features: Table | None
+    items: tuple[str, ...] | None
+    candidates: NDArray[np.bool_]
+    labels: NDArray[np.int64] | None
+    class_names: tuple[str, ...]
+    answers: Answers | None
+    groups: NDArray[np.int64] | None
+    split: NDArray[Any] | None
+    warnings: tuple[str, ...]
+    is_generated: bool
+    description: str
 
 
-def open_table(path: str, options: TableOptions) -> Source:
-    """Read a table; its name in records carries a hash of the files and of the options."""
-    files = TableFiles(Path(path), options)
-    content = files.read()
-    card = make_table_card(Path(path).stem, files.digest(), content)
-    return Source(card, lambda data_dir: assemble(content, card))
+def read_content(
+    table: RawTable,
+    options: TableOptions,
+    answers_table: RawTable | None = None,
+    taxonomy: Taxonomy | None = None,
+    has_features: bool = True,
+) -> TableContent:
+    """Read a table, and perhaps a second one with one answer per row."""
+    of_answers = TableOptions(annotator=options.annotator, answer=options.answer)
+    if answers_table is not None:
+        options = replace(options, annotator=None, answer=None)
+    roles = find_roles(table, options)
+    features, warnings = None, list[str]()
+    if has_features:
+        if not roles.features:
+            raise DataError(f"{table.name} has no feature columns ({roles.describe()})")
+        features, warnings = make_table(table, roles.features)
+    declared = options.classes or (taxonomy.classes if taxonomy else ())
+    keep = frozenset(declared)
+    given = read_answers(table, roles, answers_table, of_answers, keep)
+    if roles.annotator is not None:
+        table, features = fold_items(table, roles, features)
+    truth = [] if roles.truth is None else list(read_truth(table, roles.truth, keep))
+    sets = list(read_sets(table, roles, keep))
+    names = declared or tuple(strip_prefix(column, "class_columns") for column in roles.class_columns)
+    if not names:
+        names = tuple(sort_names([*filter(None, truth), *sets, *(answer.names for answer in given)]))
+    if not names:
+        raise DataError(
+            f"{table.name} has neither candidates nor answers nor truth ({roles.describe()}); call a column "
+            "candidates, or name it with candidates=COLUMN"
+        )
+    classes = ClassList(names, len(table), table.name, taxonomy)
+    labels = classes.encode_labels(truth) if truth else None
+    answers = make_answers(given, classes, len(table)) if given else None
+    if answers is not None:
+        candidates = combine_answers(answers, roles.combine, roles.min_votes)
+        silent = len(table) - len(np.unique(answers.item[answers.sets.any(1)]))
+        if silent:
+            warnings.append(
+                f"{table.name}: {silent:,} of {len(table):,} items have no answer that names a class; all "
+                "classes are their candidates"
+            )
+    elif sets:
+        candidates = classes.encode(sets)
+    elif labels is None or (labels < 0).any():
+        raise DataError(f"{table.name} needs candidates, or the truth of every row to generate them from")
+    else:
+        candidates = labels[:, None] == np.arange(len(classes.names))  # until sets are drawn
+    return TableContent(
+        features=features,
+        items=None if roles.item is None else tuple(text or "" for text in table.texts(roles.item)),
+        candidates=candidates,
+        labels=labels,
+        class_names=classes.names,
+        answers=answers,
+        groups=None
+        if roles.group is None
+        else np.unique(table.complete(roles.group), return_inverse=True)[1],
+        split=None if roles.split is None else read_split(table, roles.split),
+        warnings=tuple(warnings),
+        is_generated=answers is None and not sets,
+        description=roles.describe(),
+    )
+
+
+def read_answers(
+    table: RawTable,
+    roles: TableOptions,
+    answers_table: RawTable | None,
+    of_answers: TableOptions,
+    keep: frozenset[str],
+) -> list[Answer]:
+    """Return the annotators' answers, in whichever form the table has them."""
+    forms = {
+        "one answer per row": roles.annotator is not None,
+        "a file of answers": answers_table is not None,
+        "columns of annotators": bool(roles.annotators),
+        "a column of lists": roles.answers is not None,
+        "candidates": roles.candidates is not None or bool(roles.class_columns),
+    }
+    present = [form for form, is_present in forms.items() if is_present]
+    if len(present) > 1:
+        raise DataError(
+            f"{table.name} has {present[0]} and {present[1]}; leave one of them out with ignore=COLUMN"
+        )
+    if not present or present == ["candidates"]:
+        return []
+    if roles.annotator is not None:
+        cells = list_long(table, roles, number_items(table, roles), keep)
+    elif answers_table is not None:
+        numbers = number_items(table, roles)
+        if len(numbers) < len(table):
+            raise DataError(
+                f"{table.name}: two rows have one name in column {roles.item!r}; expected one row per item"
+            )
+        cells = list_long(answers_table, find_roles(answers_table, of_answers), numbers, keep)
+    else:
+        cells = list_wide(table, roles, keep)
+    answers: list[Answer] = []
+    rows: dict[tuple[int, str], int] = {}
+    for item, annotator, cell in cells:
+        if cell.value is None:
+            continue
+        if rows.setdefault((item, annotator), cell.row) != cell.row:
+            raise DataError(
+                f"{cell.place}: {short_repr(annotator)} has answered this item in row "
+                f"{rows[item, annotator] + 1}; write several labels as one answer, a{roles.separator}b"
+            )
+        answers.append(Answer(item, annotator, read_names(cell, roles.separator, keep, is_answer=True)))
+    if not answers:
+        raise DataError(f"{table.name}: there is not one answer")
+    return answers
+
+
+def number_items(table: RawTable, roles: TableOptions) -> dict[str, int]:
+    """Number items by name, in the order in which they come up."""
+    if roles.item is None:
+        raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
+    return {name: number for number, name in enumerate(dict.fromkeys(table.complete(roles.item)))}
+
+
+def list_long(
+    table: RawTable, roles: TableOptions, numbers: Mapping[str, int], keep: frozenset[str]
+) -> Iterator[tuple[int, str, Cell]]:
+    """Yield item, annotator and cell of a table with one answer per row."""
+    if roles.annotator is None or roles.answer is None or roles.item is None:
+        columns = ", ".join(table.columns)
+        raise DataError(f"{table.name} must have columns item, annotator and label; it has {columns}")
+    annotators, cells = table.complete(roles.annotator), table.cells(roles.answer, keep)
+    for row, item in enumerate(table.complete(roles.item)):
+        if item not in numbers:
+            raise DataError(f"{table.place(row, roles.item)}: unknown item {short_repr(item)}")
+        yield numbers[item], annotators[row], Cell(cells[row], table, row, roles.answer)
+
+
+def list_wide(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[tuple[int, str, Cell]]:
+    """Yield item, annotator and cell of a table with one column per annotator, or one of lists of answers."""
+    columns = {column: table.cells(column, keep) for column in roles.annotators}
+    for row in range(len(table)):
+        for column, cells in columns.items():
+            yield row, strip_prefix(column, "annotators"), Cell(cells[row], table, row, column)
+    if roles.answers is None:
+        return
+    for row, value in enumerate(table.cells(roles.answers)):
+        cell = Cell(value, table, row, roles.answers)
+        parts = value.split(roles.answer_separator) if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple | np.ndarray | None):
+            raise DataError(f"{cell.place}: expected a list of answers, not {short_repr(value)}")
+        for number, part in enumerate(() if parts is None else parts, 1):
+            yield row, f"{number:09d}", cell._replace(value=clean_cell(part, keep))
+
+
+def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> tuple[RawTable, Table | None]:
+    """Return the first row of each item of a table with one answer per row; its other rows must agree."""
+    assert roles.item is not None
+    first: dict[str, int] = {}
+    same = np.array([first.setdefault(name, row) for row, name in enumerate(table.complete(roles.item))])
+    values = {
+        name: np.array(table.texts(name), object) for name in (roles.truth, roles.group, roles.split) if name
+    }
+    for column in features.columns if features is not None else ():
+        values[column.name] = np.nan_to_num(column.values, nan=np.inf)  # finite otherwise
+    for name, column_values in values.items():
+        differing = np.flatnonzero(column_values != column_values[same])
+        if len(differing):
+            row = int(differing[0])
+            raise DataError(f"{table.place(row, name)}: differs from row {same[row] + 1} of the same item")
+    rows = np.array(list(first.values()))
+    return table.take(rows), None if features is None else features[rows]
+
+
+def read_truth(table: RawTable, column: str, keep: frozenset[str]) -> Iterator[Names | None]:
+    """Yield the true label of each row, None if it is missing."""
+    for row, text in enumerate(table.texts(column, keep)):
+        yield None if text is None else Names((text,), Cell(text, table, row, column))
+
+
+def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[Names]:
+    """Yield the candidates of each row: from their column, or from a column of 0 and 1 per class."""
+    if roles.candidates is not None:
+        for row, value in enumerate(table.cells(roles.candidates, keep)):
+            cell = Cell(value, table, row, roles.candidates)
+            if value is None:
+                raise DataError(f"{cell.place}: the candidate set is empty")
+            yield read_names(cell, roles.separator, keep)
+        return
+    bits: dict[str, list[bool]] = {}
+    for column in roles.class_columns:
+        texts = table.texts(column)
+        numbers = [None if text is None else read_number(text, "boolean") for text in texts]
+        if None in numbers:
+            row = numbers.index(None)
+            raise DataError(f"{table.place(row, column)}: expected 0 or 1, not {short_repr(texts[row])}")
+        bits[strip_prefix(column, "class_columns")] = [number == 1 for number in numbers]
+    for row in range(len(table) if bits else 0):
+        names = tuple(name for name, present in bits.items() if present[row])
+        if not names:
+            raise DataError(f"{table.place(row, column)}: the row has 0 in every column of a class")
+        yield Names(names, Cell(None, table, row, column))
+
+
+def read_split(table: RawTable, column: str) -> NDArray[Any]:
+    """Return the part that each row is in: train (if it is empty), validation or test."""
+    texts = [(text or "train").lower() for text in table.texts(column)]
+    parts = [PART_NAMES.get(text, text) for text in texts]
+    for row, part in enumerate(parts):
+        if part not in PARTS:
+            place = table.place(row, column)
+            raise DataError(f"{place}: expected {', '.join(PARTS)} or nothing, not {short_repr(part)}")
+    return np.array(parts)
+
+
+def assemble(
+    content: TableContent, card: DatasetCard, features: NDArray[Any] | Table | None = None
+) -> Dataset:
+    """Make the dataset. Items of the split `test` become its own test set, if their truth is known.
+
+    `features` are those of the items, if the table has none.
+    """
+    features = content.features if features is None else features
+    assert features is not None
+    warnings = [describe_generated(card)] if content.is_generated else []
+    warnings += content.warnings
+    split = np.full(len(content.candidates), "train") if content.split is None else content.split
+    parts: dict[int, str] = {}
+    for row, group in enumerate([] if content.groups is None else content.groups.tolist()):
+        if parts.setdefault(group, split[row]) != split[row]:
+            raise DataError(
+                f"{card.name}: the group of item {row + 1} has items in {parts[group]} and in {split[row]}; "
+                "a group stays in one part"
+            )
+    is_test = split == "test"
+    kept = np.flatnonzero(~is_test)
+    if len(kept) == 0:
+        raise DataError(f"{card.name}: every row is in the split test; expected some in train")
+    labels, test = content.labels, None
+    if is_test.any():
+        if labels is not None and (labels[is_test] >= 0).all():
+            test = TestSet(features[is_test], labels[is_test])
+        else:
+            warnings.append(f"{card.name}: {is_test.sum():,} test rows without truth are left out")
+    if labels is not None:
+        labels = labels[kept]
+        n_unknown = int((labels < 0).sum())
+        if 0 < n_unknown < len(labels):
+            measured = "measured on its own test set only" if test is not None else "not measured"
+            warnings.append(
+                f"{card.name}: the truth of {n_unknown:,} rows is missing, so accuracy is {measured}"
+            )
+        labels = None if n_unknown else labels
+    is_validation = split[kept] == "validation"
+    return Dataset(
+        features[kept],
+        content.candidates[kept],
+        labels,
+        replace(card, class_names=content.class_names),
+        test,
+        tuple(warnings),
+        groups=None if content.groups is None else content.groups[kept],
+        validation=is_validation if is_validation.any() else None,
+        answers=None if content.answers is None else content.answers.take_items(kept),
+    )
+
+
+def describe_generated(card: DatasetCard) -> str:
+    """Return the warning that candidate sets are generated."""
+    rate = f" {card.candidates.fps_rate}" if card.candidates.fps_rate is not None else ""
+    return (
+        f"{card.name} has no candidate sets of its own: they are generated from its labels (by default "
+        f"{card.candidates.pl_type}{rate}), so results show what a method does with such sets"
+    )
 
 
 def make_table_card(
     stem: str, digest: str, content: TableContent, kind: Literal["tabular", "image"] = "tabular"
 ) -> DatasetCard:
-    """Describe a table; its source says which column was taken for what."""
+    """Describe a table; its source says which column has which role."""
     card = make_card(Path(f"{stem}.table"), digest, kind, has_candidates=not content.is_generated)
     return replace(card, source=f"the user's own table: {content.description}")
 
 
-class TableFiles:
-    """A table's file and those that its options name: answers and taxonomy."""
-
-    def __init__(self, path: Path, options: TableOptions) -> None:
-        self.path = path
-        self.contents = {path.name: self.load(path)}
-        self.table = self.parse(path)
-        self.answers: RawTable | None = None
-        self.taxonomy = None
-        if options.answers is not None and options.answers not in self.table.columns:
-            self.answers = self.parse(self.find(options.answers, "answers"))
-        if options.taxonomy is not None:
-            self.taxonomy = parse_taxonomy(self.parse(self.find(options.taxonomy, "taxonomy")))
-        self.options = options
-
-    def load(self, path: Path) -> bytes:
-        """Return a file's content."""
-        return read_file(path, path.name)
-
-    def find(self, name: str, option: str) -> Path:
-        """Return a file beside the table, or as the path says."""
+def read_table_files(
+    path: Path, options: TableOptions, has_features: bool = True
+) -> tuple[TableContent, str]:
+    """Read a table and the files that its options name; return a hash of the files and options with it."""
+    contents = [read_file(path, path.name)]
+    table = parse_table(contents[0], path.suffix, path.name)
+    others: dict[str, RawTable] = {}
+    for option in ("answers", "taxonomy"):
+        name = getattr(options, option)
+        if name is None or (option == "answers" and name in table.columns):
+            continue
         if not is_table_file(name):
             raise DataError(
-                f"{self.path.name}: {option}={name} is neither a column nor a file ending in "
-                f"{', '.join(TABLE_SUFFIXES)}; columns are {', '.join(list(self.table.columns)[:20])}"
+                f"{path.name}: {option}={name} is neither a column nor a file ending in "
+                f"{', '.join(TABLE_SUFFIXES)}; columns are {', '.join(table.columns[:20])}"
             )
-        beside = self.path.parent / name
-        path = beside if is_plain(beside) else Path(name)
-        self.contents[option] = self.load(path)
-        return path
+        file = path.parent / name if (path.parent / name).is_file() else Path(name)
+        contents.append(read_file(file, file.name))
+        others[option] = parse_table(contents[-1], file.suffix, file.name)
+    digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents))
+    chosen = {name: value for name, value in options.changed().items() if name not in others}
+    if chosen:
+        digest.update(repr(sorted(chosen.items())).encode())
+    answers = others.get("answers")
+    taxonomy = Taxonomy.read(others["taxonomy"]) if "taxonomy" in others else None
+    options = replace(options, answers=None) if answers is not None else options
+    return read_content(table, options, answers, taxonomy, has_features), digest.hexdigest()
 
-    def parse(self, path: Path) -> RawTable:
-        """Read one of the files as a table."""
-        content = next(reversed(self.contents.values()))
-        return parse_table(content, path.suffix.lower(), path.name)
 
-    def read(self, has_features: bool = True) -> TableContent:
-        """Read what the table holds."""
-        options = self.options if self.answers is None else replace(self.options, answers=None)
-        return read_content(self.table, options, self.answers, self.taxonomy, has_features)
-
-    def digest(self) -> str:
-        """Return a hash of the files' content and of the options that differ from the defaults."""
-        digest = hashlib.sha256()
-        for content in self.contents.values():
-            digest.update(hashlib.sha256(content).digest())
-        options = {name: value for name, value in self.options.changed().items() if name != "taxonomy"}
-        if self.answers is not None:
-            del options["answers"]
-        if options:
-            digest.update(repr(sorted(options.items())).encode())
-        return digest.hexdigest()
+def find_table(name: str) -> Source | None:
+    """Return the source of a table given by path, with options after a question mark."""
+    if not is_table_file(name.partition("?")[0]):
+        return None
+    path, options = split_reference(name)
+    content, digest = read_table_files(Path(path), options)
+    card = make_table_card(Path(path).stem, digest, content)
+    return Source(card, lambda data_dir: assemble(content, card))
 
 
 def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **options: Any) -> Dataset:
-    """Make a dataset of a table: a file, a pandas or polars frame, or a mapping of names to columns.
+    """Make a dataset from a table: a file, a pandas or polars frame, or a mapping of names to columns.
 
-    `answers` is a second table with one answer per row (item, annotator, label), or the name of a column of
-    lists. `options` are those of `TableOptions`; `taxonomy` may also be a mapping from node to parent.
+    Parameters
+    ----------
+    data : path, frame or mapping
+        The table.
+    name : str
+        What messages and records call a frame; the name in records carries a hash of its content.
+    answers : frame, mapping or str, optional
+        A second table with one answer per row (item, annotator, label), or the name of a column of lists.
+    **options
+        Those of `TableOptions`; `taxonomy` may also be a mapping from node to parent.
+
+    Returns
+    -------
+    Dataset
     """
-    from plench.data.taxonomy import Taxonomy
-
     if isinstance(answers, str):
         options["answers"], answers = answers, None
-    parents = options.pop("taxonomy", None)
-    taxonomy = Taxonomy(parents) if isinstance(parents, Mapping) else None
-    if isinstance(parents, str | Path):
-        options["taxonomy"] = str(parents)
-    if isinstance(data, str | Path) and answers is None and taxonomy is None:
-        return open_table(str(data), read_table_options(options)).load(None)
-    if isinstance(data, str | Path):
-        table = TableFiles(Path(data), read_table_options(options)).table
-    else:
-        table = read_frame(data, name)
-    if answers is not None:
-        answers = read_frame(answers, f"{name}'s answers")
-    content = read_content(table, read_table_options(options), answers, taxonomy)
-    draft = assemble(content, make_table_card(name, "0" * 8, content))
-    named = make_table_card(name, draft.fingerprint, content).name
-    return replace(draft, card=replace(draft.card, name=named))
+    taxonomy = options.pop("taxonomy", None)
+    chosen = read_options(options)
+    is_file = isinstance(data, str | Path)
+    if is_file and answers is None and not isinstance(taxonomy, Mapping):
+        chosen = replace(chosen, taxonomy=None if taxonomy is None else str(taxonomy))
+        content, digest = read_table_files(Path(data), chosen)
+        return assemble(content, make_table_card(Path(data).stem, digest, content))
+    if taxonomy is not None:
+        is_mapping = isinstance(taxonomy, Mapping)
+        taxonomy = Taxonomy(taxonomy) if is_mapping else Taxonomy.read(read_table_file(taxonomy))
+    table = read_table_file(data) if is_file else read_frame(data, name)
+    answers = None if answers is None else read_frame(answers, f"{name}'s answers")
+    content = read_content(table, chosen, answers, taxonomy)
+    fingerprint = assemble(content, make_table_card(name, "", content)).fingerprint
+    return assemble(content, make_table_card(name, fingerprint, content))
 
 
 TABLES = SourceFinder("path/to/table.csv", MEANING, find_table)

@@ -1,0 +1,410 @@
+"""Tables: files and frames as named columns, and the typed columns that features consist of.
+
+pandas reads a file as text, so that `007`, `None` and `1` stay what they are; feature columns alone are
+typed. CSV files are UTF-8 with a header. The delimiter is the comma, or the semicolon or tab if the header
+has more of those; it is the tab in a `.tsv` file. In a file with semicolons numbers may have a decimal comma.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import math
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.data.files import read_file
+from plench.errors import DataError, UsageError, missing_package
+from plench.text import short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ColumnKind = Literal["number", "boolean", "category"]
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+MISSING_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none"})
+TRUTH_VALUES = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+MAX_CATEGORIES = 1000  # each becomes an input of its own
+DATE_TYPES = datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64
+DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
+    r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?|-?\d+ days?\b.*"
+)
+DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
+
+
+class Cell(NamedTuple):
+    """The value of a cell, and where it is."""
+
+    value: Any
+    table: RawTable
+    row: int
+    column: str
+
+    @property
+    def place(self) -> str:
+        """Where the cell is, for messages."""
+        return self.table.place(self.row, self.column)
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """A table as it was read, before the meaning of its columns is known; messages call it `name`.
+
+    A column of `frame` has numbers, truth values or objects: texts, and in Python's frames lists, dates and
+    so on. Its index counts the rows from 1. With `decimal_comma` numbers may be written as `1,5`.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    decimal_comma: bool = False
+
+    def __post_init__(self) -> None:
+        if self.frame.size == 0:
+            raise DataError(f"{self.name} has no {'rows' if len(self.frame.columns) else 'columns'}")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.frame.columns)
+
+    def cells(self, column: str, keep: frozenset[str] = frozenset()) -> list[Any]:
+        """Return a column's cells as plain values, None for a gap; texts in `keep` are not gaps."""
+        return [clean_cell(cell, keep) for cell in self.frame[column].tolist()]
+
+    def texts(self, column: str, keep: frozenset[str] = frozenset()) -> list[str | None]:
+        """Return a column's cells as text, None for a gap."""
+        return [
+            cell if cell is None or isinstance(cell, str) else to_text(Cell(cell, self, row, column))
+            for row, cell in enumerate(self.cells(column, keep))
+        ]
+
+    def complete(self, column: str) -> list[str]:
+        """Return a column's cells as text; raise DataError if it has a gap."""
+        texts = self.texts(column)
+        if None in texts:
+            raise DataError(f"{self.place(texts.index(None), column)}: the value is missing")
+        return [text for text in texts if text is not None]
+
+    def place(self, row: int, column: str) -> str:
+        """Say where a cell is, for messages; `row` is its position, from 0."""
+        return f"{self.name}: row {self.frame.index[row]}, column {short_repr(column)}"
+
+    def take(self, rows: NDArray[np.int64]) -> RawTable:
+        """The table with the rows at these positions, which keep their numbers."""
+        return replace(self, frame=self.frame.iloc[rows])
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Raise DataError for a name that is not a column."""
+        for name in names:
+            if name not in self.frame.columns:
+                columns = ", ".join(self.columns[:20]) + (" …" if len(self.columns) > 20 else "")
+                raise DataError(f"{self.name} has no column {short_repr(name)}; it has {columns}")
+
+
+def strip_text(text: str) -> str:
+    """Strip a text, and write letters that have two forms in Unicode in one."""
+    text = text.strip()
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def clean_cell(cell: Any, keep: frozenset[str] = frozenset()) -> Any:
+    """Return a cell as a plain Python value, None for a gap; texts in `keep` are not gaps."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # the gaps of pandas
+        return None
+    if isinstance(cell, str):
+        text = strip_text(cell)
+        return None if text.lower() in MISSING_TEXTS and text not in keep else text
+    if isinstance(cell, np.generic) and not isinstance(cell, DATE_TYPES):
+        cell = cell.item()
+    return None if isinstance(cell, float) and math.isnan(cell) else cell
+
+
+def to_text(cell: Cell) -> str:
+    """Return a cell as text: 3.0 is `3`, since a column of whole numbers with gaps has such values."""
+    value = cell.value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str | int | float | DATE_TYPES):
+        return str(value)
+    raise DataError(f"{cell.place}: expected a text or a number, not {short_repr(value)}")
+
+
+def is_table_file(path: str | Path) -> bool:
+    """Whether a file has the name of a table."""
+    return str(path).lower().endswith(TABLE_SUFFIXES)
+
+
+def read_table_file(path: str | Path) -> RawTable:
+    """Read a table from a file; `-` is CSV from standard input."""
+    if str(path) == "-":
+        return parse_table(sys.stdin.buffer.read(), ".csv", "standard input")
+    path = Path(path)
+    if not is_table_file(path):
+        raise UsageError(f"{path} is not a table; expected a file ending in {', '.join(TABLE_SUFFIXES)}")
+    return parse_table(read_file(path, path.name), path.suffix, path.name)
+
+
+def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
+    """Read the content of a table's file; nothing in it is executed."""
+    import pandas as pd
+
+    if suffix.lower() == ".parquet":
+        try:
+            from pyarrow import BufferReader, parquet
+        except ImportError:
+            raise missing_package(f"{name}: reading Parquet", "pyarrow", "report") from None
+        try:
+            table = parquet.read_table(BufferReader(content), use_threads=False)
+            table.validate(full=True)
+            return read_frame(table.to_pandas(ignore_metadata=True), name)
+        except Exception as error:  # pyarrow raises many types for a damaged file
+            raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        byte = f"{content[error.start]:#04x}"
+        raise DataError(f"{name}: line {line} is not UTF-8 (byte {byte}); save the table as UTF-8") from None
+    if "\0" in text:
+        raise DataError(f"{name} contains a NUL character, so it is not a text file")
+    header = text.lstrip("\r\n").split("\n", 1)[0]
+    delimiter = "\t" if suffix.lower() == ".tsv" else max(",;\t", key=header.count)
+    try:
+        frame = pd.read_csv(
+            io.StringIO(text, newline=None),
+            sep=delimiter,
+            header=None,
+            index_col=False,
+            dtype=str,
+            keep_default_na=False,
+            engine="python",  # strict: it refuses broken quotes and marks rows that are too short
+        )
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{name} is empty; expected a header with the names of its columns") from None
+    except pd.errors.ParserError as error:
+        raise DataError(f"{name} cannot be read as a table ({error})") from None
+    short = np.flatnonzero(frame.isna().any(axis=1))
+    if len(short):
+        raise DataError(f"{name}: row {short[0]} has fewer cells than the header ({frame.shape[1]})")
+    if frame.shape[1] > 1 and not strip_text(frame.iat[0, 0]):
+        frame = frame.iloc[:, 1:]  # an index, as frames write it
+    frame = frame.set_axis(check_header(frame.iloc[0], name), axis=1).iloc[1:]
+    return RawTable(name, frame, decimal_comma=delimiter == ";")
+
+
+def check_header(names: Iterable[Any], table: str) -> list[str]:
+    """Return the names of columns as text; raise DataError if one is missing or not unique."""
+    texts = [strip_text(str(name)) for name in names]
+    if "" in texts:
+        raise DataError(f"{table}: column {texts.index('') + 1} has no name")
+    text, count = Counter(texts).most_common(1)[0] if texts else ("", 0)
+    if count > 1:
+        raise DataError(f"{table}: {count} columns are called {short_repr(text)}")
+    return texts
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value has named columns: a mapping, or a frame of pandas, polars or pyarrow."""
+    return isinstance(value, Mapping | RawTable) or all(
+        hasattr(value, name) for name in ("columns", "__getitem__", "shape")
+    )
+
+
+def read_frame(frame: Any, name: str = "the table") -> RawTable:
+    """Read a frame of pandas or polars, a table of pyarrow, or a mapping of names to columns."""
+    import pandas as pd
+
+    if isinstance(frame, RawTable):
+        return frame
+    if not is_frame(frame):
+        raise DataError(f"{name} must be a frame or a mapping of names to columns, not {short_repr(frame)}")
+    labels = list(frame if isinstance(frame, Mapping) else getattr(frame, "column_names", frame.columns))
+    header = check_header(labels, name)
+    columns = {}
+    for key, label in zip(header, labels, strict=True):
+        values = frame[label]
+        dtype = getattr(values, "dtype", None)
+        if not isinstance(dtype, np.dtype) or dtype.kind not in "fiub":
+            cells = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+            values = pd.Series(cells, dtype=object)
+        columns[key] = np.asarray(values)
+    try:
+        table = pd.DataFrame(columns)
+    except ValueError as error:  # of different lengths
+        raise DataError(f"{name}: {error}") from None
+    return RawTable(name, table.set_axis(range(1, len(table) + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A typed column. Numbers and truth values are float32, NaN in gaps; categories are codes, −1 in gaps."""
+
+    name: str
+    kind: ColumnKind
+    values: NDArray[Any]
+    categories: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Where the column has gaps."""
+        return self.values < 0 if self.kind == "category" else np.isnan(self.values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Typed columns of one length. `shape` is (rows, columns), and `table[rows]` has some of the rows."""
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or len({len(column.values) for column in self.columns}) != 1:
+            raise DataError("a table needs at least one column, and columns of one length")
+
+    def __repr__(self) -> str:
+        return f"Table({len(self):,} rows: {', '.join(self.names)})"
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values)
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Table:
+        return Table(tuple(replace(column, values=freeze(column.values[rows])) for column in self.columns))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, number of columns)."""
+        return len(self), len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def update_digest(self, digest: hashlib._Hash) -> None:
+        """Add names, kinds, categories and values to a hash."""
+        for column in self.columns:
+            content = (column.name, column.kind, column.categories, column.values.shape)
+            digest.update(f"column{content!r};".encode())
+            little = column.values.dtype.newbyteorder("<")
+            digest.update(np.ascontiguousarray(column.values, dtype=little).data)
+
+
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous, read-only view; the array itself stays writable for its owner."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
+    """Type the named columns; return the table, and warnings about what a user may not expect."""
+    columns, warnings = [], []
+    for name in names:
+        column = make_column(raw, name)
+        gaps = int(column.missing.sum())
+        if gaps == len(raw):
+            warnings.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
+            continue
+        columns.append(column)
+        if gaps:
+            warnings.append(
+                f"{raw.name}: column {short_repr(name)} has {gaps:,} of {len(raw):,} values missing; they "
+                "are filled in from the training split, and an input of its own says where"
+            )
+        if column.kind != "category":
+            continue
+        texts, present = raw.texts(name), len(raw) - gaps
+        others = [row for row, text in enumerate(texts) if text and read_number(text) is None]
+        if 2 * len(others) < present:
+            warnings.append(
+                f"{raw.place(others[0], name)}: because of {short_repr(texts[others[0]])} the column is read "
+                f"as {len(column.categories):,} categories, although {present - len(others):,} of "
+                f"{present:,} values are numbers; correct such cells or leave them empty"
+            )
+    if not columns:
+        raise DataError(f"{raw.name} has no feature column with a value in it")
+    return Table(tuple(columns)), warnings
+
+
+def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Column:
+    """Type one column; `kind` is what it must be, found from its cells if None."""
+    values = raw.frame[name]
+    is_boolean = values.dtype.kind == "b"
+    if values.dtype.kind in "fiub" and (kind in (None, "number") or (kind == "boolean" and is_boolean)):
+        kind = kind or ("boolean" if is_boolean else "number")
+        numbers = values.to_numpy(np.float64)
+    else:
+        texts = raw.texts(name)
+        if raw.decimal_comma and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
+            texts = [text and text.replace(",", ".") for text in texts] if kind != "category" else texts
+        kind = kind or find_kind(raw, name, texts)
+        if kind == "category":
+            return make_categories(raw, name, texts)
+        numbers = np.full(len(raw), np.nan)
+        for row, text in enumerate(texts):
+            number = math.nan if text is None else read_number(text, kind)
+            if number is None:
+                expected = "a number" if kind == "number" else "true or false"
+                raise DataError(f"{raw.place(row, name)}: expected {expected}, not {short_repr(text)}")
+            numbers[row] = number
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = numbers.astype(np.float32)
+    if np.isinf(narrow).any():
+        row = int(np.isinf(narrow).argmax())
+        raise DataError(f"{raw.place(row, name)}: {numbers[row]} is not a finite float32 number")
+    return Column(name, kind, freeze(narrow))
+
+
+def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
+    """Tell numbers, truth values and categories apart; raise DataError for dates."""
+    present = [text for text in texts if text is not None]
+    if present and all(text.lower() in TRUTH_VALUES for text in present):
+        return "boolean"
+    if all(read_number(text) is not None for text in present):
+        return "number"
+    if all(DATE.fullmatch(text) for text in present):
+        row = texts.index(present[0])
+        raise DataError(
+            f"{raw.place(row, name)}: {short_repr(present[0])} is a date or time, which cannot be a feature; "
+            f"turn it into numbers (days since an event), or leave the column out with ignore={name}"
+        )
+    return "category"
+
+
+def read_number(text: str, kind: ColumnKind = "number") -> float | None:
+    """Return a text as a number or truth value, None if it is neither. `1_000` is a number in Python only."""
+    if kind == "boolean" and text.lower() in TRUTH_VALUES:
+        return TRUTH_VALUES[text.lower()]
+    try:
+        number = None if "_" in text else float(text)
+    except ValueError:
+        return None
+    return None if kind == "boolean" and number not in (0, 1) else number
+
+
+def make_categories(raw: RawTable, name: str, texts: list[str | None]) -> Column:
+    """Make a column of categories, in sorted order."""
+    categories = tuple(sorted({text for text in texts if text is not None}))
+    if len(categories) > MAX_CATEGORIES:
+        raise DataError(
+            f"{raw.name}: column {short_repr(name)} has {len(categories):,} different texts, more than "
+            f"{MAX_CATEGORIES:,}, such as {short_repr(categories[0])}; leave identifiers and free text out "
+            f"with ignore={name}"
+        )
+    codes = {category: code for code, category in enumerate(categories)}
+    values = np.array([-1 if text is None else codes[text] for text in texts], np.int32)
+    return Column(name, "category", freeze(values), categories)
