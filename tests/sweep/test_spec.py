@@ -98,7 +98,10 @@ def test_bad_files_are_errors_that_name_the_file(tmp_path: Path, text: str, reas
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["spec", "engines.process", "engines.ray_start", "engines.ray_writer"])
+@pytest.mark.parametrize(
+    "module",
+    ["runs.sweep_spec", *(f"sweeps.engines.{name}" for name in ("process", "ray_start", "ray_writer"))],
+)
 def test_reading_sweep_files_starting_workers_and_writing_for_ray_need_no_torch(module: str) -> None:
-    code = f"import sys, plench.sweeps.{module}; sys.exit('torch' in sys.modules)"
+    code = f"import sys, plench.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
