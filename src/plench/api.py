@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plench.plain_files import is_plain
 from plench.report.results import Results, read_results
-from plench.report.tables import Tables
+from plench.report.tables import Tables, build_tables
 from plench.runs.sweep_spec import DEFAULT_FLEET
 from plench.settings import Settings, declared, read_settings
 
@@ -226,7 +226,7 @@ def collect(folders: str | Path | Iterable[str | Path], *, by: str = "dataset", 
     >>> print(plench.collect("runs", by="criterion").latex())
     """
     found = read_results(folders, **filters)
-    return Tables.of(found.board, by, found.notices)
+    return Tables(build_tables(found.board, by), found.warnings)
 
 
 def list_algorithms() -> list[dict[str, Any]]:
@@ -253,7 +253,7 @@ def _choose(folder: str | Path, criterion: str) -> ChosenRun:
     """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
     from plench.criteria import find_criterion
     from plench.errors import DataError
-    from plench.report.best import choose_in_run, choose_run
+    from plench.report.leaderboard import choose_in_run, choose_run
     from plench.runs.ended import RESULTS
     from plench.runs.records import read_runs_with_notices
 

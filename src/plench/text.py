@@ -10,6 +10,7 @@ from plench.errors import UsageError
 
 MAX_LENGTH = 60
 MAX_BITS = 128
+MAX_NAME = 48
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -46,6 +47,17 @@ def clean_text(text: str, *, keep: str = "\n\t") -> str:
         REPLACEMENT if c not in keep and (kind[0] == "C" or kind in ("Zl", "Zp")) else c
         for c, kind in categories
     )
+
+
+def clean(name: str, longest: int | None = MAX_NAME) -> str:
+    """Make a name from a file printable on one line, and cut it to the given length."""
+    kept = clean_text(name, keep="")
+    return kept if longest is None or len(kept) <= longest else kept[: longest - 1] + "…"
+
+
+def guard_formula(text: str) -> str:
+    """Put an apostrophe in front of a name that a spreadsheet would run as a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def short_repr(value: object) -> str:

@@ -7,7 +7,7 @@ import pytest
 from plench import bench
 from plench.cli import main
 from plench.errors import DataError, UsageError
-from plench.report.costs import read_costs
+from plench.report.figures.costs import read_costs
 
 
 def test_a_step_is_compared_with_its_baseline():

@@ -15,21 +15,17 @@ from matplotlib.text import Text
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import DataError, UsageError
-from plench.pilot.figure import draw_pilot
-from plench.pilot.results import Arm, PilotResult
-from plench.report.candidate_stats import describe_candidates, measure_annotator_noise, measure_flipping
-from plench.report.costs import StepCost, read_costs
-from plench.report.figures.boxes import draw_boxes
-from plench.report.figures.cost import draw_costs
-from plench.report.figures.criterion import draw_criteria
-from plench.report.figures.curves import draw_curves
-from plench.report.figures.dataset import draw_dataset
-from plench.report.figures.labels import spread_positions
-from plench.report.figures.pareto import draw_pareto, find_front
-from plench.report.figures.ranks import draw_ranks
-from plench.report.figures.sensitivity import draw_sensitivity
-from plench.report.figures.slope import count_inversions, draw_slopes
-from plench.report.figures.style import figure_style, save_figure, shades
+from plench.pilot import Arm, PilotResult, draw_pilot
+from plench.report.dataset_stats import (
+    describe_candidates,
+    draw_dataset,
+    measure_annotator_noise,
+    measure_flipping,
+)
+from plench.report.drawing import figure_style, save_figure, shades, spread_positions
+from plench.report.figures.comparisons import count_inversions, draw_boxes, draw_ranks, draw_slopes
+from plench.report.figures.costs import StepCost, draw_costs, draw_pareto, find_front, read_costs
+from plench.report.figures.single_runs import draw_criteria, draw_curves, draw_sensitivity
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep

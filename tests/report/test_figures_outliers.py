@@ -11,19 +11,12 @@ pytest.importorskip("matplotlib")
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.pilot.figure import draw_pilot
-from plench.report.candidate_stats import describe_candidates
-from plench.report.costs import StepCost
-from plench.report.figures.boxes import draw_boxes
-from plench.report.figures.cost import draw_costs
-from plench.report.figures.criterion import draw_criteria
-from plench.report.figures.curves import draw_curves
-from plench.report.figures.dataset import draw_dataset
-from plench.report.figures.limits import Range, find_range, place_outside
-from plench.report.figures.pareto import draw_pareto
-from plench.report.figures.sensitivity import draw_sensitivity
-from plench.report.figures.slope import draw_slopes
-from plench.report.figures.style import figure_style, format_number, save_figure
+from plench.pilot import draw_pilot
+from plench.report.dataset_stats import describe_candidates, draw_dataset
+from plench.report.drawing import Range, figure_style, find_range, format_number, place_outside, save_figure
+from plench.report.figures.comparisons import draw_boxes, draw_slopes
+from plench.report.figures.costs import StepCost, draw_costs, draw_pareto
+from plench.report.figures.single_runs import draw_criteria, draw_curves, draw_sensitivity
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
 from tests.report.test_figures import MANY, pilot_results, visible_texts, words_of

@@ -11,12 +11,18 @@ import pytest
 from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.pilot.results import gather_pilot
-from plench.report.costs import StepCost
-from plench.report.layout import build_chosen_tables, build_tables, is_within
+from plench.pilot import gather_pilot
+from plench.report.figures.costs import StepCost
 from plench.report.leaderboard import build_leaderboard
-from plench.report.rows import cell_rows, choice_rows
-from plench.report.tables import render_latex, render_markdown, render_text
+from plench.report.results import cell_rows, choice_rows
+from plench.report.tables import (
+    build_chosen_tables,
+    build_tables,
+    is_within,
+    render_latex,
+    render_markdown,
+    render_text,
+)
 from plench.runs import read_runs
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
@@ -142,8 +148,8 @@ def test_boxes_set_apart_what_lacks_a_pair(board):
     pytest.importorskip("matplotlib")
     from matplotlib.colors import to_hex
 
-    from plench.report.figures.boxes import draw_boxes
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.comparisons import draw_boxes
 
     with figure_style():
         figure = draw_boxes(board, ())
@@ -169,8 +175,8 @@ def test_boxes_set_apart_what_lacks_a_pair(board):
 
 def test_boxes_without_gaps_say_nothing_of_gaps(sweep):
     pytest.importorskip("matplotlib")
-    from plench.report.figures.boxes import draw_boxes
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.comparisons import draw_boxes
 
     with figure_style():
         figure = draw_boxes(build_leaderboard(read_runs(sweep)), ())
@@ -180,8 +186,8 @@ def test_boxes_without_gaps_say_nothing_of_gaps(sweep):
 
 def test_pareto_leaves_out_what_does_not_compare_and_names_it(board):
     pytest.importorskip("matplotlib")
-    from plench.report.figures.pareto import draw_pareto
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.costs import draw_pareto
 
     measured = ("CC", "PRODEN", "LWS", "NN", "SCL_NL")
     costs = [StepCost(a, d, 1.0 + i, None, None) for i, a in enumerate(measured) for d in ("Lost", "MSRCv2")]
@@ -199,8 +205,8 @@ def test_pareto_leaves_out_what_does_not_compare_and_names_it(board):
 
 def test_ranks_name_whom_they_leave_out(gapped, board, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    from plench.report.figures.ranks import draw_ranks
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.comparisons import draw_ranks
 
     with figure_style():
         assert any("some dataset: LWS." in text for text in texts_of(draw_ranks(board, CR)))
@@ -239,8 +245,8 @@ def test_two_settings_of_a_dataset_can_be_chosen_from(tmp_path, capsys):
 
 def test_curves_name_what_has_no_checkpoint_to_choose(board):
     pytest.importorskip("matplotlib")
-    from plench.report.figures.curves import draw_curves
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.single_runs import draw_curves
 
     setting = next(s for s in board.settings if s.dataset == "MSRCv2")
     with figure_style():
@@ -340,8 +346,8 @@ def test_arms_of_other_steps_are_not_side_by_side(tmp_path):
 
 def test_cost_without_memory_is_said_not_drawn_as_nothing():
     pytest.importorskip("matplotlib")
-    from plench.report.figures.cost import draw_costs
-    from plench.report.figures.style import figure_style
+    from plench.report.drawing import figure_style
+    from plench.report.figures.costs import draw_costs
 
     with figure_style():
         figure = draw_costs(

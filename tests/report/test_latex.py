@@ -7,9 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from plench.report.layout import build_chosen_tables, build_tables
 from plench.report.leaderboard import build_leaderboard
-from plench.report.tables import render_latex
+from plench.report.tables import build_chosen_tables, build_tables, render_latex
 from plench.runs import read_runs
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 

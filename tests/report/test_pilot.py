@@ -10,7 +10,7 @@ from plench.cli import main
 from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
 from plench.errors import UsageError
-from plench.pilot.results import gather_pilot, pilot_rows
+from plench.pilot import gather_pilot, pilot_rows
 from plench.runs import read_runs
 from tests.synthetic_sweep import write_run
 
@@ -84,14 +84,14 @@ def test_command_bad_usage(tmp_path, capsys, words, said):
 
 def test_figure_needs_both_arms():
     pytest.importorskip("matplotlib")
-    from plench.pilot.figure import draw_pilot
+    from plench.pilot import draw_pilot
 
     with pytest.raises(UsageError, match="both arms"):
         draw_pilot([])
 
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
-    from plench.pilot.arms import join_validation
+    from plench.pilot import join_validation
     from plench.runs.sweep_spec import Grid
 
     dataset = load_dataset("Digits_FPS")
@@ -111,7 +111,7 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
 
 
 def test_validation_joins_training_that_was_made_long_tailed():
-    from plench.pilot.arms import join_validation
+    from plench.pilot import join_validation
     from plench.runs.sweep_spec import Grid
 
     dataset = load_dataset("Digits_FPS")
@@ -121,7 +121,7 @@ def test_validation_joins_training_that_was_made_long_tailed():
 
 
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
-    from plench.pilot.arms import train_with_validation
+    from plench.pilot import train_with_validation
     from plench.runs.sweep_spec import Grid
 
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)
@@ -137,7 +137,7 @@ def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
 
 
 def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
-    from plench.pilot.arms import train_with_validation
+    from plench.pilot import train_with_validation
     from plench.runs.sweep_spec import Grid
 
     given = {"lr": 0.05, "batch_size": 16}

@@ -10,9 +10,8 @@ import pytest
 from plench.algorithms.registry import own_cards
 from plench.cli import main
 from plench.criteria import criteria
-from plench.report.beside_paper import pair_with_paper
+from plench.report.compare_paper import load_published, pair_with_paper
 from plench.report.leaderboard import build_leaderboard
-from plench.report.published import load_published
 from plench.runs import read_runs
 from tests.conftest import ROOT
 from tests.synthetic_sweep import experiment_of, make_records, write_run

@@ -18,22 +18,26 @@ from plench.algorithms.registry import own_cards
 from plench.cli import main
 from plench.criteria import criteria
 from plench.data import dataset_card, draw_candidates, load_dataset
-from plench.report.candidate_stats import describe_candidates
-from plench.report.comparison import compare_algorithms
-from plench.report.criterion_quality import average_quality, judge_criteria
+from plench.report.criteria_quality import (
+    average_quality,
+    expect_by_number,
+    judge_criteria,
+    measure_subset_regret,
+)
+from plench.report.dataset_stats import describe_candidates
 from plench.report.leaderboard import build_leaderboard
-from plench.report.pairs import (
+from plench.report.site.algorithms import describe_sensitivity
+from plench.report.site.commands import repeat_command
+from plench.report.site.made import group_notices
+from plench.report.site.scripts import as_script, as_text, distinct
+from plench.report.statistics import (
+    compare_algorithms,
     compare_each_pair,
     describe_power,
     describe_test,
     smallest_effect,
     smallest_p,
 )
-from plench.report.site.algorithms import describe_sensitivity
-from plench.report.site.commands import repeat_command
-from plench.report.site.made import group_notices
-from plench.report.site.scripts import as_script, as_text, distinct
-from plench.report.subset_regret import expect_by_number, measure_subset_regret
 from plench.runs import read_run, read_runs
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.suites import make_grids

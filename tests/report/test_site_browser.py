@@ -19,11 +19,11 @@ import pytest
 
 from plench.cli import main
 from plench.criteria import criteria
-from plench.report.escape import escape_latex, escape_markdown, guard_formula
-from plench.report.layout import build_tables
 from plench.report.leaderboard import build_leaderboard, rank_values
-from plench.report.pairs import compare_each_pair
+from plench.report.statistics import compare_each_pair
+from plench.report.tables import build_tables, escape_latex, escape_markdown
 from plench.runs import read_runs
+from plench.text import guard_formula
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 

@@ -9,13 +9,14 @@ from scipy import stats
 
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows
-from plench.report.criterion_quality import average_quality, correlate_with_test, judge_criteria
+from plench.report.criteria_quality import average_quality, correlate_with_test, judge_criteria, quality_rows
 from plench.report.leaderboard import build_leaderboard
 from plench.report.statistics import (
     Scores,
     adjust_holm,
     bootstrap_mean,
+    compare_algorithms,
+    comparison_tables,
     count_wins,
     critical_difference,
     find_groups,
@@ -334,7 +335,7 @@ def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
 
 def test_stats_say_where_nothing_can_be_significant(tmp_path, capsys):
     from plench.cli import main
-    from plench.report.comparison import describe_reach
+    from plench.report.statistics import describe_reach
     from tests.synthetic_sweep import write_sweep
 
     write_sweep(tmp_path, algorithms=("CC", "LWS", "NN"), n_trials=2, n_hparams=1)

@@ -13,12 +13,20 @@ import pytest
 from scipy.stats import rankdata
 
 from plench.collect_results import main
-from plench.report.escape import clean, escape_latex, escape_markdown, guard_formula
-from plench.report.layout import build_tables, describe_gaps
 from plench.report.leaderboard import build_leaderboard
-from plench.report.rows import cell_rows, choice_rows
-from plench.report.tables import Tables, render_latex, render_markdown, render_text
+from plench.report.results import cell_rows, choice_rows
+from plench.report.tables import (
+    Tables,
+    build_tables,
+    describe_gaps,
+    escape_latex,
+    escape_markdown,
+    render_latex,
+    render_markdown,
+    render_text,
+)
 from plench.runs import read_runs
+from plench.text import clean, guard_formula
 from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
 
 # What the legend says of every table.

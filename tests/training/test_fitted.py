@@ -22,13 +22,12 @@ from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
 from plench.data.answers import Answers
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms
-from plench.report.criterion_quality import average_quality, judge_criteria
-from plench.report.figures.criterion import draw_criteria
-from plench.report.layout import build_tables
+from plench.report.criteria_quality import average_quality, judge_criteria
+from plench.report.figures.single_runs import draw_criteria
 from plench.report.leaderboard import build_leaderboard
-from plench.report.rows import cell_rows
-from plench.report.tables import render_latex, render_text
+from plench.report.results import cell_rows
+from plench.report.statistics import compare_algorithms
+from plench.report.tables import build_tables, render_latex, render_text
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DataShelf, expand, settle

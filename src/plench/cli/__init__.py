@@ -40,7 +40,7 @@ exit codes: 0 success (a diverged run counts as finished), 1 a run failed, 2 bad
 
 
 # Earlier names of sub-commands.
-ALIASES = {"compare": "beside-paper"}
+ALIASES = {"compare": "compare-paper", "beside-paper": "compare-paper"}
 
 
 class Parser(argparse.ArgumentParser):

@@ -5,12 +5,16 @@ import sys
 from pathlib import Path
 
 from plench.cli.shared.options import terminal_width
-from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
+from plench.cli.shared.results_input import add_input_options, add_plan_options, print_warnings, read_input
 from plench.errors import UsageError
-from plench.report.layout import build_chosen_tables, build_tables, drop_errors
-from plench.report.leaderboard import Leaderboard
-from plench.report.rows import cell_rows, choice_rows, render_csv, render_json, write_parquet
-from plench.report.tables import render_latex, render_markdown, render_text
+from plench.report.results import Results, render_csv, render_json, write_parquet
+from plench.report.tables import (
+    build_chosen_tables,
+    build_tables,
+    render_latex,
+    render_markdown,
+    render_text,
+)
 from plench.runs.files import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
@@ -61,28 +65,26 @@ def collect(args: argparse.Namespace) -> int:
     if args.format == "parquet" and args.output is None:
         raise UsageError("Parquet is a binary format: say where to write it with --output FILE")
     found = read_input(args)
-    board = found.board
     if args.format == "parquet":
-        write_parquet(choice_rows(board) if args.chosen else cell_rows(board), args.output)
+        write_parquet(found.chosen() if args.chosen else found.cells(), args.output)
     else:
-        text = _render(board, args, found.notices)
+        text = _render(found, args)
         if args.output is None:
             sys.stdout.write(text)
         else:
             write_text(args.output, text)
-    for notice in found.notices:
-        print(f"notice: {notice}", file=sys.stderr)
+    print_warnings(found.warnings)
     return 0
 
 
-def _render(board: Leaderboard, args: argparse.Namespace, notices: list[str]) -> str:
+def _render(found: Results, args: argparse.Namespace) -> str:
     if args.format == "json":
-        return render_json(board, notices)
+        return render_json(found.board, found.warnings)
     if args.format == "csv":
-        return render_csv(choice_rows(board) if args.chosen else cell_rows(board))
-    grids = build_chosen_tables(board) if args.chosen else build_tables(board, args.by)
+        return render_csv(found.chosen() if args.chosen else found.cells())
+    grids = build_chosen_tables(found.board) if args.chosen else build_tables(found.board, args.by)
     if args.without_error:
-        grids = drop_errors(grids)
+        grids = [grid.without_errors() for grid in grids]
     if args.format == "text":
         return render_text(grids, None if args.output else terminal_width()) + "\n"
     return (render_markdown if args.format == "markdown" else render_latex)(grids) + "\n"

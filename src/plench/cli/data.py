@@ -16,7 +16,7 @@ from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidate
 from plench.data.sources import find_source
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
-from plench.report.escape import clean
+from plench.text import clean
 
 EXAMPLES = """examples:
   plench data info Digits_USS --trial_seed 1

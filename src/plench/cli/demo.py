@@ -81,7 +81,7 @@ def write_page(folder: Path) -> Path:
     measured, _ = measure_candidates(found, folder)  # of built-in data, which need no folder
     content = SiteInput(
         results=found,
-        notices=found.notices,
+        notices=found.warnings,
         sweeps=list_sweep_files([folder]),
         command=shlex.join(["plench", "report", str(folder), "-o", str(site)]),
         measured=measured,

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from plench.report.escape import clean
 from plench.runs.gather import gather_results
 from plench.runs.parquet import check_name, write_results_file
+from plench.text import clean
 
 DESCRIPTION = """One row per record, with configuration, criteria, test figures, timing, versions and identity
 (docs/results.md lists the columns). The file is read like the folders it was made from."""

@@ -2,17 +2,14 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from plench.cli.shared.options import add_width_option, read_hparams
-from plench.cli.shared.results_input import read_input
+from plench.cli.shared.results_input import print_warnings
 from plench.criteria import criteria, find_criterion
 from plench.errors import UsageError
-from plench.pilot import TRAINING_ARM, VALIDATION_ARM
-from plench.pilot.results import gather_pilot, pilot_rows, pilot_tables
-from plench.report.escape import clean
-from plench.report.figures.style import check_format, check_width, figure_style, save_figure
+from plench.report.drawing import check_figure, figure_style, save_figure
+from plench.report.results import read_results
 from plench.report.tables import render_text
 from plench.runs import read_runs_with_notices
 from plench.runs.sweep_spec import Grid
@@ -20,7 +17,7 @@ from plench.sweeps.progress import watch_sweep
 
 DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
 validation split, and the default configuration trained with those examples and their true labels added.
-Repeating the command continues where it stopped."""
+Repeat the command to resume."""
 
 EXAMPLES = """examples:
   plench pilot --algorithms PRODEN CC --datasets Digits_FPS --n_hparams 3 --n_trials 2 --steps 1000
@@ -60,25 +57,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def compare_arms(args: argparse.Namespace) -> int:
-    """Carry out both arms (unless they are only to be read), then print the table and draw the figure."""
+    """Run both arms (unless they are only to be read), then print the table and draw the figure."""
     criterion = find_criterion(args.criterion)
     if not criterion.needs_labels:
         raise UsageError(f"the pilot experiment is about clean validation labels; {criterion.name} uses none")
     output = args.output or Path(args.output_dir) / "pilot.svg"
-    check_format(output)
+    check_figure(output, args.width)
     code = 0
     if not args.plot_only:
         if not args.algorithms or not args.datasets:
-            raise UsageError("say which --algorithms and --datasets to run (or --plot_only)")
+            raise UsageError("name the --algorithms and --datasets to run (or use --plot_only)")
         code = _run(args)
-        if code == 130:
-            return code
-    _show(args, output)
+    if code != 130:
+        _show(args, output)
     return code
 
 
 def _run(args: argparse.Namespace) -> int:
-    from plench.pilot.arms import run_pilot
+    from plench.pilot import run_pilot
     from plench.sweeps.engines.local import LocalEngine
 
     grid = Grid(
@@ -102,20 +98,17 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, output: Path) -> None:
-    from plench.pilot.figure import draw_pilot
+    from plench import pilot
 
     folder = Path(args.output_dir)
-    everything = {"datasets": None, "algorithms": None, "where": None, "criteria": [args.criterion]}
-    choosing = read_input(argparse.Namespace(folders=[folder / VALIDATION_ARM], **everything))
-    (criterion,) = choosing.criteria
-    training, said = read_runs_with_notices(folder / TRAINING_ARM)
-    results, apart = gather_pilot(choosing.runs, training, criterion, choosing.plans)
-    for notice in (*choosing.notices, *(f"{TRAINING_ARM}/{text}" for text in said), *apart):
-        print(f"notice: {clean(notice, None)}", file=sys.stderr)
+    choosing = read_results(folder / pilot.VALIDATION_ARM, criteria=[args.criterion])
+    training, said = read_runs_with_notices(folder / pilot.TRAINING_ARM)
+    results, apart = pilot.gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
+    print_warnings([*choosing.warnings, *(f"{pilot.TRAINING_ARM}/{text}" for text in said), *apart])
     with figure_style():
-        save_figure(draw_pilot(results, check_width(args.width)), output)
+        save_figure(pilot.draw_pilot(results, args.width), output)
     if args.json:
-        print(json.dumps(pilot_rows(results), indent=2))
+        print(json.dumps(pilot.pilot_rows(results), indent=2))
     else:
-        print(render_text(pilot_tables(results)))
+        print(render_text(pilot.pilot_tables(results)))
         print(f"figure: {output}")

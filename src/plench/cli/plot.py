@@ -1,16 +1,14 @@
 """`plench plot`: draw figures (box plots, ranks, curves, …)."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from plench.cli.shared.options import add_width_option
-from plench.cli.shared.results_input import add_input_options, read_input
+from plench.cli.shared.results_input import add_input_options, print_warnings, read_input
+from plench.report.drawing import FigureKind, check_figure, figure_style, save_figure
 from plench.report.figures import FIGURES
-from plench.report.figures.base import FigureKind
-from plench.report.figures.style import check_format, check_width, figure_style, save_figure
-from plench.report.layout import describe_incomplete
 from plench.report.leaderboard import warn_of_defects
+from plench.report.tables import describe_incomplete
 
 EXAMPLES = """examples:
   plench plot boxes runs/ --output boxes.pdf
@@ -24,8 +22,7 @@ EXAMPLES = """examples:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add a sub-command for every kind of figure."""
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
-    for name, entry in FIGURES.items.items():
-        figure = entry.member
+    for name, figure in FIGURES.items():
         kind = kinds.add_parser(name, help=figure.meaning, description=figure.meaning)
         if figure.from_runs:
             add_input_options(kind)
@@ -40,13 +37,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def plot(args: argparse.Namespace) -> int:
     """Read what the figure is made from, draw and save it."""
     figure: FigureKind = args.figure
-    check_format(args.output)
-    check_width(args.width)
+    check_figure(args.output, args.width)
     found = read_input(args, folders_apart=figure.folders_apart) if figure.from_runs else None
     if found is not None:
-        for notice in (*found.notices, *warn_of_defects(found.board), describe_incomplete(found.board)):
-            if notice:
-                print(f"notice: {notice}", file=sys.stderr)
+        print_warnings([*found.warnings, *warn_of_defects(found.board), describe_incomplete(found.board)])
     with figure_style():
         save_figure(figure.draw(found, args), args.output)  # type: ignore[arg-type]
     print(args.output)

@@ -20,8 +20,8 @@ from plench.data.roles import KNOWN_NAMES
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.tables import read_table_file
 from plench.errors import DataError, UsageError
-from plench.report.escape import guard_formula
 from plench.runs.files import write_text
+from plench.text import guard_formula
 
 if TYPE_CHECKING:
     from plench.training.model import TrainedModel

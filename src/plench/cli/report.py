@@ -3,13 +3,12 @@
 import argparse
 import math
 import shlex
-import sys
 import time
 from pathlib import Path
 
-from plench.cli.shared.results_input import add_input_options, add_plan_options, read_input
+from plench.cli.shared.results_input import add_input_options, add_plan_options, print_warnings, read_input
 from plench.errors import UsageError
-from plench.report.costs import read_costs
+from plench.report.figures.costs import read_costs
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 
 DESCRIPTION = """Write a static site from folders of runs: leaderboard, every cell down to its runs,
@@ -61,7 +60,7 @@ def report(args: argparse.Namespace) -> int:
         measured, missed = ({}, []) if args.data_dir is None else measure_candidates(found, args.data_dir)
         content = SiteInput(
             results=found,
-            notices=(*found.notices, *missed),
+            notices=(*found.warnings, *missed),
             sweeps=list_sweep_files(args.folders),
             command=shlex.join(["plench", "report", *map(str, args.folders), "-o", str(args.output)]),
             costs=() if args.costs is None else read_costs(args.costs),
@@ -72,6 +71,5 @@ def report(args: argparse.Namespace) -> int:
         if args.every is None or written.complete:
             break
         time.sleep(args.every)
-    for notice in written.notices:
-        print(f"notice: {notice}", file=sys.stderr)
+    print_warnings(written.notices)
     return 0

@@ -2,18 +2,14 @@
 
 import argparse
 import json
-import sys
 
 from plench.cli.shared.options import terminal_width
-from plench.cli.shared.results_input import add_input_options, read_input
+from plench.cli.shared.results_input import add_input_options, print_warnings, read_input
 from plench.errors import UsageError
-from plench.report.comparison import compare_algorithms, comparison_tables, quality_rows, quality_tables
-from plench.report.criterion_quality import judge_criteria
-from plench.report.layout import describe_incomplete
-from plench.report.leaderboard import warn_of_defects
-from plench.report.tables import render_text
-from plench.report.unlabelled import LEGEND as WITHOUT_LABELS
-from plench.report.unlabelled import split_by_truth
+from plench.report.criteria_quality import judge_criteria, quality_rows, quality_tables
+from plench.report.leaderboard import split_by_truth, warn_of_defects
+from plench.report.statistics import compare_algorithms, comparison_tables
+from plench.report.tables import SCORED_LEGEND, describe_incomplete, render_text
 
 DESCRIPTION = """Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, and
 regret and rank correlation of every criterion."""
@@ -39,27 +35,22 @@ def show_statistics(args: argparse.Namespace) -> int:
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")
     found = read_input(args)
-    board = found.board
-    labelled, scored = split_by_truth(board)
-    comparisons = {}
-    if labelled is not None:
-        comparisons = {c.name: compare_algorithms(labelled, c, args.alpha) for c in found.criteria}
-    without = {}
-    if scored is not None:
-        without = {c.name: compare_algorithms(scored, c, args.alpha) for c in scored.criteria}
+    comparisons, without_labels = (
+        {} if board is None else {c.name: compare_algorithms(board, c, args.alpha) for c in board.criteria}
+        for board in split_by_truth(found.board)
+    )
     judged = judge_criteria(found.runs, found.criteria)
     if args.json:
         content = {"alpha": args.alpha, "by_criterion": comparisons, "criteria": quality_rows(judged)}
-        print(json.dumps({**content, **({"without_labels": without} if without else {})}, indent=2))
+        more = {"without_labels": without_labels} if without_labels else {}
+        print(json.dumps({**content, **more}, indent=2))
     else:
         width = terminal_width()
-        for comparison in (*comparisons.values(), *without.values()):
+        for comparison in (*comparisons.values(), *without_labels.values()):
             print(render_text(comparison_tables(comparison, args.alpha, args.pairs), width) + "\n")
-        if without:
-            print(f"{WITHOUT_LABELS}\n")
+        if without_labels:
+            print(f"{SCORED_LEGEND}\n")
         if comparisons:
             print(render_text(quality_tables(judged, found.criteria), width))
-    for notice in (*found.notices, *warn_of_defects(board), describe_incomplete(board)):
-        if notice:
-            print(f"notice: {notice}", file=sys.stderr)
+    print_warnings([*found.warnings, *warn_of_defects(found.board), describe_incomplete(found.board)])
     return 0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from plench.cli.shared.repeating import add_repeat_options, repeat_sample
 from plench.errors import UsageError
-from plench.report.escape import clean
 from plench.runs.gather import gather_results
 from plench.runs.parquet import StoredResults, check_name, write_results_file
 from plench.sweeps.submission import check_submission, merge_results
+from plench.text import clean
 from plench.version import PROTOCOL_VERSION
 
 EXAMPLES = """examples:

@@ -24,13 +24,12 @@ from plench.cli.shared.sweep_options import (
     start_engine_early,
 )
 from plench.errors import UsageError
-from plench.report.best import describe_choice, find_best
-from plench.report.escape import clean
+from plench.report.leaderboard import describe_choice, find_best
 from plench.report.results import read_results
 from plench.sweeps.progress import format_duration, watch_sweep
 from plench.sweeps.remembered import recall
 from plench.sweeps.run_states import PENDING, count_states, read_extended, read_states
-from plench.text import clean_text, counted
+from plench.text import clean, clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.runs.sweep_spec import SweepSpec

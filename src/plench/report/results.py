@@ -1,9 +1,12 @@
-"""Folders of runs read as one: which runs count, what was planned, and what is wrong with single files."""
+"""Folders of runs read together: which runs count, what was planned, and the results as flat rows."""
 
 from __future__ import annotations
 
+import csv
 import gc
 import importlib
+import io
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,35 +20,55 @@ from plench.criteria import Criterion, find_criterion
 from plench.criteria import criteria as ALL_CRITERIA
 from plench.data import choose_candidates, dataset_card
 from plench.data.sources import keeps_name
-from plench.errors import UsageError
+from plench.errors import UsageError, missing_package
 from plench.hparams import SHARED, DataTraits
-from plench.report.escape import clean
-from plench.report.leaderboard import Leaderboard, build_leaderboard, flatten_details, show_detail
-from plench.report.rows import Row, cell_rows, choice_rows, record_rows
+from plench.report.leaderboard import (
+    Leaderboard,
+    build_leaderboard,
+    flatten_details,
+    show_detail,
+    split_by_truth,
+)
+from plench.report.tables import describe_gaps
 from plench.runs import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.runs.files import write_through
 from plench.runs.gather import read_sweep_texts
+from plench.runs.lines import FIGURES
 from plench.runs.records import OF_A_FITTED_ROW, paused_garbage_collector
-from plench.runs.select import Plan, infer_plans
+from plench.runs.select import Cell, Plan, infer_plans
 from plench.runs.sweep_spec import MAX_PLACES, Grid, parse_sweep
 from plench.settings import declared, describe_cell
+from plench.text import clean, guard_formula
 
 Folder = str | os.PathLike[str]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Results:
     """The runs of one or more folders, with what was planned and what was wrong with single files.
 
-    `plans` are those of experiments that have a run; `n_absent` more runs were planned of others.
-
     `records()`, `cells()` and `chosen()` return rows (dictionaries); `frame("cells")` gives the same as a
-    pandas or polars frame. Accuracies are fractions, not percent.
+    frame. Accuracies are fractions, not percent.
+
+    Parameters
+    ----------
+    runs : list of Run
+        The runs that the filters left.
+    criteria : tuple of Criterion
+        The criteria to select by.
+    plans : dict
+        What was planned, for each experiment that has a run.
+    warnings : list of str
+        What was wrong with single files, and what was planned but has no run.
+    n_absent : int
+        The number of runs that were planned for experiments without any run.
     """
 
     runs: list[Run]
     criteria: tuple[Criterion, ...]
     plans: dict[Experiment, Plan]
-    notices: list[str]
+    warnings: list[str]
     n_absent: int = 0
 
     def __repr__(self) -> str:
@@ -58,7 +81,22 @@ class Results:
 
     def records(self) -> list[Row]:
         """Return one row per record of every run: identity, configuration, criteria, test accuracy."""
-        return record_rows(self.runs)
+        return [
+            {
+                "dataset": clean(run.experiment.dataset, None),
+                "algorithm": clean(run.experiment.algorithm, None),
+                "trial_seed": run.trial_seed,
+                "hparams_seed": run.hparams_seed,
+                "seed": run.seed,
+                "status": run.status,
+                "step": record.step,
+                **{name: record.get(name) for name in FIGURES},
+                "hparams": json.dumps(run.hparams, sort_keys=True),
+                "folder": clean(run.path.name, None),
+            }
+            for run in self.runs
+            for record in run.records
+        ]
 
     def cells(self) -> list[Row]:
         """Return one row per experiment and criterion: mean test accuracy, spread, what it rests on."""
@@ -68,24 +106,17 @@ class Results:
         """Return one row per experiment, criterion and split: what was chosen, and what it scores."""
         return choice_rows(self.board)
 
-    def frame(self, what: str = "cells", library: str | None = None) -> Any:
-        """Return `records`, `cells` or `chosen` as a frame of pandas or polars (the first installed)."""
+    def frame(self, what: str = "cells", library: str = "pandas") -> Any:
+        """Return `records`, `cells` or `chosen` as a frame of pandas, or of polars."""
         if what not in ("records", "cells", "chosen"):
-            raise UsageError(f"frame takes records, cells or chosen, not {what!r}")
-        return make_frame(getattr(self, what)(), library)
-
-
-def make_frame(rows: list[Row], library: str | None = None) -> Any:
-    """Return rows as a frame of pandas, or of polars where only that is installed, or of the named one."""
-    if library not in (None, "pandas", "polars"):
-        raise UsageError(f"library must be pandas or polars, not {library!r}")
-    for name in (library,) if library else ("pandas", "polars"):
+            raise UsageError(f"unknown rows {what!r}; expected one of records, cells, chosen")
+        if library not in ("pandas", "polars"):
+            raise UsageError(f"unknown library {library!r}; expected pandas or polars")
         try:
-            module = importlib.import_module(name)
-        except ImportError:
-            continue
-        return module.DataFrame(rows)
-    raise UsageError(f"a frame needs {library or 'pandas or polars'}, which is not installed")
+            module = importlib.import_module(library)
+        except ImportError as error:
+            raise UsageError(f"a frame needs {library}, which is not installed") from error
+        return module.DataFrame(getattr(self, what)())
 
 
 def read_results(
@@ -102,108 +133,57 @@ def read_results(
     """Read folders of runs and keep what the filters ask for.
 
     `datasets` and `algorithms` are names or patterns (`SCL_*`), `where` conditions such as `steps=10000`.
-    What was planned is what the folders' sweep files say; `planned_trials` and `planned_hparams` add to it.
+    The plan comes from the folders' sweep files; `planned_trials` and `planned_hparams` add to it.
     A run counts once however many copies the folders hold; with `folders_apart`, once in each folder.
     """
     given = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
     runs: list[Run] = []
-    notices: list[str] = []
-    places = given if folders_apart else _name_once(given, notices)
+    warnings: list[str] = []
+    places = given
+    if not folders_apart:
+        named: dict[Path, Folder] = {}
+        for folder in given:
+            place = Path(folder).resolve()
+            if place in named:
+                warnings.append(f"{folder}: named more than once, read once")
+            named.setdefault(place, folder)
+        places = list(named.values())
     with paused_garbage_collector():
         for folder in places:
             found, said = read_runs_with_notices(folder)
-            notices.extend(clean(f"{Path(folder).name}/{notice}", None) for notice in said)
+            warnings.extend(f"{Path(folder).name}/{text}" for text in said)
             if folders_apart:
                 found, copies = drop_copies(found)
-                notices.extend(clean(notice, None) for notice in copies)
+                warnings.extend(copies)
             runs.extend(found)
         if not folders_apart:
             runs, copies = drop_copies(runs)
-            notices.extend(clean(notice, None) for notice in copies)
+            warnings.extend(copies)
         # What was read stays until the end: looking through it for garbage takes a fifth of the time.
         gc.freeze()
     if not runs:
         raise UsageError(f"no runs in {', '.join(map(str, given))} (folders with results.jsonl)")
-    kept = _keep(runs, datasets, "dataset")
-    kept = _keep(kept, algorithms, "algorithm")
-    kept = _keep_where(kept, where)
+    runs = _keep_named(runs, datasets, "dataset")
+    runs = _keep_named(runs, algorithms, "algorithm")
+    runs = _keep_where(runs, where)
     chosen = tuple(dict.fromkeys(find_criterion(name) for name in criteria or ALL_CRITERIA))
-    grids = _read_grids(places, notices)
-    plans = _plans(kept, grids, planned_trials, planned_hparams)
-    if not algorithms:
-        notices.extend(dict.fromkeys(_name_absent(kept, grids, whole=not datasets)))
-    n_absent = 0 if algorithms or datasets or where else _count_absent(kept, grids)
-    return Results(kept, chosen, plans, notices, n_absent)
-
-
-def _name_once(folders: Iterable[Folder], notices: list[str]) -> list[Folder]:
-    """Return the folders without those that were already named, perhaps by another path."""
-    named: dict[Path, Folder] = {}
-    for folder in folders:
-        place = Path(folder).resolve()
-        if place in named:
-            notices.append(clean(f"{folder}: named more than once, read once", None))
-        named.setdefault(place, folder)
-    return list(named.values())
-
-
-def _read_grids(folders: Iterable[Folder], notices: list[str]) -> list[Grid]:
-    """Read what the sweeps of these folders were asked to do; a file that cannot be read is a notice."""
     grids: list[Grid] = []
-    for folder in folders:
-        unread: list[str] = []
-        texts = read_sweep_texts(Path(folder), unread)
-        notices.extend(clean(notice, None) for notice in unread)
-        for name, text in texts.items():
+    for folder in places:
+        for name, text in read_sweep_texts(Path(folder), warnings).items():
             try:
                 grids.extend(parse_sweep(text, name).grids)
             except UsageError as error:
-                notices.append(clean(str(error), None))
-    return grids
+                warnings.append(str(error))
+    plans = _find_plans(runs, grids, planned_trials, planned_hparams)
+    said, n_absent = _find_absent(runs, grids, whole=not datasets)
+    if not algorithms:
+        warnings.extend(said)
+    if algorithms or datasets or where:
+        n_absent = 0
+    return Results(runs, chosen, plans, [clean(text, None) for text in warnings], n_absent)
 
 
-def _name_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> Iterator[str]:
-    """Say which planned algorithms have no run at all on a planned dataset: no table has a row for them.
-
-    With `whole`, datasets that have no run of any algorithm are named as well: they have no table.
-    """
-    there: dict[str, set[str]] = {}
-    for run in runs:
-        there.setdefault(run.experiment.dataset, set()).add(run.experiment.algorithm)
-    for grid in grids:
-        for dataset in grid.datasets:
-            if dataset in there:
-                absent = [name for name in grid.algorithms if not _has_run(name, there[dataset])]
-                if absent:
-                    yield clean(f"{dataset}: planned, but without any run: {', '.join(absent)}", None)
-            elif whole and keeps_name(dataset):  # what is given by path has a name of its own in its runs
-                yield clean(f"{dataset}: planned, but without any run of any algorithm", None)
-
-
-def _count_absent(runs: Iterable[Run], grids: Iterable[Grid]) -> int:
-    """Count the planned runs of algorithms and datasets that have no run together."""
-    there: dict[str, set[str]] = {}
-    for run in runs:
-        there.setdefault(run.experiment.dataset, set()).add(run.experiment.algorithm)
-    absent: set[tuple[str, str, int, int]] = set()
-    for grid in grids:
-        for dataset in grid.datasets:
-            for name in grid.algorithms:
-                # What is given by path has a name of its own in its runs: whether it has any is not known.
-                if keeps_name(dataset) and not _has_run(name, there.get(dataset, set())):
-                    absent.update(product([dataset], [name], grid.trial_seeds, grid.hparams_seeds))
-    return len(absent)
-
-
-def _has_run(planned: str, algorithms: set[str]) -> bool:
-    """Whether a planned algorithm is among those that ran; one given by path has a hash in its name there."""
-    _, given_by_path, class_name = planned.rpartition(":")
-    if given_by_path:
-        return any(name.startswith(f"{class_name}@") for name in algorithms)
-    return planned in algorithms
-
-
-def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Run]:
+def _keep_named(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Run]:
     """Keep the runs whose dataset or algorithm matches a pattern; each pattern must match something."""
     if not patterns:
         return runs
@@ -218,14 +198,20 @@ def _keep(runs: list[Run], patterns: Sequence[str] | None, what: str) -> list[Ru
     return [run for run in runs if getattr(run.experiment, what) in wanted]
 
 
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "").replace("+", "_plus")
+
+
 def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
     """Keep the runs whose experiment has the given details, written as in titles of tables."""
     for condition in conditions or ():
         key, _, wanted = condition.partition("=")
-        shown = {run.experiment: show_detail(flatten_details(run.experiment).get(key)) for run in runs}
-        if not any(key in flatten_details(experiment) for experiment in shown):
-            known = sorted({name for experiment in shown for name in flatten_details(experiment)})
-            raise UsageError(f"--where takes KEY=VALUE with one of {', '.join(known)}, not {condition!r}")
+        details = {run.experiment: flatten_details(run.experiment) for run in runs}
+        shown = {experiment: show_detail(flat.get(key)) for experiment, flat in details.items()}
+        known = {name for flat in details.values() for name in flat}
+        if key not in known:
+            listed = ", ".join(sorted(known))
+            raise UsageError(f"--where takes KEY=VALUE with one of {listed}, not {condition!r}")
         if wanted not in shown.values():
             values = ", ".join(sorted({clean(value) for value in shown.values()}))
             raise UsageError(f"no experiment here has {condition!r}: {key} is {values}")
@@ -233,16 +219,43 @@ def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
     return runs
 
 
-def _fold(name: str) -> str:
-    return name.lower().replace("-", "_").replace(" ", "").replace("+", "_plus")
+def _find_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> tuple[list[str], int]:
+    """Return warnings about planned algorithms without any run on a dataset, and count their planned runs.
+
+    No table has a row for them. With `whole`, datasets without a run of any algorithm are named as well.
+    """
+    there: dict[str, set[str]] = {}
+    for run in runs:
+        there.setdefault(run.experiment.dataset, set()).add(run.experiment.algorithm)
+    warnings: dict[str, None] = {}
+    absent: set[tuple[str, str, int, int]] = set()
+    for grid in grids:
+        for dataset in grid.datasets:
+            names = [name for name in grid.algorithms if not _has_run(name, there.get(dataset, set()))]
+            is_known = keeps_name(dataset)  # a dataset given by path has another name in its runs
+            if is_known:
+                absent.update(product([dataset], names, grid.trial_seeds, grid.hparams_seeds))
+            if dataset in there and names:
+                warnings[f"{dataset}: planned, but without any run: {', '.join(names)}"] = None
+            elif dataset not in there and whole and is_known:
+                warnings[f"{dataset}: planned, but without any run of any algorithm"] = None
+    return list(warnings), len(absent)
 
 
-def _plans(
+def _has_run(planned: str, algorithms: set[str]) -> bool:
+    """Whether a planned algorithm is among those that ran; one given by path has a hash in its name there."""
+    _, given_by_path, class_name = planned.rpartition(":")
+    if given_by_path:
+        return any(name.startswith(f"{class_name}@") for name in algorithms)
+    return planned in algorithms
+
+
+def _find_plans(
     runs: Iterable[Run], grids: Iterable[Grid], n_trials: int | None, n_hparams: int | None
 ) -> dict[Experiment, Plan]:
-    """Take as planned what the sweeps' files say, and what is there or the options say on top of it.
+    """Take as planned what sweep files ask for, what is there, and what the options add.
 
-    For an experiment that no file asks for, what is there is what its whole setting has (see `infer_plans`).
+    For an experiment that no file asks for, the plan is inferred from its whole setting (see `infer_plans`).
     """
     runs, grids = list(runs), list(grids)
     for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
@@ -273,7 +286,8 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         return False
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
         return False
-    if experiment.fitted and not _leaves_rounds(grid, experiment):
+    rounds = grid.hparams.get("rounds")
+    if experiment.fitted and isinstance(rounds, int) and experiment.steps != rounds + 1:
         return False
     try:
         card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
@@ -282,13 +296,16 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
         return experiment.fitted or grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
     steps = card.default_steps if grid.steps is None else grid.steps
-    asked = {
+    asked: Mapping[str, Any] = {
         **describe_cell({**vars(grid), **vars(candidates), "steps": steps}),
         "model": grid.hparams.get("model", model),
     }
-    found = experiment.details
+    found: Mapping[str, Any] = experiment.details
     if experiment.fitted:
-        asked, found = (_leave_out_row(details) for details in (asked, found))
+        asked, found = (
+            {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}
+            for details in (asked, found)
+        )
     # What records do not name is at its default: settings that are younger than they.
     defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
     return all(found.get(name, defaults.get(name)) == value for name, value in asked.items()) and all(
@@ -296,11 +313,121 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     )
 
 
-def _leaves_rounds(grid: Grid, experiment: Experiment) -> bool:
-    """Whether a fitted method may have its rounds: they are its steps, whatever a grid says of steps."""
-    rounds = grid.hparams.get("rounds")
-    return not isinstance(rounds, int) or experiment.steps == rounds + 1
+# The results as flat rows for CSV, JSON and Parquet.
 
 
-def _leave_out_row(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}
+def cell_rows(board: Leaderboard) -> list[Row]:
+    """Return one row per cell, with its figures, what it rests on and its place among the algorithms."""
+    ranks = {criterion.name: board.rank(criterion) for criterion in board.criteria}
+    # Settings that are named only where they differ from their default.
+    later = (setting.cell for setting in declared().values() if setting.cell and not setting.founding)
+    young = [name for name in later if any(name in setting.details for setting in board.settings)]
+    scored = split_by_truth(board)[1]
+    rows = []
+    for setting, algorithm, cell in _list_cells(board):
+        rank, n_ranked = ranks[cell.criterion.name].get(algorithm, (None, 0))
+        details: Mapping[str, Any] = cell.experiment.details
+        identity = ("model", "steps", "dataset_fingerprint", "protocol", "test_fraction", "holdout_fraction")
+        row = {
+            **_place(board, setting, algorithm, cell),
+            "mean_test_accuracy": cell.mean,
+            "sample_std": cell.std,
+            "standard_error": cell.stderr,
+            "n_splits": cell.n,
+            "planned_splits": len(cell.plan.trial_seeds),
+            "planned_runs": cell.plan.n_runs,
+            "finished_runs": cell.n_finished,
+            "unfinished_runs": cell.n_unfinished - cell.n_failed,
+            "failed_runs": cell.n_failed,
+            "diverged_runs": cell.n_diverged,
+            "runs_without_checkpoint": cell.n_absent,
+            "average_rank": rank,
+            "ranked_settings": n_ranked,
+            "note": describe_gaps(cell),
+        }
+        for key in (*identity, "precision", "origin", *young):
+            value = details.get(key)
+            row[key] = clean(value, None) if isinstance(value, str) else value
+        row["candidates"] = json.dumps(details.get("candidates"), sort_keys=True)
+        if scored is not None:
+            found = scored.cell(setting, algorithm, cell.criterion)
+            row["mean_criterion"] = None if found is None else found.mean
+            row["criterion_std"] = None if found is None else found.std
+            row["criterion_standard_error"] = None if found is None else found.stderr
+        rows.append(row)
+    return rows
+
+
+def choice_rows(board: Leaderboard) -> list[Row]:
+    """Return one row per cell and split: the run, checkpoint and hyperparameters that were chosen.
+
+    A planned split without a checkpoint to choose from has a row without them.
+    """
+    return [
+        {
+            **_place(board, setting, algorithm, cell),
+            "trial_seed": trial,
+            "hparams_seed": None if choice is None else choice.run.hparams_seed,
+            "step": None if choice is None else choice.record.step,
+            "criterion_value": None if choice is None else choice.score,
+            "test_accuracy": None if choice is None else choice.test_acc,
+            "hparams": None if choice is None else json.dumps(choice.run.hparams, sort_keys=True),
+            "folder": None if choice is None else clean(choice.run.path.name, None),
+            "note": describe_gaps(cell),
+        }
+        for setting, algorithm, cell in _list_cells(board)
+        for trial, choice in cell.by_split()
+    ]
+
+
+def _list_cells(board: Leaderboard) -> Iterator[tuple[Experiment, str, Cell]]:
+    for setting, algorithm, criterion in product(board.settings, board.algorithms, board.criteria):
+        cell = board.cell(setting, algorithm, criterion)
+        if cell is not None:
+            yield setting, algorithm, cell
+
+
+def _place(board: Leaderboard, setting: Experiment, algorithm: str, cell: Cell) -> Row:
+    place = {
+        "setting": clean(board.labels[setting], None),
+        "dataset": clean(setting.dataset, None),
+        "algorithm": clean(algorithm, None),
+        "criterion": cell.criterion.name,
+    }
+    if board.is_mixed:
+        place |= {"family": clean(board.family(algorithm), None), "budget": cell.experiment.budget}
+    return place
+
+
+def render_csv(rows: Sequence[Row]) -> str:
+    """Return CSV with a header line; an absent figure is an empty field."""
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: guard_formula(v) if isinstance(v, str) else v for k, v in row.items()})
+    return text.getvalue()
+
+
+def render_json(board: Leaderboard, warnings: Iterable[str]) -> str:
+    """Return everything as one JSON object: cells, choices, meanings of the criteria, warnings."""
+    content = {
+        "accuracy_unit": "fraction",
+        "criteria": {c.name: c.meaning for c in board.criteria},
+        "cells": cell_rows(board),
+        "choices": choice_rows(board),
+        "notices": list(warnings),
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Write rows as a Parquet file (needs pyarrow, from the extra `report`)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise missing_package("writing Parquet", "pyarrow", "report") from error
+    table = pa.Table.from_pylist(list(rows))
+    write_through(path, lambda temporary: pq.write_table(table, temporary))

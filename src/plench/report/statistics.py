@@ -1,29 +1,39 @@
 """Comparing algorithms over datasets: Friedman, Nemenyi, Wilcoxon–Holm, win/tie/loss, bootstrap intervals.
 
 All tests take a matrix of mean test accuracies, one row per setting (dataset) and one column per algorithm.
-The tests are SciPy's; what is put together here follows Demšar (JMLR 2006).
+The tests are SciPy's; how they are combined follows Demšar (JMLR 2006).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.leaderboard import Leaderboard, rank_values
+from plench.report.leaderboard import Leaderboard, rank_values, title_criterion
+from plench.report.tables import TableLayout, text_entries
+from plench.text import counted
 
 Matrix = NDArray[np.float64]
+Comparison = dict[str, Any]
+
+ALPHA = 0.05
+POWER = 0.8
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean test accuracies of algorithms that have a figure in every setting, and those left out.
+    """Mean test accuracies of algorithms that have a figure in every setting, and the other algorithms.
 
-    The standard error of a mean over a single split is NaN: there is none.
+    The standard error of a mean over a single split is NaN.
     """
 
     settings: tuple[str, ...]
@@ -51,24 +61,26 @@ class Interval:
     high: float
 
 
-def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
-    """Take the block of a leaderboard without gaps: only algorithms with a figure in every setting."""
-    complete: list[str] = []
-    left_out: list[str] = []
-    for algorithm in board.algorithms:
-        cells = [board.cell(setting, algorithm, criterion) for setting in board.settings]
-        whole = all(cell is not None and cell.mean is not None for cell in cells)
-        (complete if whole else left_out).append(algorithm)
-    values = np.full((len(board.settings), len(complete)), np.nan)
-    errors = np.full_like(values, np.nan)
+def _read_means(board: Leaderboard, criterion: Criterion) -> tuple[Matrix, Matrix]:
+    """Return the means and standard errors of all cells, by setting and algorithm; NaN for an absent one."""
+    shape = (len(board.settings), len(board.algorithms))
+    values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
     for row, setting in enumerate(board.settings):
-        for column, algorithm in enumerate(complete):
+        for column, algorithm in enumerate(board.algorithms):
             cell = board.cell(setting, algorithm, criterion)
             if cell is not None and cell.mean is not None:
                 values[row, column] = cell.mean
                 errors[row, column] = np.nan if cell.stderr is None else cell.stderr
+    return values, errors
+
+
+def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
+    """Take the block of a leaderboard without gaps: only algorithms with a figure in every setting."""
+    values, errors = _read_means(board, criterion)
+    whole = ~np.isnan(values).any(axis=0)
+    names = np.array(board.algorithms, dtype=object)
     labels = tuple(board.labels[setting] for setting in board.settings)
-    return Scores(labels, tuple(complete), values, errors, tuple(left_out))
+    return Scores(labels, tuple(names[whole]), values[:, whole], errors[:, whole], tuple(names[~whole]))
 
 
 def rank_rows(values: Matrix) -> Matrix:
@@ -88,7 +100,7 @@ def friedman(values: Matrix) -> Ranking:
     return Ranking(ranks.mean(axis=0), float(statistic), float(p_value))
 
 
-def critical_difference(k: int, n: int, alpha: float = 0.05) -> float:
+def critical_difference(k: int, n: int, alpha: float = ALPHA) -> float:
     """Return Nemenyi's critical difference of average ranks for k algorithms over n settings."""
     q = float(stats.studentized_range.ppf(1 - alpha, k, np.inf)) / math.sqrt(2)
     return q * math.sqrt(k * (k + 1) / (6 * n))
@@ -107,9 +119,7 @@ def wilcoxon_holm(values: Matrix) -> Matrix:
     """Return the p-values of Wilcoxon's signed-rank test of all pairs, corrected by Holm (K×K)."""
     k = values.shape[1]
     pairs = list(combinations(range(k), 2))
-    raw = []
-    for a, b in pairs:
-        raw.append(signed_rank_p(np.round(values[:, a] - values[:, b], 12)))
+    raw = [signed_rank_p(np.round(values[:, a] - values[:, b], 12)) for a, b in pairs]
     adjusted = np.ones((k, k))
     for (a, b), p_value in zip(pairs, adjust_holm(np.array(raw)), strict=True):
         adjusted[a, b] = adjusted[b, a] = p_value
@@ -147,20 +157,22 @@ def adjust_holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def count_wins(scores: Scores) -> NDArray[np.int64]:
+def count_wins(values: Matrix, standard_errors: Matrix) -> NDArray[np.int64]:
     """Count wins, ties and losses of row against column algorithm over settings (K×K×3).
 
-    A difference within one standard error (both cells' combined) is a tie. Where there is none it is taken
-    as 0, so that between two means over single splits every difference is a win or a loss.
+    A difference within one standard error (both cells' combined) is a tie. A standard error that is NaN
+    counts as 0, so that between two means over single splits every difference is a win or a loss.
     """
-    values, squares = scores.values, np.nan_to_num(scores.standard_errors, nan=0.0) ** 2
+    squares = np.nan_to_num(standard_errors, nan=0.0) ** 2
     difference = values[:, :, None] - values[:, None, :]
     margin = np.sqrt(squares[:, :, None] + squares[:, None, :]) + 1e-12
     outcomes = [difference > margin, np.abs(difference) <= margin, difference < -margin]
     return np.stack([outcome.sum(axis=0) for outcome in outcomes], axis=-1)
 
 
-def find_groups(average_ranks: NDArray[np.float64], p_values: Matrix, alpha: float = 0.05) -> list[list[int]]:
+def find_groups(
+    average_ranks: NDArray[np.float64], p_values: Matrix, alpha: float = ALPHA
+) -> list[list[int]]:
     """Return the longest stretches of neighbours in rank order of which no two differ significantly."""
     order = [int(i) for i in np.argsort(average_ranks, kind="stable")]
     groups: list[list[int]] = []
@@ -183,7 +195,7 @@ def bootstrap_mean(
     """Return the mean over settings of the mean over splits, with a percentile bootstrap interval.
 
     Splits are drawn again within each setting, so that the settings stay as they are. None if no setting has
-    two splits: then nothing can be drawn again.
+    two splits.
     """
     data = [np.asarray(sample) for sample in samples if len(sample)]
     if not data or all(len(sample) < 2 for sample in data):
@@ -206,3 +218,279 @@ def bootstrap_mean(
     )
     low, high = result.confidence_interval
     return Interval(float(mean_of_means(*repeated)), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The first algorithm against the second: datasets won, tied and lost, and the test over them.
+
+    `p_value` is None for fewer than two datasets; `p_holm` is corrected for all pairs tested.
+    `spread` is the standard deviation of the differences over datasets, `detectable` the mean difference that
+    a test with so many datasets and this spread finds four times in five (None: it can find none).
+    """
+
+    first: int
+    second: int
+    n_settings: int
+    wins: int
+    ties: int
+    losses: int
+    mean_difference: float | None
+    p_value: float | None
+    p_holm: float | None
+    spread: float | None
+    detectable: float | None
+
+
+def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
+    """Compare every two algorithms, each pair on the settings in which both have a figure."""
+    values, errors = _read_means(board, criterion)
+    pairs = []
+    for first, second in combinations(range(len(board.algorithms)), 2):
+        columns = [first, second]
+        both = ~np.isnan(values[:, columns]).any(axis=1)
+        pairs.append(_compare_two(first, second, values[both][:, columns], errors[both][:, columns]))
+    tested = [number for number, pair in enumerate(pairs) if pair.p_value is not None]
+    adjusted = adjust_holm(np.array([pairs[number].p_value for number in tested], dtype=float))
+    holm = dict(zip(tested, map(float, adjusted), strict=True))
+    return [replace(pair, p_holm=holm.get(number)) for number, pair in enumerate(pairs)]
+
+
+def _compare_two(first: int, second: int, values: Matrix, errors: Matrix) -> Pair:
+    """Compare two columns of means, all of which are there."""
+    n = len(values)
+    wins = count_wins(values, errors)[0, 1]
+    differences = np.round(values[:, 0] - values[:, 1], 12)
+    spread = float(np.std(differences, ddof=1)) if n > 1 else None
+    effect = smallest_effect(n)
+    return Pair(
+        first=first,
+        second=second,
+        n_settings=n,
+        wins=int(wins[0]),
+        ties=int(wins[1]),
+        losses=int(wins[2]),
+        mean_difference=float(np.mean(differences)) if n else None,
+        p_value=signed_rank_p(differences) if n > 1 else None,
+        p_holm=None,
+        spread=spread,
+        detectable=None if spread is None or effect is None else spread * effect,
+    )
+
+
+def smallest_p(n_settings: int) -> float:
+    """Return the smallest p-value that the signed-rank test can give: all differences of one sign."""
+    return 2.0 ** (1 - n_settings) if n_settings else 1.0
+
+
+@cache
+def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
+    """Return the mean difference, in standard deviations, that a test over n settings finds with this power.
+
+    It is that of the paired t-test, which the signed-rank test comes within five percent of for normal
+    differences. None where the signed-rank test cannot reach `alpha` at all.
+    """
+    if smallest_p(n_settings) >= alpha:
+        return None
+    freedom = n_settings - 1
+    limit = float(stats.t.ppf(1 - alpha / 2, freedom))
+
+    def lacking(effect: float) -> float:
+        shift = effect * math.sqrt(n_settings)
+        found = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
+        return float(found) - power
+
+    high = 1.0
+    while lacking(high) < 0:
+        high *= 1.5
+    return float(optimize.brentq(lacking, 0.0, high))
+
+
+def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
+    """Describe what the test over datasets found, whichever algorithm is first."""
+    datasets = counted(pair.n_settings, "dataset")
+    if pair.p_value is None or pair.p_holm is None:
+        return (
+            "No test: Wilcoxon's signed-rank test compares two algorithms over datasets, and these two have "
+            f"{datasets} in common. Splits of one dataset overlap in their training examples, so they "
+            "cannot stand in for datasets."
+        )
+    test = f"Wilcoxon's signed-rank test over the {datasets} that both have: p = {pair.p_value:.2g}"
+    level = f"{100 * alpha:g} %"
+    if n_tested < 2:
+        found = "a difference" if pair.p_value < alpha else "no difference"
+        return f"{test}. At {level} that shows {found}."
+    corrected = (
+        f"{test}, and {pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page."
+    )
+    if pair.p_holm < alpha:
+        return f"{corrected} At {level} they differ, even as one pair picked out of so many."
+    if pair.p_value < alpha:
+        return (
+            f"{corrected} At {level} they differ only if this pair was the question before anyone looked; "
+            "picked out of all pairs, it shows no difference."
+        )
+    return f"{corrected} At {level} that shows no difference."
+
+
+def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
+    """Describe the power of the test with so many datasets."""
+    n, level = pair.n_settings, f"{100 * alpha:g} %"
+    datasets = counted(n, "dataset")
+    if pair.p_value is None:
+        return ""
+    if smallest_p(n) >= alpha:
+        needed = next(m for m in range(n, 100) if smallest_p(m) < alpha)
+        return (
+            f"Power: none. With {datasets} the smallest p-value this test can give is {smallest_p(n):.2g}, "
+            f"even if one algorithm wins on all of them; below {level} takes at least {needed} datasets. "
+            "That nothing was found says nothing."
+        )
+    if pair.detectable is None or not pair.spread:
+        return ""
+    return (
+        f"Power: with {datasets} whose differences spread as these do (standard deviation "
+        f"{100 * pair.spread:.1f} points), a single test at {level} finds a true mean difference of about "
+        f"{100 * pair.detectable:.1f} points four times in five, and smaller ones less often. After "
+        "correction for many pairs it finds less."
+    )
+
+
+def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = ALPHA) -> Comparison:
+    """Return average ranks, tests, pairs and intervals as plain values; None for a test that needs more."""
+    scores = gather_scores(board, criterion)
+    n, k = scores.values.shape
+    ranking = friedman(scores.values) if k >= 3 and n >= 2 else None
+    by_setting = [board.means(setting, criterion) for setting in board.settings]
+    means = {name: [found[name] for found in by_setting if name in found] for name in board.algorithms}
+    intervals: dict[str, dict[str, float] | None] = {}
+    for name in board.algorithms:
+        cells = (board.cell(setting, name, criterion) for setting in board.settings)
+        interval = bootstrap_mean([cell.accuracies for cell in cells if cell is not None])
+        intervals[name] = None if interval is None else vars(interval)
+    return {
+        "title": f"{criterion.title} itself, no true labels"
+        if board.scored
+        else f"selected by {title_criterion(criterion, board.settings)}",
+        **({"scored": True} if board.scored else {}),
+        "settings": list(scores.settings),
+        "left_out": list(scores.left_out),
+        "extent": board.extent,
+        "n_datasets": len({setting.dataset for setting in board.settings}),
+        "n_settings": {name: len(found) for name, found in means.items()},
+        "means": {name: fmean(found) if found else None for name, found in means.items()},
+        "average_ranks": {}
+        if ranking is None
+        else dict(zip(scores.algorithms, map(float, ranking.average_ranks), strict=True)),
+        "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
+        "critical_difference": None if ranking is None else critical_difference(k, n, alpha),
+        "means_without_error": int(np.isnan(scores.standard_errors).sum()),
+        "pairs": _compare_pairs(scores, ranking),
+        "intervals": intervals,
+    }
+
+
+def _compare_pairs(scores: Scores, ranking: Ranking | None) -> list[dict[str, Any]]:
+    """Return wins, ties and losses of all pairs of algorithms, with corrected p-values."""
+    n = len(scores.settings)
+    wins = count_wins(scores.values, scores.standard_errors)
+    by_nemenyi = None if ranking is None else nemenyi(ranking.average_ranks, n)
+    by_wilcoxon = wilcoxon_holm(scores.values) if n > 1 else None
+    return [
+        {
+            "first": scores.algorithms[a],
+            "second": scores.algorithms[b],
+            "wins": int(wins[a, b, 0]),
+            "ties": int(wins[a, b, 1]),
+            "losses": int(wins[a, b, 2]),
+            "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[a, b]),
+            "p_wilcoxon_holm": None if by_wilcoxon is None else float(by_wilcoxon[a, b]),
+        }
+        for a, b in combinations(range(len(scores.algorithms)), 2)
+    ]
+
+
+def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> list[TableLayout]:
+    """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all)."""
+    ranks: Mapping[str, float] = comparison["average_ranks"]
+    names = sorted(comparison["intervals"], key=lambda name: (ranks.get(name, np.inf), name.lower()))
+    rows = []
+    for name in names:
+        mean, interval = comparison["means"][name], comparison["intervals"][name]
+        texts = (
+            f"{ranks[name]:.2f}" if name in ranks else "none",
+            "none" if mean is None else f"{100 * mean:.2f}",
+            "none" if interval is None else f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}",
+            f"{comparison['n_settings'][name]} of {len(comparison['settings'])}",
+        )
+        rows.append((name, text_entries(*texts)))
+    what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
+    header = ("Algorithm", "average rank", what, "95 % bootstrap interval", "over datasets")
+    first = TableLayout(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
+    pair_rows = []
+    for pair in comparison["pairs"]:
+        one, other, won, lost = pair["first"], pair["second"], pair["wins"], pair["losses"]
+        if not all_pairs and ranks:
+            if names[0] not in (one, other):
+                continue
+            if names[0] == other:  # seen from the best one
+                one, other, won, lost = other, one, lost, won
+        p_values = (pair["p_wilcoxon_holm"], pair["p_nemenyi"])
+        shown = ("none" if p is None else f"{p:.3g}" for p in p_values)
+        pair_rows.append((one, text_entries(other, str(won), str(pair["ties"]), str(lost), *shown)))
+    second = TableLayout(
+        f"pairs, {comparison['title']}",
+        ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
+        tuple(pair_rows),
+        legend=" ".join(filter(None, (_describe_ties(comparison), describe_reach(comparison, alpha)))),
+    )
+    return [first, second] if pair_rows else [first]
+
+
+def describe_reach(comparison: Comparison, alpha: float) -> str:
+    """Explain if no pair could be significant with so few datasets, whatever its figures; else empty.
+
+    With n datasets the smallest p of Wilcoxon's test is 2/2ⁿ, which Holm multiplies by the number of pairs.
+    """
+    n, pairs = len(comparison["settings"]), len(comparison["pairs"])
+    if not pairs or comparison["pairs"][0]["p_wilcoxon_holm"] is None:
+        return ""
+    smallest = min(1.0, 2 * pairs / 2**n)
+    if smallest <= alpha:
+        return ""
+    needed = next(more for more in range(n, 200) if 2 * pairs / 2**more <= alpha)
+    alone = next(more for more in range(1, 200) if 2 / 2**more <= alpha)
+    return (
+        f"With {counted(n, 'dataset')} no p (Wilcoxon–Holm) of {counted(pairs, 'pair')} can be below "
+        f"{smallest:.3g}, so none can be significant at α = {alpha:g}: that takes "
+        f"{counted(needed, 'dataset')} (or {alone} and a single pair, chosen with --algorithms)."
+    )
+
+
+def _describe_ties(comparison: Comparison) -> str:
+    rule = "A difference within one combined standard error of both means is a tie."
+    single = comparison["means_without_error"]
+    if not single:
+        return rule
+    return (
+        f"{rule} Means over a single split ({single} here) have no standard error: it is taken as 0, and "
+        "between two of them every difference counts as a win or a loss."
+    )
+
+
+def _describe_test(comparison: Comparison, alpha: float) -> str:
+    n = len(comparison["settings"])
+    left_out = comparison["left_out"]
+    missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
+    if comparison["friedman"] is None:
+        needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
+        more = " More splits of one dataset never make a difference significant here." if n == 1 else ""
+        return f"{needs} (here {n}).{more}{missing}"
+    where = comparison["extent"]
+    if comparison["n_datasets"] < n:
+        where += " (not independent: choose with --datasets and --where)"
+    return (
+        f"Friedman over {where}: χ² = {comparison['friedman']['statistic']:.3f}, "
+        f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "
+        f"{comparison['critical_difference']:.3f}. Intervals: splits drawn again within datasets.{missing}"
+    )

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.data.answers import Answers, describe_answers
-from plench.report.candidate_stats import measure_noise_by_answers
-from plench.report.escape import clean
+from plench.report.dataset_stats import measure_noise_by_answers
+from plench.text import clean
 
 LISTED_ANNOTATORS = 10
 

@@ -14,10 +14,14 @@ from plench.cli.shared.options import (
 )
 from plench.data import draw_candidates
 from plench.data.sources import find_source, load_dataset
-from plench.report.candidate_stats import CandidateStats, describe_candidates, measure_annotator_noise
-from plench.report.escape import clean
-from plench.report.figures.dataset import draw_dataset
-from plench.report.figures.style import check_format, check_width, figure_style, save_figure
+from plench.report.dataset_stats import (
+    CandidateStats,
+    describe_candidates,
+    draw_dataset,
+    measure_annotator_noise,
+)
+from plench.report.drawing import check_figure, figure_style, save_figure
+from plench.text import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,10 +67,9 @@ def show_stats(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace, name: str, stats: CandidateStats, noise: "np.ndarray | None") -> None:
-    check_format(args.output)
-    width = check_width(args.width)
+    check_figure(args.output, args.width)
     with figure_style():
-        save_figure(draw_dataset(name, stats, noise, width), args.output)
+        save_figure(draw_dataset(name, stats, noise, args.width), args.output)
 
 
 def as_json(name: str, stats: CandidateStats, noise: "np.ndarray | None") -> dict[str, Any]:

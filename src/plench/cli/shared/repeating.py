@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plench.errors import UsageError
-from plench.report.escape import clean
 from plench.runs.records import Run
 from plench.runs.verify import TOLERANCE, choose_sample
+from plench.text import clean
 
 if TYPE_CHECKING:  # imports torch
     from plench.training import Verdict

@@ -1,9 +1,12 @@
-"""What all commands that read results share: which folders, which datasets, algorithms and criteria."""
+"""What all commands that read results share: folders and filters, and how warnings are printed."""
 
 import argparse
+import sys
+from collections.abc import Iterable
 
 from plench.criteria import criteria
 from plench.report.results import Results, read_results
+from plench.text import clean
 
 
 def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
@@ -33,7 +36,7 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add what was planned, for commands that report missing runs."""
+    """Add the options for what was planned, for commands that report missing runs."""
     parser.add_argument("--planned_trials", type=int, metavar="N", help="how many splits were planned")
     parser.add_argument(
         "--planned_hparams", type=int, metavar="N", help="how many configurations were planned"
@@ -52,3 +55,9 @@ def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Resu
         planned_hparams=getattr(args, "planned_hparams", None),
         folders_apart=folders_apart,
     )
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings to standard error, without empty ones."""
+    for text in filter(None, warnings):
+        print(f"warning: {clean(text, None)}", file=sys.stderr)

@@ -1,17 +1,10 @@
-"""Figures, each drawn on a matplotlib Figure (extra `report`). No pyplot, no global state.
+"""The figures of `plench plot`, by name. A new one is a `FigureKind` in a module here and an entry below."""
 
-One file here is one figure: a module with a `FIGURE`, found automatically; third parties' come by entry
-point.
-"""
+from plench.report.drawing import FigureKind
+from plench.report.figures.comparisons import BOXES, RANKS, SLOPE
+from plench.report.figures.costs import COST, PARETO
+from plench.report.figures.single_runs import CRITERION, CURVES, SENSITIVITY
 
-from plench.registry import Registry
-from plench.report.figures.base import FigureKind
-
-FIGURES = Registry[FigureKind](
-    "figure",
-    __name__,
-    "a plench.report.figures.base.FigureKind",
-    lambda value: isinstance(value, FigureKind),
-    lambda figure: figure.name,
-    group="plench.figures",
-)
+FIGURES: dict[str, FigureKind] = {
+    kind.name: kind for kind in (BOXES, COST, CRITERION, CURVES, PARETO, RANKS, SENSITIVITY, SLOPE)
+}

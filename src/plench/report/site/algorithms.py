@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from plench.criteria import Criterion
-from plench.report.costs import StepCost
+from plench.report.figures.costs import StepCost
 from plench.report.site.scripts import as_text
 from plench.runs.lines import is_finite
 from plench.runs.records import Experiment, Run

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plench.report.criterion_quality import REFERENCE, CriterionQuality
-from plench.report.layout import describe_gaps, describe_plans
-from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.criteria_quality import REFERENCE, CriterionQuality
+from plench.report.leaderboard import Leaderboard, lacks_labels, score_cell, title_criterion
 from plench.report.site.scripts import distinct
-from plench.report.unlabelled import lacks_labels, score_cell
+from plench.report.tables import describe_gaps, describe_plans
 from plench.runs.records import Experiment, Run
 from plench.runs.select import Cell
 

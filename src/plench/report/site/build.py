@@ -10,12 +10,11 @@ from typing import Any
 
 from plench.errors import DataError, PlenchError, UsageError
 from plench.plain_files import read_plain
-from plench.report.candidate_stats import CandidateStats
-from plench.report.costs import StepCost
-from plench.report.criterion_quality import judge_criteria
+from plench.report.criteria_quality import judge_criteria
+from plench.report.dataset_stats import CandidateStats
+from plench.report.figures.costs import StepCost
 from plench.report.leaderboard import warn_of_defects
-from plench.report.results import Results
-from plench.report.rows import render_csv
+from plench.report.results import Results, render_csv
 from plench.report.site.algorithms import describe_algorithm
 from plench.report.site.board import (
     describe_cells,

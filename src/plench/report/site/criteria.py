@@ -5,11 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.report.criterion_quality import CriterionQuality, average_quality
+from plench.report.criteria_quality import (
+    CriterionQuality,
+    SubsetRegret,
+    average_quality,
+    measure_subset_regret,
+)
 from plench.report.leaderboard import Leaderboard
-from plench.report.pairs import compare_each_pair, describe_power, describe_test
-from plench.report.statistics import critical_difference, friedman, gather_scores
-from plench.report.subset_regret import SubsetRegret, measure_subset_regret
+from plench.report.statistics import (
+    compare_each_pair,
+    critical_difference,
+    describe_power,
+    describe_test,
+    friedman,
+    gather_scores,
+)
 from plench.runs.records import Experiment, Run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from plench.data import CandidateSpec, dataset_names, draw_candidates, load_dataset
 from plench.errors import PlenchError
-from plench.report.candidate_stats import CandidateStats, describe_candidates
+from plench.report.dataset_stats import CandidateStats, describe_candidates
 from plench.report.results import Results
 from plench.report.site.scripts import as_text
 from plench.runs.records import Experiment, Run

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from plench.report.escape import clean
 from plench.report.leaderboard import Leaderboard
 from plench.runs.records import Experiment, Run
 from plench.runs.select import choose_checkpoint
+from plench.text import clean
 
 
 def run_rows(runs: Sequence[Run], board: Leaderboard) -> list[dict[str, Any]]:

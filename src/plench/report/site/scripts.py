@@ -8,7 +8,7 @@ import json
 import math
 from typing import Any
 
-from plench.report.escape import clean
+from plench.text import clean
 
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'"}
 

@@ -1,0 +1,278 @@
+"""How good each criterion is: regret, rank correlation, and regret with fewer configurations.
+
+Regret when fewer configurations are tried is exact, from the stored ones. Of m configurations of a split, k
+are tried. If every subset of size k is equally likely, the j-th best of the m by the criterion (ties in
+selection's own order) is chosen with probability C(m − j, k − 1) / C(m, k): it is in the subset, and so are
+k − 1 of those after it. The expected test accuracy is a sum over order statistics, and no subset is drawn.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import comb
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from plench.criteria import Criterion, criteria, find_criterion
+from plench.report.leaderboard import label_settings, title_criterion
+from plench.report.tables import TableLayout, text_entries
+from plench.runs.records import Experiment, Run
+from plench.runs.select import choose_checkpoint, place_experiments, select
+
+REFERENCE = "OA_ES"
+MOST_CONFIGURATIONS = 20
+
+
+@dataclass(frozen=True)
+class CriterionQuality:
+    """Figures of one criterion on one experiment, averaged over splits; None where they are not defined.
+
+    `regret` is the test accuracy lost compared with choosing by true labels with early stopping, on the
+    same splits (it may be negative: validation labels are few). `rank_correlation` is Spearman's ρ, over the
+    configurations of a split, of the criterion at the checkpoint it chose with the test accuracy there.
+    """
+
+    experiment: Experiment
+    criterion: Criterion
+    regret: float | None
+    n_regret: int
+    rank_correlation: float | None
+    n_correlation: int
+
+
+def score_and_test(run: Run, criterion: Criterion) -> tuple[float, float] | None:
+    """Return score and test accuracy of the checkpoint that a criterion chooses in a finished run."""
+    chosen = choose_checkpoint(run, criterion) if run.finished else None
+    test = None if chosen is None else chosen[0].get("test_acc")
+    return None if chosen is None or test is None else (chosen[1], test)
+
+
+def judge_criteria(runs: Iterable[Run], shown: Iterable[Criterion] | None = None) -> list[CriterionQuality]:
+    """Return the quality of every criterion on every experiment."""
+    runs = list(runs)
+    by_experiment: dict[Experiment, list[Run]] = {}
+    for run in runs:
+        by_experiment.setdefault(run.experiment, []).append(run)
+    reference = {
+        (cell.experiment, choice.trial_seed): choice.test_acc
+        for cell in select(runs, find_criterion(REFERENCE))
+        for choice in cell.choices
+    }
+    judged = []
+    for criterion in shown or criteria.values():
+        for cell in select(runs, criterion):
+            losses = []
+            for choice in cell.choices:
+                best = reference.get((cell.experiment, choice.trial_seed))
+                if best is not None and choice.test_acc is not None:
+                    losses.append(best - choice.test_acc)
+            correlations = correlate_with_test(by_experiment[cell.experiment], criterion)
+            figures = (_mean(losses), len(losses), _mean(correlations), len(correlations))
+            judged.append(CriterionQuality(cell.experiment, criterion, *figures))
+    return judged
+
+
+def correlate_with_test(runs: Iterable[Run], criterion: Criterion) -> list[float]:
+    """Return Spearman's ρ of criterion and test accuracy for each split that has three configurations.
+
+    A split where either is the same for all configurations has no ρ and is left out.
+    """
+    points: dict[int, list[tuple[float, float]]] = {}
+    sign = 1 if criterion.higher_is_better else -1
+    for run in runs:
+        found = score_and_test(run, criterion)
+        if found is not None:
+            points.setdefault(run.trial_seed, []).append((sign * found[0], found[1]))
+    correlations = []
+    for trial in sorted(points):
+        scores, tests = np.array(points[trial]).T
+        if len(scores) >= 3 and np.ptp(scores) > 0 and np.ptp(tests) > 0:
+            correlations.append(float(stats.spearmanr(scores, tests).statistic))
+    return correlations
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Averages of one criterion over several experiments, each with the number of those that have it."""
+
+    n_experiments: int
+    regret: float | None
+    n_regret: int
+    rank_correlation: float | None
+    n_correlation: int
+
+
+def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[str, str], Summary]:
+    """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`.
+
+    A dataset in several settings (other steps, another network) has one place for each.
+    """
+    judged = list(judged)
+    tables = place_experiments(quality.experiment for quality in judged)
+    labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
+    groups: dict[tuple[str, str], list[CriterionQuality]] = {}
+    for quality in judged:
+        datasets = [labels[setting] for setting in tables[quality.experiment]]
+        places = {"all": ["all"], "dataset": datasets, "algorithm": [quality.experiment.algorithm]}
+        for place in places[by]:
+            groups.setdefault((quality.criterion.name, place), []).append(quality)
+    averages = {}
+    for key, group in groups.items():
+        regrets = [quality.regret for quality in group if quality.regret is not None]
+        correlations = [q.rank_correlation for q in group if q.rank_correlation is not None]
+        averages[key] = Summary(
+            len(group), _mean(regrets), len(regrets), _mean(correlations), len(correlations)
+        )
+    return averages
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
+    """Return regret and rank correlation as flat rows: averages over everything, by dataset and by algorithm.
+
+    The last rows, by `experiment`, are the single ones: one dataset (and setting) and one algorithm.
+    """
+    averages = [
+        {"criterion": criterion, "by": by, "of": place, **asdict(summary)}
+        for by in ("all", "dataset", "algorithm")
+        for (criterion, place), summary in average_quality(judged, by).items()
+    ]
+    single = [
+        {
+            "criterion": quality.criterion.name,
+            "by": "experiment",
+            "of": quality.experiment.details,
+            "regret": quality.regret,
+            "rank_correlation": quality.rank_correlation,
+        }
+        for quality in judged
+    ]
+    return averages + single
+
+
+def quality_tables(judged: Sequence[CriterionQuality], shown: Sequence[Criterion]) -> list[TableLayout]:
+    """Return how good each criterion is as tables: over everything, by dataset, by algorithm."""
+    titles = [title_criterion(c, [quality.experiment for quality in judged]) for c in shown]
+    legend = (
+        "Regret: test accuracy lost compared with OA w/ ES on the same splits, in points; "
+        "ρ: Spearman's correlation of criterion and test accuracy over the configurations of a split. "
+        "Means over experiments (one algorithm on one dataset); in brackets, over how many if not all."
+    )
+    grids = []
+    for by in ("all", "dataset", "algorithm"):
+        averages = average_quality(judged, by)
+        rows = []
+        for place in dict.fromkeys(place for _, place in averages):
+            summaries = [averages[criterion.name, place] for criterion in shown]
+            texts = [str(summaries[0].n_experiments), *map(_describe_summary, summaries)]
+            rows.append((place, text_entries(*texts)))
+        title = "Criteria over everything" if by == "all" else f"Criteria by {by}"
+        header = (by.capitalize(), "experiments", *titles)
+        grids.append(TableLayout(title, header, tuple(rows), legend=legend))
+    return grids
+
+
+def _describe_summary(summary: Summary) -> str:
+    """Show regret and correlation, each with the number of experiments that have it, if not all."""
+    regret, correlation = "none", "none"
+    if summary.regret is not None:
+        shown = round(100 * summary.regret, 2) + 0.0  # no minus before a zero
+        fewer = "" if summary.n_regret == summary.n_experiments else f" ({summary.n_regret})"
+        regret = f"{shown:.2f}{fewer}"
+    if summary.rank_correlation is not None:
+        fewer = "" if summary.n_correlation == summary.n_experiments else f" ({summary.n_correlation})"
+        correlation = f"{summary.rank_correlation:+.2f}{fewer}"
+    return f"{regret}, ρ {correlation}"
+
+
+@dataclass(frozen=True)
+class SubsetRegret:
+    """Expected regret and test accuracy of each criterion after k = 1 … K configurations.
+
+    Means over the experiments whose every split has K configurations; `n_left_out` others have fewer.
+    """
+
+    criteria: tuple[Criterion, ...]
+    regrets: tuple[tuple[float, ...], ...]
+    accuracies: tuple[tuple[float, ...], ...]
+    n_experiments: int
+    n_left_out: int
+
+
+def expect_by_number(ordered: Sequence[float], n_configurations: int, most: int) -> list[float]:
+    """Return the expected value of the best of k = 1 … `most` configurations drawn without replacement.
+
+    `ordered` holds the values of the configurations that offer something, best choice first; the others of
+    the `n_configurations` offer nothing. Subsets without anything to choose from do not count.
+    """
+    return [
+        sum(w * value for w, value in zip(_weights(len(ordered), n_configurations, k), ordered, strict=True))
+        for k in range(1, most + 1)
+    ]
+
+
+@cache
+def _weights(n_offering: int, n_configurations: int, k: int) -> tuple[float, ...]:
+    """Return the probability that each configuration, by rank, is the best of k drawn."""
+    counts = [comb(n_configurations - j, k - 1) for j in range(1, n_offering + 1)]
+    total = sum(counts)  # C(m, k), less the subsets in which none offers anything
+    return tuple(count / total for count in counts)
+
+
+def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> SubsetRegret | None:
+    """Average over the experiments of these runs; None if none has test figures by the reference."""
+    by_experiment: dict[Experiment, dict[int, list[Run]]] = {}
+    for run in runs:
+        if run.finished:
+            by_experiment.setdefault(run.experiment, {}).setdefault(run.trial_seed, []).append(run)
+    reference = find_criterion(REFERENCE)
+    needed = list(dict.fromkeys([*shown, reference]))
+    tables = []
+    for splits in by_experiment.values():
+        most = min(MOST_CONFIGURATIONS, *map(len, splits.values()))
+        curves = [_expect_split(group, needed, most) for group in splits.values()]
+        whole = [curve for curve in curves if curve is not None]
+        if whole:
+            tables.append((most, whole))
+    if not tables:
+        return None
+    # As many configurations as half of the experiments have: one that has only begun does not cut the others.
+    most = sorted((n for n, _ in tables), reverse=True)[(len(tables) - 1) // 2]
+    kept = [curves for n, curves in tables if n >= most]
+    # Means over splits, then over experiments.
+    means = {
+        criterion: tuple(
+            fmean(fmean(split[i][k] for split in curves) for curves in kept) for k in range(most)
+        )
+        for i, criterion in enumerate(needed)
+    }
+    return SubsetRegret(
+        criteria=tuple(shown),
+        regrets=tuple(
+            tuple(best - mean for best, mean in zip(means[reference], means[criterion], strict=True))
+            for criterion in shown
+        ),
+        accuracies=tuple(means[criterion] for criterion in shown),
+        n_experiments=len(kept),
+        n_left_out=len(tables) - len(kept),
+    )
+
+
+def _expect_split(runs: list[Run], needed: Sequence[Criterion], most: int) -> list[list[float]] | None:
+    """Return a curve for each criterion; None if one of them has nothing to choose on this split."""
+    ordered = sorted(runs, key=lambda run: (run.hparams_seed, run.seed, run.path.name))
+    curves = []
+    for criterion in needed:
+        offers = [offer for run in ordered if (offer := score_and_test(run, criterion)) is not None]
+        if not offers:
+            return None
+        # Sorting is stable: of equal scores the earlier configuration comes first, as in selection.
+        offers.sort(key=lambda offer: offer[0], reverse=criterion.higher_is_better)
+        curves.append(expect_by_number([test for _, test in offers], len(runs), most))
+    return curves

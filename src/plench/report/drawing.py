@@ -1,0 +1,417 @@
+"""What all figures share: style, titles and notes, limits without outliers, names that do not overlap.
+
+Figures are drawn for the column of a paper and with type of at least 6 points; `width` makes them wider.
+Colours come from `cividis`, whose lightness rises evenly, and lines differ by dash and marker too, so that a
+figure printed without colour still reads. Each is drawn on a matplotlib Figure (extra `report`), without
+pyplot and global state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from plench.criteria import Criterion
+from plench.errors import UsageError, missing_package
+from plench.report.leaderboard import Leaderboard
+from plench.report.results import Results
+from plench.runs.files import write_through
+from plench.runs.records import Experiment
+from plench.text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+FORMATS = (".svg", ".pdf", ".png")
+COLUMN, NARROWEST, WIDEST, LOWEST = 3.3, 2.5, 20.0, 1.2  # inches
+SMALL, NORMAL, LARGE = 6.0, 6.5, 7.5  # points
+MARKERS = "osD^vP*X<>hpd8"
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+# Values further than this many interquartile ranges from the quartiles are outliers.
+FAR = 2.0
+DARK, GREY, LIGHT = "#1a1a1a", "#767676", "#d0d0d0"
+
+_SETTINGS: Any = {
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": NORMAL,
+    "axes.titlesize": NORMAL,
+    "axes.titlelocation": "left",
+    "axes.labelsize": NORMAL,
+    "axes.linewidth": 0.6,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "plench",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """A kind of figure: `draw(found, options)` draws runs that were read, with the options of its command.
+
+    With `folders_apart` each folder's runs count, also those that are copies of another's. A figure that is
+    not made from runs (`from_runs` false) names its input itself among its options.
+    """
+
+    name: str
+    meaning: str
+    draw: Callable[[Results, Any], Figure]
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    folders_apart: bool = False
+    from_runs: bool = True
+
+
+def one_criterion(found: Results, options: Any) -> Criterion:
+    """Return the criterion asked for; the first of all if none was."""
+    if options.criteria and len(found.criteria) > 1:
+        raise UsageError(f"this figure shows one criterion, not {', '.join(c.name for c in found.criteria)}")
+    return found.criteria[0]
+
+
+def one_setting(board: Leaderboard) -> Experiment:
+    """Return the setting of a figure that shows one."""
+    if len(board.settings) != 1:
+        known = ", ".join(clean(label) for label in board.labels.values()) or "none"
+        raise UsageError(
+            "this figure shows one dataset in one setting: choose with --datasets and --where "
+            f"(there are {known})"
+        )
+    return board.settings[0]
+
+
+# Figures and panels.
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw with our settings; a missing matplotlib is a UsageError that says what to install."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise missing_package("drawing figures", "matplotlib", "report") from error
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches (of at least the height that axes need)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, max(height, LOWEST)), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03)  # type: ignore[union-attr, call-arg]
+    return figure
+
+
+def new_panels(
+    width: float, n: int, each: float, margin: float, height: tuple[float, float], **share: bool
+) -> tuple[Figure, Sequence[Axes], int]:
+    """Return a figure with n panels, as many in a row as fit, and the number of columns.
+
+    A panel is `each` inches wide, `margin` is for names on the left; `height` is that of all rows together
+    and of each row.
+    """
+    columns = min(n, max(1, int((width - margin) / each)))
+    rows = -(-n // columns)
+    figure = new_figure(width, height[0] + height[1] * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, **share).ravel()  # type: ignore[call-overload]
+    for axes in panels[n:]:
+        axes.set_visible(False)
+    return figure, panels[:n], columns
+
+
+def check_figure(path: Path, width: float) -> None:
+    """Raise UsageError for a path or a width (in inches) that a figure cannot have."""
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"cannot write a figure to {path.name!r}: it must end in {', '.join(FORMATS)}")
+    if not NARROWEST <= width <= WIDEST:
+        raise UsageError(
+            f"a figure's width must lie between {NARROWEST:g} and {WIDEST:g} inches, not {width:g}"
+        )
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, PDF or PNG, by the ending of the path. The same figure gives the same bytes."""
+    form = path.suffix.lower()[1:]
+    undated: Any = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[form]
+    with figure_style():
+        write_through(path, lambda temporary: figure.savefig(temporary, format=form, metadata=undated))
+
+
+# Text, numbers and colours.
+
+
+def label(name: str, longest: int | None = 40) -> str:
+    """Make a name safe to draw: plain text, no formula."""
+    return clean(name, longest).replace("$", r"\$")
+
+
+def format_number(value: float) -> str:
+    """Write a number in short: 4096, 0.001, 1e-4."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:.6g}".replace("-", "−")
+    mantissa, _, exponent = f"{value:.3e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def set_plain_ticks(axis: Axis, most: int = 4) -> None:
+    """Write the numbers of an axis as `format_number` does, on a log scale at most so many of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value)))
+    if axis.get_scale() == "log":
+        low, high = axis.get_view_interval()
+        subs = (1.0,) if high / low > 50 else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=most))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def shades(n: int) -> list[Any]:
+    """Return n colours from dark to light, none so light that it vanishes on white."""
+    from matplotlib import colormaps
+
+    return [colormaps["cividis"](0.88 * i / max(n - 1, 1)) for i in range(n)]
+
+
+def add_title(figure: Figure, text: str) -> None:
+    """Write on top what the figure shows, over what, and n, broken into lines of the figure's width."""
+    lines = _wrap(figure, [text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")], LARGE)
+    figure.set_figheight(figure.get_figheight() + LARGE * 1.25 / 72 * len(lines))
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=LARGE, color=DARK)
+
+
+def add_notes(figure: Figure, notes: Iterable[str]) -> None:
+    """Write notes below the figure, broken into lines of its width."""
+    lines = _wrap(figure, notes, SMALL)
+    if lines:
+        figure.set_figheight(figure.get_figheight() + SMALL * 1.25 / 72 * len(lines))
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=DARK)
+
+
+def _wrap(figure: Figure, texts: Iterable[str], size: float) -> list[str]:
+    """Break texts into lines that fit the figure's width; a letter is about 0.58 of its size wide."""
+    per_line = max(20, int(72 * figure.get_figwidth() / (0.58 * size)))
+    return [line for text in texts if text for line in textwrap.wrap(label(text, None), per_line)]
+
+
+def add_grid(axes: Axes, axis: Any = "y", ticks: int | None = None) -> None:
+    """Draw thin lines behind the data, and limit the number of ticks."""
+    if ticks is not None:
+        axes.locator_params(axis=axis, nbins=ticks)
+    axes.grid(True, axis=axis, color=LIGHT, linewidth=0.4)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a figure, the first on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def write_beyond(axes: Axes, place: int, text: str, *, low: bool) -> None:
+    """Write at the edge of a row what lies beyond the scale: an arrow and its figures."""
+    axes.annotate(
+        f"◂ {text}" if low else f"{text} ▸",
+        (0.02 if low else 0.98, place),
+        xycoords=("axes fraction", "data"),
+        ha="left" if low else "right",
+        va="center",
+        fontsize=SMALL,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+    )
+
+
+# Limits without outliers: most values are drawn to scale, outliers at the edge.
+
+
+class Range(NamedTuple):
+    """The part of an axis that is drawn to scale."""
+
+    low: float
+    high: float
+
+    @property
+    def span(self) -> float:
+        """Its length."""
+        return self.high - self.low
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is drawn to scale."""
+        return self.low <= value <= self.high
+
+    def padded(self, share: float) -> Range:
+        """Return the range with this share of its length more at both ends."""
+        return Range(self.low - share * self.span, self.high + share * self.span)
+
+
+def find_range(values: Iterable[float], least: float = 1.0) -> Range:
+    """Return the range of the values that are not outliers, at least `least` long."""
+    found = np.array([value for value in values if np.isfinite(value)], dtype=float)
+    if len(found) == 0:
+        return Range(0.0, least)
+    first, third = np.quantile(found, (0.25, 0.75))
+    reach = FAR * max(third - first, least / FAR)
+    kept = found[(found >= first - reach) & (found <= third + reach)]
+    low, high = float(kept.min()), float(kept.max())
+    lacking = max(least - (high - low), 0.0) / 2
+    return Range(low - lacking, high + lacking)
+
+
+def place_outside(values: Sequence[float], scale: Range, gap: float) -> list[float]:
+    """Return where to draw each value: those outside the range stand beyond its ends, in their order."""
+    placed = list(values)
+    below = sorted((i for i, v in enumerate(values) if v < scale.low), key=lambda i: -values[i])
+    above = sorted((i for i, v in enumerate(values) if v > scale.high), key=lambda i: values[i])
+    for place, index in enumerate(below, start=2):
+        placed[index] = scale.low - gap * place
+    for place, index in enumerate(above, start=2):
+        placed[index] = scale.high + gap * place
+    return placed
+
+
+def mark_scale_end(axes: Axes, edge: float, at: float) -> None:
+    """Draw a dotted line where the scale ends; `at` is the place of its text, 0.5 the middle."""
+    axes.axhline(edge, color=GREY, linestyle=":", linewidth=0.7)
+    axes.annotate(
+        "not to scale",
+        (at, edge),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        ha="center" if at == 0.5 else "right",
+        fontsize=SMALL,
+        color=GREY,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+    )
+
+
+# Names that do not overlap.
+
+
+def spread_positions(values: Sequence[float], gap: float) -> list[float]:
+    """Move values apart as little as needed so that neighbours are at least `gap` apart; the order is kept.
+
+    Values that would collide form a block that is centred on their mean; blocks that then collide are merged.
+    """
+    order = np.argsort(values, kind="stable")
+    blocks: list[tuple[float, int]] = []  # mean of the wished positions, number of members
+    for index in order:
+        blocks.append((float(values[index]), 1))
+        while len(blocks) > 1:
+            (low, n_low), (high, n_high) = blocks[-2], blocks[-1]
+            if high - low >= gap * (n_low + n_high) / 2:
+                break
+            blocks[-2:] = [((low * n_low + high * n_high) / (n_low + n_high), n_low + n_high)]
+    placed = [centre + gap * (i - (n - 1) / 2) for centre, n in blocks for i in range(n)]
+    result = [0.0] * len(values)
+    for position, index in zip(placed, order, strict=True):
+        result[int(index)] = position
+    return result
+
+
+def name_points(
+    axes: Axes,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    names: Sequence[str],
+    steps: tuple[Sequence[float], Sequence[float]] = ((), ()),
+) -> None:
+    """Write a name next to each point where it covers neither a name nor a point, with a thin line to it.
+
+    `steps` are the corners of a line of steps to leave free as well. The axes' limits must be final:
+    positions are found in pixels.
+    """
+    from matplotlib.text import Text
+
+    figure = axes.get_figure()
+    if figure is None:
+        raise ValueError("the axes belong to no figure")
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    points = axes.transData.transform(list(zip(xs, ys, strict=True)))
+    unit = figure.dpi / 72
+    corners = axes.transData.transform(list(zip(*steps, strict=True))) if len(steps[0]) else np.empty((0, 2))
+    obstacles = np.vstack([points, _trace(corners, 2 * unit)])
+    frame = axes.get_window_extent(renderer)
+    taken: list[Bbox] = []
+    for index in np.argsort(-points[:, 1], kind="stable"):
+        text = axes.annotate(
+            label(names[index], 22),
+            (xs[index], ys[index]),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=SMALL,
+            color=DARK,
+            va="center",
+            ha="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2, "alpha": 0.85},
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 1.5},
+        )
+        size = Text.get_window_extent(text, renderer)  # an annotation's own extent includes its line
+        place = (points[index][0], points[index][1])
+        offset, box = _find_room(obstacles, place, (size.width, size.height), taken, frame, unit)
+        text.set_position((offset[0] / unit, offset[1] / unit))
+        taken.append(box)
+
+
+def _trace(corners: np.ndarray, apart: float) -> np.ndarray:
+    """Return points along the steps between corners (first across, then up), this many pixels apart."""
+    points = [np.empty((0, 2))]
+    for start, end in pairwise(corners):
+        for first, last in ((start, (end[0], start[1])), ((end[0], start[1]), end)):
+            length = float(np.hypot(*np.subtract(last, first)))
+            points.append(np.linspace(first, last, max(2, math.ceil(length / apart))))
+    return np.vstack(points)
+
+
+def _find_room(
+    obstacles: np.ndarray,
+    place: tuple[float, float],
+    size: tuple[float, float],
+    taken: list[Bbox],
+    frame: Bbox,
+    unit: float,
+) -> tuple[tuple[float, float], Bbox]:
+    """Try places around a point, nearer ones first; the last one without a name on it if none is free."""
+    from matplotlib.transforms import Bbox
+
+    width, height = size[0] + 1.5 * unit, size[1] + 1.5 * unit
+    x, y = place
+    offset, box = (0.0, 0.0), Bbox.from_bounds(x, y, width, height)
+    for radius in np.arange(0, 160, 4) * unit:
+        for angle in np.arange(0, 360, 15):
+            dx = math.cos(math.radians(angle)) * (radius + width / 2 + 3 * unit)
+            dy = math.sin(math.radians(angle)) * (radius + height / 2 + 2 * unit)
+            tried = Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
+            if frame.count_contains(tried.corners()) < 4 or tried.count_overlaps(taken):
+                continue
+            offset, box = (dx, dy), tried
+            covers = (abs(obstacles[:, 0] - (x + dx)) < width / 2 + 1.5 * unit) & (
+                abs(obstacles[:, 1] - (y + dy)) < height / 2 + 1.5 * unit
+            )
+            if not covers.any():
+                return offset, box
+    return offset, box
