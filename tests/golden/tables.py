@@ -5,7 +5,7 @@ import shutil
 from itertools import product
 from pathlib import Path
 
-from tests.golden.adapter import command
+from tests.golden.adapter import as_recorded, command
 from tests.golden.make_folders import FOLDERS
 
 FORMATS = ("text", "latex", "csv", "json")
@@ -38,4 +38,5 @@ def run_in(place: Path, words: list[str]) -> list[str]:
     """Run a command in a folder; return exit code, output and errors as lines."""
     with contextlib.chdir(place):
         code, out, err = command(*words)
+    out, err = as_recorded(out), as_recorded(err)
     return [f"exit code {code}", *out.splitlines(), *(f"stderr: {line}" for line in err.splitlines())]

@@ -12,7 +12,6 @@ from plench.errors import UsageError
 from plench.report.criteria_quality import average_quality, correlate_with_test, judge_criteria, quality_rows
 from plench.report.leaderboard import build_leaderboard
 from plench.report.statistics import (
-    Scores,
     adjust_holm,
     bootstrap_mean,
     compare_algorithms,
@@ -144,14 +143,7 @@ def test_friedman_needs_three_algorithms():
 
 
 def test_win_tie_loss_counts():
-    scores = Scores(
-        ("d1", "d2", "d3"),
-        ("A", "B"),
-        np.array([[0.9, 0.5], [0.6, 0.61], [0.3, 0.7]]),
-        np.full((3, 2), 0.02),
-        (),
-    )
-    wins = count_wins(scores)
+    wins = count_wins(np.array([[0.9, 0.5], [0.6, 0.61], [0.3, 0.7]]), np.full((3, 2), 0.02))
     assert wins[0, 1].tolist() == [1, 1, 1]
     assert wins[1, 0].tolist() == [1, 1, 1]
     assert wins[0, 0].tolist() == [0, 3, 0]

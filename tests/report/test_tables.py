@@ -125,11 +125,11 @@ def test_markdown_is_a_table_whatever_the_names(tmp_path):
 
 def test_terminal_sees_no_control_characters_and_no_endless_names(tmp_path):
     write_run(tmp_path / "a", records(), algorithm="\x1b[31mred\x07\u202e" + "名" * 400)
-    text = str(Tables.of(build_leaderboard(read_runs(tmp_path))))
+    text = str(Tables(build_tables(build_leaderboard(read_runs(tmp_path)))))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
     assert max(map(len, text.split("\n"))) < 250
     write_run(tmp_path / "b", records(), dataset="D" * 3000)
-    assert "D" * 300 not in str(Tables.of(build_leaderboard(read_runs(tmp_path))))
+    assert "D" * 300 not in str(Tables(build_tables(build_leaderboard(read_runs(tmp_path)))))
 
 
 def test_notes_say_what_a_cell_rests_on(tmp_path):
@@ -335,8 +335,8 @@ def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, capsys):
         line for line in run_collect(capsys, "--input_dir", tmp_path).err.splitlines() if "planned" in line
     ]
     assert notices == [
-        "notice: Lost: planned, but without any run: some/file.py:Other",
-        "notice: MSRCv2: planned, but without any run of any algorithm",
+        "warning: Lost: planned, but without any run: some/file.py:Other",
+        "warning: MSRCv2: planned, but without any run of any algorithm",
     ]
     filtered = run_collect(capsys, "--input_dir", tmp_path, "--datasets", "Lost").err
     assert "MSRCv2" not in filtered
