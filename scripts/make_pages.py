@@ -97,7 +97,7 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
         "# What the public code gets wrong",
         "Faults of the public benchmark's code that the paper's published figures carry, algorithm by "
         "algorithm, as the algorithms' cards have them. Ours are written by specification and checked "
-        "against number vectors; each page lists all departures. `plench beside-paper` marks the figures of "
+        "against number vectors; each page lists all departures. `plench compare-paper` marks the figures of "
         "the paper that these faults concern.",
     ]
     for entry in found:

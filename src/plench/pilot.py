@@ -36,9 +36,9 @@ from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.text import counted
 from plench.training.config import RunConfig, configure_run
+from plench.training.data import prepare_split
 from plench.training.environment import choose_device
 from plench.training.outcome import RunOutcome
-from plench.training.data import prepare_split
 from plench.training.run import run_training
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def test_every_command_works_from_another_folder(environment, tmp_path):
     assert found["packages"]["torch"]
     run(plench, "demo", "--steps", 10, "--workers", 1, cwd=tmp_path)
     assert (tmp_path / "demo-results" / "site" / "index.html").exists()
-    for words in (("stats",), ("beside-paper",), ("sweep", "best"), ("sweep", "status", "--output_dir")):
+    for words in (("stats",), ("compare-paper",), ("sweep", "best"), ("sweep", "status", "--output_dir")):
         run(plench, *words, "demo-results", cwd=tmp_path)
 
 

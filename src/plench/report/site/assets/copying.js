@@ -1,4 +1,4 @@
-// A table as Markdown, LaTeX or CSV. Escapes are those of plench/report/escape.py, with which a test compares them.
+// A table as Markdown, LaTeX or CSV. Escapes are those of plench/report/tables.py, with which a test compares them.
 (function () {
   "use strict";
   const { say } = window.plench;
