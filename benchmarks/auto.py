@@ -28,9 +28,18 @@ from scipy import stats
 from plench.algorithms import find_algorithm
 from plench.data import Dataset, TestSet, draw_candidates, load_dataset, split_dataset
 from plench.data.dataset import REAL_CANDIDATES
-from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
-from plench.estimator.search import PORTFOLIO, Budget, Contender, Searcher, choose, train_on_all
+from plench.estimator.search import (
+    PORTFOLIO,
+    Attempt,
+    Budget,
+    Searcher,
+    TrainingData,
+    Trial,
+    attempt,
+    choose,
+    train_on_all,
+)
 
 ROOT = Path(__file__).parents[1]
 DATASETS = ("Lost", "MSRCv2", "Birdsong", "Digits_FPS", "LabelMe_Crowd", "Music_Crowd")
@@ -67,7 +76,7 @@ def measure(job: tuple[str, int], folder: Path, data_dir: Path | None) -> str:
     if place.exists():
         return f"{dataset} split {split}: there"
     train, test = divide(dataset, split, data_dir)
-    material = Material(train)
+    material = TrainingData(train)
     settings: dict[str, Any] = {"steps": STEPS, "seed": split, "trial_seed": split, "device": "cpu"}
     searcher = Searcher(material, Budget(runs=N_RUNS), "CR", VALIDATION_FRACTION, settings)
     found = searcher.run()
@@ -117,7 +126,7 @@ def judge(tried: Attempt, test: TestSet) -> float | None:
     return 100 * float((tried.model.predict_logits(test.features).argmax(1) == test.labels).mean())
 
 
-def describe(tried: Contender, test: TestSet) -> dict[str, Any]:
+def describe(tried: Trial, test: TestSet) -> dict[str, Any]:
     """Return what the page needs of a contender, and what other rules of choice would need."""
     first = tried.first
     return {
@@ -159,7 +168,7 @@ def pick(record: dict[str, Any], criterion: str) -> int:
             )
             for scores in each["scores"]
         ]
-        contenders.append(Contender(cast(Any, None), each["configuration"], attempts))
+        contenders.append(Trial(cast(Any, None), each["configuration"], attempts))
     usable = [
         found
         for found, each in zip(contenders, record["contenders"], strict=True)

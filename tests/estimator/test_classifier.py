@@ -244,7 +244,7 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
         make(algorithm="DS_LR").fit(X, S)
     with pytest.raises((RunFailedError, UsageError)):
         make(hparams={"lr": 1e38}).fit(X, S)
-    with pytest.raises(DataError, match="no truth"):
+    with pytest.raises(DataError, match="needs true labels, one per example"):
         make().fit(X, S).estimate_accuracy(X, S)
 
 

@@ -14,7 +14,6 @@ from plench.data.answers import read_answer_matrix
 from plench.data.candidates import draw_fps
 from plench.errors import DataError, RunFailedError, UsageError
 from plench.estimator import search as search_module
-from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.quality import (
     Estimate,
     bound_accuracy,
@@ -22,7 +21,16 @@ from plench.estimator.quality import (
     estimate_share,
     score_examples,
 )
-from plench.estimator.search import FROM_ANSWERS, PORTFOLIO, Clock, Contender, choose
+from plench.estimator.search import (
+    FROM_ANSWERS,
+    PORTFOLIO,
+    Attempt,
+    Clock,
+    TrainingData,
+    Trial,
+    attempt,
+    choose,
+)
 
 FAST = ("PRODEN", "CLPL", "PL_KNN")
 
@@ -185,7 +193,7 @@ def pretend(*splits, status="done"):
     attempts = [
         Attempt(None, status, "", 0.0, [], object(), {"CR": np.array(each, float)}) for each in splits
     ]
-    return Contender(None, 0, attempts)
+    return Trial(None, 0, attempts)
 
 
 def test_an_advantage_must_be_more_than_luck():
@@ -214,7 +222,7 @@ def test_further_splits_decide_what_one_cannot():
 
 
 def test_the_last_model_stays_unless_an_earlier_one_is_clearly_better(data):
-    material, entry = Material(make_dataset(data[0], data[1])), find_algorithm("PRODEN")
+    material, entry = TrainingData(make_dataset(data[0], data[1])), find_algorithm("PRODEN")
     config = material.configure(entry, 0.2, steps=30, device="cpu")
     best = attempt(config, material, entry, "CR")
     cautious = attempt(config, material, entry, "CR", caution=1e9)

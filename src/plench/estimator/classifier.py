@@ -22,7 +22,6 @@ from plench.data import Dataset, as_dataset
 from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
 from plench.errors import RunFailedError, UsageError
-from plench.estimator.attempt import Attempt, Material, attempt
 from plench.estimator.inputs import (
     SEPARATOR,
     InputError,
@@ -35,7 +34,17 @@ from plench.estimator.inputs import (
 )
 from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
 from plench.estimator.resolve import resolve_candidates
-from plench.estimator.search import CRITERIA, Budget, Progress, Search, Searcher, train_on_all
+from plench.estimator.search import (
+    CRITERIA,
+    Attempt,
+    Budget,
+    Progress,
+    Search,
+    Searcher,
+    TrainingData,
+    attempt,
+    train_on_all,
+)
 from plench.model_file import pack
 from plench.progress import watch_run
 from plench.training.model import TrainedModel, load_model_file
@@ -54,9 +63,9 @@ class Resolved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What `fit` was given, read: material, classes, and what is known of the features."""
+    """What `fit` was given, read: data, classes, and what is known of the features."""
 
-    material: Material
+    data: TrainingData
     classes: NDArray[Any]
     n_features: int
     columns: tuple[str, ...] | None
@@ -65,28 +74,70 @@ class Given:
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that learns from candidate sets, by any algorithm of plench or by the best of several.
+    """A scikit-learn classifier that learns from candidate sets.
 
-    `fit(X, S)` takes features (array, sparse matrix, frame) and candidates: a 0/1 or weight matrix (N, K), a
-    list of sets, texts such as `cat|dog`, annotators' answers, or ordinary labels. `fit("data.csv")` takes a
-    table that has both, `fit(dataset)` a `plench.Dataset`.
+    Parameters
+    ----------
+    algorithm : str, default="PRODEN"
+        Name of an algorithm (`plench list algorithms`), `path/to/file.py:ClassName`, or "auto", which tries
+        methods and configurations and keeps the one that `criterion` prefers on held-out examples.
+    hparams : mapping, optional
+        Hyperparameters that differ from the algorithm's defaults.
+    steps : int, default=1000
+        Number of training steps.
+    early_stopping : {"CR", "AA"}, optional
+        Criterion by which the best model of the run is kept. Holds out `validation_fraction`.
+    validation_fraction : float, default=0.2
+        Share of the examples that is held out to measure a criterion.
+    candidate_weights : {"uniform", "votes"}, default="uniform"
+        How candidates are weighted where there are annotators' answers.
+    classes : sequence, optional
+        All classes in their order. By default the classes that occur.
+    separator : str, default="|"
+        Separator of class names in texts such as `cat|dog`.
+    time, n_runs : float and int, optional
+        Budget of "auto" in seconds and in runs; 20 runs if neither is given.
+    criterion : {"CR", "AA"}, default="CR"
+        Criterion by which "auto" chooses.
+    portfolio : sequence of str, optional
+        Algorithms that "auto" tries.
+    refit : bool, default=True
+        Whether "auto" trains its choice once more on all examples. Not counted in `time`.
+    random_state : int or RandomState, optional
+        Seed of split and training. The same number gives the same model, and for data with candidates of
+        their own the weights of `plench.train` with that number as `seed` and `trial_seed`. Candidates that
+        are generated are always drawn with seed 0.
+    device : str, default="cpu"
+        Device to train on: cpu, cuda, mps or auto.
+    threads : int, default=1
+        Number of threads.
+    verbose : bool, default=False
+        Whether to show progress.
 
-    `algorithm="auto"` tries methods and configurations within `time` seconds or `n_runs` runs (20 where
-    neither is said) and keeps what `criterion` (CR or AA) prefers on a held-out share; `portfolio` names the
-    methods to try. With `refit` the choice is trained once more on everything, which `time` does not count.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The classes.
+    model_ : TrainedModel
+        The trained model.
+    algorithm_, hparams_ : str and dict
+        Algorithm and hyperparameters that were trained.
+    quality_ : Quality or None
+        Criteria on the held-out examples and what they say about accuracy.
+    leaderboard_ : list of dict or None
+        Everything that "auto" tried, best first.
+    history_ : list of dict
+        One row per evaluation.
 
-    `early_stopping` names a criterion by which the best model of the run is kept; a share of
-    `validation_fraction` is held out for it. `random_state` decides split and training: the same number gives
-    the same model, and for data with candidates of their own the weights of `plench.train` with that number
-    as `seed` and `trial_seed`; where candidates are generated, they are drawn with 0 whatever the number.
-
+    Examples
+    --------
     >>> model = plench.PartialLabelClassifier("PRODEN", random_state=0).fit(X, S)
     >>> model.predict(X_new), model.disambiguate().labels
     >>> model.save("model.plench")
     """
 
     _answer_columns: int | None = None  # of the matrix of answers that was learned from
-    _unresolved: Material | None = None  # what was learned from, until it is resolved
+    _unresolved: TrainingData | None = None  # what was learned from, until it is resolved
 
     def __init__(
         self,
@@ -128,13 +179,28 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Say that sparse matrices are taken."""
+        """Declare that sparse matrices are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
     def fit(self, X: Any, y: Any = None) -> PartialLabelClassifier:
-        """Learn from features and candidates `y` (called S elsewhere), in any of the forms named above."""
+        """Learn from features and candidate sets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, frame, path or Dataset
+            Features. A path to a table (`fit("data.csv")`), a frame with candidate columns or a
+            `plench.Dataset` contains the candidates too; then `y` is None.
+        y : optional
+            Candidates (called S elsewhere): a 0/1 or weight matrix (N, K), a list of sets, texts such as
+            `cat|dog`, annotators' answers, or ordinary labels.
+
+        Returns
+        -------
+        PartialLabelClassifier
+            The fitted estimator.
+        """
         self._check_settings()
         given = self._read_training(X, y)
         seed = self._draw_seed()
@@ -148,7 +214,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         }
         search: Search | None = None
         if self.algorithm == AUTO:
-            search = self._search(given.material, settings)
+            search = self._search(given.data, settings)
             measured = chosen = search.chosen.first
             if self.refit:
                 if self.verbose:
@@ -158,9 +224,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                         flush=True,
                     )
                 entry = find_algorithm(chosen.config.algorithm)
-                chosen = train_on_all(measured, given.material, entry)
+                chosen = train_on_all(measured, given.data, entry)
         else:
-            measured = chosen = self._train(given.material, settings)
+            measured = chosen = self._train(given.data, settings)
         self._keep(given, chosen, measured, search)
         return self
 
@@ -217,7 +283,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         labels = self._read_candidates(y, len(probs))
         right = labels[np.arange(len(probs)), probs.argmax(1)]
         if (labels.sum(1) > 1).any():
-            raise InputError("estimate_accuracy needs true labels, one an example; candidates are no truth")
+            raise InputError(
+                "estimate_accuracy needs true labels, one per example; some examples have several candidates"
+            )
         return estimate_share(int(right.sum()), len(right))
 
     def save(self, path: str | Path) -> None:
@@ -235,7 +303,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read the model again. A pickle runs code anyway, so that a third party's is run too."""
+        """Load the model. Unpickling runs code anyway, so third-party code in the model is run too."""
         super().__setstate__(state)
         if isinstance(state.get("model_"), bytes):
             self.model_ = load_model_file(state["model_"], self.device, run_code=True)
@@ -246,14 +314,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if is_auto and self.early_stopping is not None:
             raise UsageError(
                 f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
-                "`criterion`; allowed is None"
+                "`criterion`; expected None"
             )
         if not is_auto and (self.time is not None or self.n_runs is not None):
             raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
         if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
             raise UsageError(
-                "validation_fraction is 0, but a criterion is measured on held-out examples; allowed are "
-                "numbers above 0 and below 1"
+                "validation_fraction is 0, but a criterion is measured on held-out examples; expected a "
+                "number above 0 and below 1"
             )
 
     def _draw_seed(self) -> int:
@@ -270,32 +338,34 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return read_dataset(as_dataset(X))
         features, columns, are_texts = read_features(X)
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
-        data = make_training_data(features, labels)
+        dataset = make_training_data(features, labels)
         n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
-        material = Material(data, labels.weights)
-        return Given(material, labels.classes, n_features, columns, are_texts, labels.answer_columns)
+        data = TrainingData(dataset, labels.weights)
+        return Given(data, labels.classes, n_features, columns, are_texts, labels.answer_columns)
 
-    def _train(self, material: Material, settings: Mapping[str, Any]) -> Attempt:
-        """Carry out the one run."""
+    def _train(self, data: TrainingData, settings: Mapping[str, Any]) -> Attempt:
+        """Train one run."""
         entry, criterion = find_algorithm(self.algorithm), self.early_stopping
         if criterion is not None and criterion not in CRITERIA:
-            raise UsageError(f"early_stopping is {criterion!r}; allowed are None, {', '.join(CRITERIA)}")
+            raise UsageError(
+                f"early_stopping is {criterion!r}; expected None or one of {', '.join(CRITERIA)}"
+            )
         holdout = 0.0 if criterion is None else self.validation_fraction
         if holdout == 0:
-            material = material.whole()
-        config = material.configure(entry, holdout, self.hparams, **settings)
+            data = data.whole()
+        config = data.configure(entry, holdout, self.hparams, **settings)
         with watch_run() if self.verbose else nullcontext() as told:
-            made = attempt(config, material, entry, criterion, told)
+            made = attempt(config, data, entry, criterion, told)
         if made.status == "interrupted":
             raise KeyboardInterrupt
         if made.model is None:
             raise RunFailedError(f"{self.algorithm} could not be trained: {made.message or made.status}")
         return made
 
-    def _search(self, material: Material, settings: Mapping[str, Any]) -> Search:
+    def _search(self, data: TrainingData, settings: Mapping[str, Any]) -> Search:
         """Try methods and configurations."""
         searcher = Searcher(
-            material,
+            data,
             Budget(self.time, self.n_runs),
             self.criterion,
             self.validation_fraction,
@@ -334,7 +404,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             notes["leaderboard"] = self.leaderboard_
         self.model_ = chosen.model
         self.model_.notes = notes
-        self._unresolved = given.material
+        self._unresolved = given.data
 
     def _read_new(self, X: Any) -> Any:
         """Return features to predict on as the model takes them; raise InputError where they do not fit."""
@@ -419,11 +489,11 @@ def read_dataset(data: Dataset) -> Given:
     data = hide_truth(data)
     names = data.features.names if isinstance(data.features, Table) else None
     classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
-    return Given(Material(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)
+    return Given(TrainingData(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)
 
 
 def has_roles(X: Any) -> bool:
-    """Say whether a frame has candidates or answers beside features, by the names of its columns."""
+    """Whether the names of a frame's columns include candidates or answers."""
     if not is_frame(X):
         return False
     roles = find_roles(read_frame(X, "X"), TableOptions())
@@ -432,7 +502,7 @@ def has_roles(X: Any) -> bool:
 
 
 def flatten(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as a row: without configuration, what the method logged beside the rest."""
+    """Return a record as a row: without configuration, with the values that the method logged."""
     row = {key: value for key, value in record.items() if key not in ("hparams", "args", "logged")}
     return {**row, **record.get("logged", {})}
 

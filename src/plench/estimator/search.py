@@ -1,21 +1,34 @@
-"""The automatic choice: methods and configurations tried within a budget, chosen without true labels."""
+"""The automatic choice: methods and configurations tried within a budget, chosen without true labels.
+
+Every try is a run through the same loop as any other, in a temporary folder (`attempt`).
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.data import Dataset, split_dataset
 from plench.errors import PlenchError, RunFailedError, UsageError
-from plench.estimator.attempt import Attempt, Material, OutOfTimeError, attempt, rate_differences
+from plench.estimator.quality import score_examples
+from plench.runs.ended import RESULTS
+from plench.runs.folder import RunStore
 from plench.seeds import seed_hash
-from plench.training import PreparedData
-from plench.training.callbacks import NoCallback
+from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
+from plench.training.callbacks import Callback, NoCallback
+from plench.training.environment import choose_device
+from plench.training.evaluate import predict_logits
+from plench.training.model import TrainedModel, load
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
@@ -33,6 +46,130 @@ CRITERIA = ("CR", "AA")
 WHOLE = ("done", "diverged")
 
 logger = logging.getLogger("plench")
+# Evaluations of a run that is stopped early: enough to choose from, few enough to cost little.
+EVALUATIONS = 10
+
+
+class OutOfTimeError(PlenchError):
+    """The time that the user gave is over; raised by a callback between two updates."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What an estimator learns from: the data, and perhaps weights (N, K) of the candidates."""
+
+    dataset: Dataset
+    weights: NDArray[np.float32] | None = None
+
+    def configure(
+        self, entry: AlgorithmEntry, holdout: float, hparams: Mapping[str, Any] | None = None, **settings: Any
+    ) -> RunConfig:
+        """Describe a run with a share held out for validation and nothing for test."""
+        data = self.dataset
+        if data.test is None:
+            settings["tabular_test_fraction"] = 0.0
+        if data.validation is None or holdout == 0:
+            settings["holdout_fraction"] = holdout
+        steps = settings.get("steps") or data.card.default_steps
+        if not entry.card.shared:
+            settings.pop("steps", None)  # these make a step a round
+        settings.setdefault("checkpoint_freq", max(1, steps // EVALUATIONS))
+        return configure_run(entry, data.card, hparams=hparams, **settings)
+
+    def whole(self) -> TrainingData:
+        """The same with nothing marked as validation."""
+        return replace(self, dataset=replace(self.dataset, validation=None))
+
+    def prepare(self, config: RunConfig) -> PreparedData:
+        """Split and scale, as a run does it."""
+        prepared = prepare_data(self.dataset, config, choose_device(config.device))
+        if self.weights is None:
+            return prepared
+        split = split_dataset(
+            self.dataset,
+            config.trial_seed,
+            test_fraction=config.tabular_test_fraction,
+            holdout_fraction=config.holdout_fraction,
+        )
+        return replace(prepared, train_weights=self.weights[split.train])
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A run and its outcome; `model` is None if it gave no usable one.
+
+    `held_out` are the candidates of the held-out examples, and `scores` what each of these adds to a
+    criterion: their mean is the criterion.
+    """
+
+    config: RunConfig
+    status: str
+    message: str
+    seconds: float
+    records: list[dict[str, Any]]
+    model: TrainedModel | None = None
+    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    held_out: NDArray[np.bool_] | None = None
+
+    def measure(self, criterion: str) -> float | None:
+        """Return a criterion on the held-out examples."""
+        values = self.scores.get(criterion)
+        return None if values is None or len(values) == 0 else float(values.mean())
+
+
+def attempt(
+    config: RunConfig,
+    data: TrainingData,
+    entry: AlgorithmEntry,
+    criterion: str | None = None,
+    callback: Callback | None = None,
+    prepared: PreparedData | None = None,
+    caution: float | None = None,
+) -> Attempt:
+    """Train a run and take the model that is best by a criterion; without one, the last.
+
+    With `caution` the last model is taken unless the best one is ahead by more than so many standard errors.
+    A run that is stopped before its end gives the best model it has had, if any.
+    """
+    prepared = prepared or data.prepare(config)
+    begun = time.perf_counter()
+    with TemporaryDirectory(prefix="plench-") as folder:
+        store = RunStore(Path(folder) / config.folder_name(data.dataset.fingerprint))
+        try:
+            outcome = run_training(config, data.dataset, entry, folder, callback, prepared, store)
+            status, message = str(outcome.status), outcome.message
+        except OutOfTimeError as error:
+            status, message = "out of time", str(error)
+        seconds = time.perf_counter() - begun
+        kept = store.list_models()
+        best = "last" if criterion is None and status == "done" else criterion or "CR"
+        wanted = [name for name in ([best] if caution is None else ["last", best]) if name in kept]
+        if not wanted and status == "done" and "last" in kept:
+            wanted = ["last"]  # a run without a criterion to go by, such as one of a single update
+        results = store.folder / RESULTS
+        lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+        made = Attempt(config, status, message, seconds, [json.loads(line) for line in lines])
+        found = [score(made, load(store.folder, name, config.device), prepared) for name in wanted]
+    if len(found) == 2:
+        last, other = found
+        if rate_differences(other.scores[best] - last.scores[best], caution or 0.0) <= 0:
+            return last
+    return found[-1] if found else made
+
+
+def score(made: Attempt, model: TrainedModel, prepared: PreparedData) -> Attempt:
+    """Return the attempt with a model of it, scored on the held-out examples."""
+    logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
+    held_out = prepared.validation.candidates
+    scores = score_examples(logits, held_out) if held_out is not None and len(logits) else {}
+    return replace(made, model=model, scores=scores, held_out=held_out)
+
+
+def rate_differences(differences: NDArray[np.float64], caution: float) -> float:
+    """Return the mean of paired differences less so many of its standard errors; 0 where they are too few."""
+    if len(differences) < 2:
+        return 0.0
+    return float(differences.mean() - caution * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 @dataclass(frozen=True)
@@ -44,13 +181,13 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0):
-            raise UsageError(f"time is {self.seconds!r}; allowed are seconds above 0")
+            raise UsageError(f"time is {self.seconds!r}; expected seconds above 0")
         if self.runs is not None and not (type(self.runs) is int and self.runs > 0):
-            raise UsageError(f"n_runs is {self.runs!r}; allowed are whole numbers from 1")
+            raise UsageError(f"n_runs is {self.runs!r}; expected a whole number from 1")
 
 
 @dataclass(eq=False)
-class Contender:
+class Trial:
     """A method in one configuration, with its attempts: one on each split it was run on."""
 
     entry: AlgorithmEntry
@@ -59,7 +196,7 @@ class Contender:
 
     @property
     def first(self) -> Attempt:
-        """The attempt on the first split, which is the one that every contender was run on."""
+        """The attempt on the first split, which is the one that every trial was run on."""
         return self.attempts[0]
 
     def measure(self, criterion: str) -> float | None:
@@ -82,8 +219,8 @@ class Progress:
     n_made: int
     n_runs: int | None
     seconds_left: float | None
-    last: Contender
-    best: Contender | None
+    last: Trial
+    best: Trial | None
     criterion: str
 
     def __str__(self) -> str:
@@ -100,12 +237,12 @@ class Progress:
 class Search:
     """Everything that was tried, and what was chosen."""
 
-    contenders: list[Contender]
-    chosen: Contender
+    trials: list[Trial]
+    chosen: Trial
     criterion: str
 
     def leaderboard(self) -> list[dict[str, Any]]:
-        """Return every contender as a row, the best by the criterion first."""
+        """Return every trial as a row, the best by the criterion first."""
         rows = [
             {
                 "algorithm": tried.entry.name,
@@ -119,36 +256,34 @@ class Search:
                 "chosen": tried is self.chosen,
                 "hparams": dict(tried.first.config.hparams),
             }
-            for tried in self.contenders
+            for tried in self.trials
         ]
         return sorted(rows, key=lambda row: np.inf if row[self.criterion] is None else -row[self.criterion])
 
 
 @dataclass(eq=False)
 class Searcher:
-    """Carries out a search: every default, random configurations of the leaders, rivals on further splits."""
+    """Runs a search: every default, random configurations of the leaders, rivals on further splits."""
 
-    material: Material
+    data: TrainingData
     budget: Budget
     criterion: str
     holdout: float
     settings: Mapping[str, Any]
     portfolio: Sequence[str] | None = None
     hparams: Mapping[str, Any] | None = None
-    tell: Callable[[Progress], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
-            raise UsageError(
-                f"criterion is {self.criterion!r}; allowed are {', '.join(CRITERIA)}, which need no truth"
-            )
+            raise UsageError(f"criterion is {self.criterion!r}; expected one of {', '.join(CRITERIA)}")
         if self.budget.seconds is None and self.budget.runs is None:
             self.budget = Budget(runs=DEFAULT_RUNS)
         self.begun = time.perf_counter()
         self.entries = [find_algorithm(name) for name in self.list_methods()]
         for entry in self.entries:  # what cannot be configured is reported before anything is trained
-            self.material.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
-        self.contenders: list[Contender] = []
+            self.data.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
+        self.trials: list[Trial] = []
         self.errors: list[PlenchError] = []
         self.prepared: dict[int, PreparedData] = {}
         self.n_made = 0
@@ -160,9 +295,9 @@ class Searcher:
                 raise UsageError("portfolio must be a list of names of algorithms")
             return list(self.portfolio)
         names = list(PORTFOLIO)
-        if self.material.dataset.answers is not None:
+        if self.data.dataset.answers is not None:
             names[1:1] = FROM_ANSWERS
-        if self.material.dataset.card.kind == "tabular":
+        if self.data.dataset.card.kind == "tabular":
             return names
         return [name for name in names if find_algorithm(name).card.shared]
 
@@ -170,11 +305,11 @@ class Searcher:
         """Try until the budget is spent, or Ctrl-C; then choose."""
         interrupted = False
         try:
-            for contender in self.plan():
+            for trial in self.plan():
                 try:
-                    status = self.make_attempt(contender).status
+                    status = self.make_attempt(trial).status
                 except PlenchError as error:
-                    self.pass_over(contender, error)
+                    self.pass_over(trial, error)
                     continue
                 interrupted = status == "interrupted"
                 if status in ("interrupted", "out of time"):
@@ -193,23 +328,23 @@ class Searcher:
             logger.warning("stopped after %d runs; the best so far is taken", self.n_made)
         return Search(self.tried, choose(usable, self.criterion), self.criterion)
 
-    def pass_over(self, contender: Contender, error: PlenchError) -> None:
-        """Continue without a contender that cannot be run; it counts as a run, so that the search ends."""
+    def pass_over(self, trial: Trial, error: PlenchError) -> None:
+        """Continue without a trial that cannot be run; it counts as a run, so that the search ends."""
         self.n_made += 1
         self.errors.append(error)
-        logger.warning("%s could not be trained: %s", contender.entry.name, error)
+        logger.warning("%s could not be trained: %s", trial.entry.name, error)
 
     @property
-    def tried(self) -> list[Contender]:
-        """The contenders that were run."""
-        return [each for each in self.contenders if each.attempts]
+    def tried(self) -> list[Trial]:
+        """The trials that were run."""
+        return [each for each in self.trials if each.attempts]
 
     @property
-    def usable(self) -> list[Contender]:
-        """The contenders that have a model."""
+    def usable(self) -> list[Trial]:
+        """The trials that have a model."""
         return [each for each in self.tried if each.first.model is not None]
 
-    def plan(self) -> Iterator[Contender]:
+    def plan(self) -> Iterator[Trial]:
         """Yield what is run next, as long as the budget allows."""
         for entry in self.entries:
             if not self.allows():
@@ -220,60 +355,60 @@ class Searcher:
         ranked = rank(self.usable)
         finalists = ranked[:1] + find_rivals(ranked, self.criterion)
         for _ in range(1, self.n_splits):
-            for contender in finalists:
+            for trial in finalists:
                 if not self.allows():
                     return
-                yield contender
+                yield trial
 
     @property
     def n_splits(self) -> int:
         """On how many splits the best are run: one where the data says which rows are validation."""
-        return SPLITS if self.material.dataset.validation is None else 1
+        return SPLITS if self.data.dataset.validation is None else 1
 
-    def enter(self, entry: AlgorithmEntry, number: int) -> Contender:
-        """Add a contender."""
-        self.contenders.append(Contender(entry, number))
-        return self.contenders[-1]
+    def enter(self, entry: AlgorithmEntry, number: int) -> Trial:
+        """Add a trial."""
+        self.trials.append(Trial(entry, number))
+        return self.trials[-1]
 
     def allows(self, kept: int = 0) -> bool:
-        """Say whether the budget allows another run; with `kept` so many are left for each further split."""
+        """Whether the budget allows another run; with `kept` so many are left for each further split."""
         runs, seconds = self.budget.runs, self.budget.seconds
         if runs is not None and self.n_made >= runs - kept * (self.n_splits - 1):
             return False
         share = 1 - TIME_FOR_REPEATS if kept else 1.0
         return seconds is None or time.perf_counter() < self.begun + share * seconds
 
-    def pick_leader(self) -> Contender | None:
+    def pick_leader(self) -> Trial | None:
         """Return the next configuration of a leading method: of the one that was tried least."""
         best: dict[str, float] = {}
-        for contender in self.usable:
-            value = contender.measure(self.criterion)
+        for trial in self.usable:
+            value = trial.measure(self.criterion)
             if value is not None:
-                best[contender.entry.name] = max(value, best.get(contender.entry.name, -np.inf))
+                best[trial.entry.name] = max(value, best.get(trial.entry.name, -np.inf))
         if not best:
             return None
         leaders = sorted(best, key=lambda name: -best[name])[:LEADERS]
-        tried = {name: sum(each.entry.name == name for each in self.contenders) for name in leaders}
+        tried = {name: sum(each.entry.name == name for each in self.trials) for name in leaders}
         name = min(leaders, key=lambda leader: tried[leader])
         entry = next(entry for entry in self.entries if entry.name == name)
         return self.enter(entry, tried[name])
 
-    def make_attempt(self, contender: Contender) -> Attempt:
-        """Run a contender on its next split."""
-        number = len(contender.attempts)
+    def make_attempt(self, trial: Trial) -> Attempt:
+        """Run a trial on its next split."""
+        number = len(trial.attempts)
         settings, hparams = dict(self.settings), self.hparams
         if number:  # a random configuration is drawn for the first split, and stays what it is
             settings["trial_seed"] = seed_hash(settings["trial_seed"], "split", number)
-            hparams = {k: v for k, v in contender.first.config.hparams.items() if k != "max_steps"}
-        settings["hparams_seed"] = contender.number
-        config = self.material.configure(contender.entry, self.holdout, hparams, **settings)
+            hparams = {k: v for k, v in trial.first.config.hparams.items() if k != "max_steps"}
+        settings["hparams_seed"] = trial.number
+        config = self.data.configure(trial.entry, self.holdout, hparams, **settings)
         if number not in self.prepared:
-            self.prepared[number] = self.material.prepare(config)
+            self.prepared[number] = self.data.prepare(config)
         clock = Clock(None if self.budget.seconds is None else self.begun + self.budget.seconds)
         made = attempt(
             config,
-            self.material,
-            contender.entry,
+            self.data,
+            trial.entry,
             self.criterion,
             clock,
             self.prepared[number],
@@ -283,13 +418,13 @@ class Searcher:
         if made.status == "failed":
             logger.warning("%s could not be trained: %s", config.algorithm, made.message)
         if number == 0 or (made.model is not None and made.status in WHOLE):
-            contender.attempts.append(made)
-        self.report(contender)
+            trial.attempts.append(made)
+        self.report(trial)
         return made
 
-    def report(self, last: Contender) -> None:
-        """Tell how far the search is."""
-        if self.tell is None:
+    def report(self, last: Trial) -> None:
+        """Report the progress of the search."""
+        if self.on_progress is None:
             return
         spent = time.perf_counter() - self.begun
         lefts = []
@@ -298,7 +433,7 @@ class Searcher:
         if self.budget.runs is not None:
             lefts.append(spent / self.n_made * (self.budget.runs - self.n_made))
         best = choose(self.usable, self.criterion) if self.usable else None
-        self.tell(Progress(self.n_made, self.budget.runs, min(lefts), last, best, self.criterion))
+        self.on_progress(Progress(self.n_made, self.budget.runs, min(lefts), last, best, self.criterion))
 
 
 class Clock(NoCallback):
@@ -308,28 +443,28 @@ class Clock(NoCallback):
         self.deadline = deadline
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Look at the clock between updates."""
-        self.look()
+        """Check the time between updates."""
+        self.check()
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Look at the clock between rounds."""
+        """Check the time between rounds."""
         if record["step"] > 0:
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise OutOfTimeError when the time is over."""
         if self.deadline is not None and time.perf_counter() >= self.deadline:
             raise OutOfTimeError("the time was over before its end")
 
 
-def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAUTION) -> Contender:
-    """Return the contender that held-out examples speak for.
+def choose(trials: Sequence[Trial], criterion: str, caution: float = CAUTION) -> Trial:
+    """Return the trial that held-out examples speak for.
 
     Its advantage over the first one, on the same examples, counts after `caution` standard errors of the
     difference are taken off: the best of many figures from few examples is mostly luck. Where some were run
     on further splits, it is one of these: the best of the others may have been lucky on the first one.
     """
-    ranked = rank(contenders)
+    ranked = rank(trials)
     finalists = [each for each in ranked if len(each.attempts) > 1]
     eligible = finalists if len(finalists) > 1 else ranked
     if ranked[0] not in eligible:  # what the others are compared with, which comes first where none is ahead
@@ -337,21 +472,21 @@ def choose(contenders: Sequence[Contender], criterion: str, caution: float = CAU
     return max(eligible, key=lambda each: rate(each, ranked[0], criterion, caution))
 
 
-def rank(contenders: Sequence[Contender]) -> list[Contender]:
-    """Return the contenders that were run to their end, or all if none was; the reference comes first."""
-    return [each for each in contenders if each.first.status in WHOLE] or list(contenders)
+def rank(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that were run to their end, or all if none was; the reference comes first."""
+    return [each for each in trials if each.first.status in WHOLE] or list(trials)
 
 
-def find_rivals(ranked: Sequence[Contender], criterion: str) -> list[Contender]:
+def find_rivals(ranked: Sequence[Trial], criterion: str) -> list[Trial]:
     """Return the best rivals of the reference, one a method."""
-    best: dict[str, Contender] = {}
+    best: dict[str, Trial] = {}
     for each in sorted(ranked[1:], key=lambda each: -rate(each, ranked[0], criterion, caution=0.0)):
         best.setdefault(each.entry.name, each)
     return list(best.values())[:RIVALS]
 
 
-def rate(tried: Contender, reference: Contender, criterion: str, caution: float) -> float:
-    """Return a contender's advantage over the reference, on splits that both have, less what may be luck."""
+def rate(tried: Trial, reference: Trial, criterion: str, caution: float) -> float:
+    """Return a trial's advantage over the reference, on splits that both have, less what may be luck."""
     if tried is reference:
         return 0.0
     pairs = [
@@ -364,7 +499,7 @@ def rate(tried: Contender, reference: Contender, criterion: str, caution: float)
     return rate_differences(np.concatenate([first - second for first, second in pairs]), caution)
 
 
-def train_on_all(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> Attempt:
+def train_on_all(chosen: Attempt, data: TrainingData, entry: AlgorithmEntry) -> Attempt:
     """Train the chosen configuration for the chosen number of updates on everything.
 
     `max_steps`, by which methods schedule themselves, stays that of the chosen run. Where that fails or is
@@ -373,7 +508,7 @@ def train_on_all(chosen: Attempt, material: Material, entry: AlgorithmEntry) -> 
     assert chosen.model is not None
     config = replace(chosen.config, steps=chosen.model.updates, holdout_fraction=0.0)
     try:
-        made = attempt(config, material.whole(), entry)
+        made = attempt(config, data.whole(), entry)
         status = made.status if made.model is None or made.status not in WHOLE else ""
     except KeyboardInterrupt:
         status = "interrupted"
