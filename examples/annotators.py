@@ -52,6 +52,6 @@ plench.sweep(
 )
 print(plench.collect(folder / "runs"))
 
-# plench refit runs -d 'songs.csv?answers=answers.csv': what CR chose, trained on every item.
+# plench sweep refit runs -d 'songs.csv?answers=answers.csv': what CR chose, trained on every item.
 outcome = plench.refit(folder / "runs", songs, folder / "refit", progress=False)
 print(plench.load(outcome.folder).predict({"tempo": [0.1, 1.9], "volume": [0.0, 0.0]}))

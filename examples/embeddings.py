@@ -24,7 +24,7 @@ np.save(folder / "answers.npy", answers)
 np.save(folder / "labels.npy", labels)
 np.save(folder / "class_names.npy", np.array(["anger", "joy", "surprise"]))
 
-# plench train -a PRODEN -d embeddings/features.npy --candidate_weights votes
+# plench train -a PRODEN -d embeddings/features.npy --candidate-weights votes
 outcome = plench.train(
     "PRODEN", folder / "features.npy", folder / "runs", steps=200, candidate_weights="votes", progress=False
 )

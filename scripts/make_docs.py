@@ -18,7 +18,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -137,15 +136,6 @@ def toctree(pages: list[str], caption: str = "", *, hidden: bool = False) -> lis
     return ["", "```{toctree}", ":maxdepth: 1", *options, "", *pages, "```"]
 
 
-def list_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parsers of all commands, each before those below it."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for below in dict.fromkeys(action.choices.values()):
-                yield below
-                yield from list_parsers(below)
-
-
 def write_commands(folder: Path) -> None:
     """Write the reference of the commands, from their parsers."""
     os.environ["COLUMNS"] = "100"
@@ -155,7 +145,7 @@ def write_commands(folder: Path) -> None:
         "Made from the commands themselves: `plench COMMAND --help` prints the same.",
         "",
     ]
-    for parser in list_parsers(build_parser()):
+    for parser in [*build_parser().walk()][1:]:
         depth = len(parser.prog.split())
         lines += [f"{'#' * depth} {parser.prog}", "", "```text", parser.format_help().rstrip(), "```", ""]
     write_page(folder, "cli", lines)

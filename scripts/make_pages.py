@@ -97,8 +97,8 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
         "# What the public code gets wrong",
         "Faults of the public benchmark's code that the paper's published figures carry, algorithm by "
         "algorithm, as the algorithms' cards have them. Ours are written by specification and checked "
-        "against number vectors; each page lists all departures. `plench compare-paper` marks the figures of "
-        "the paper that these faults concern.",
+        "against number vectors; each page lists all departures. `plench results compare-paper` marks the "
+        "figures of the paper that these faults concern.",
     ]
     for entry in found:
         card = entry.card

@@ -265,12 +265,12 @@ def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, 
             *algorithms,
             "--datasets",
             "Digits_FPS",
-            "--n_hparams",
+            "--n-hparams",
             "2",
-            "--n_trials",
+            "--n-trials",
             "2",
         ]
-        words += ["--fleet", STACK, "--steps", str(steps), "--workers", str(workers), "--output_dir", folder]
+        words += ["--fleet", STACK, "--steps", str(steps), "--workers", str(workers), "--output-dir", folder]
         command = [
             sys.executable,
             "-m",
@@ -279,7 +279,7 @@ def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, 
             "launch",
             *words,
             "--quiet",
-            "--skip_confirmation",
+            "--skip-confirmation",
         ]
         start = time.perf_counter()
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)

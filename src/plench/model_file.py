@@ -114,7 +114,7 @@ def _read_metadata(path: str | Path | bytes) -> dict[str, Any]:
     if start[:2] == b"PK":
         raise DataError(
             f"{_name(path)} is a model file of plench 0.2.0, which this version does not read: load it with "
-            "plench 0.2.0, or train it again (`plench fit`, `plench refit`)"
+            "plench 0.2.0, or train it again (`plench fit`, `plench sweep refit`)"
         )
     try:
         header = json.loads(rest[: int.from_bytes(start, "little")])

@@ -73,6 +73,11 @@ def short_repr(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+def flag(name: str) -> str:
+    """Return the command-line flag of a setting: `data_dir` → `--data-dir`."""
+    return "--" + name.replace("_", "-")
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun: `1 run`, `1,200 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

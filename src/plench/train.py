@@ -2,10 +2,7 @@
 
 import sys
 
-from plench.cli import Parser, run_command
-from plench.cli.train import DESCRIPTION, add_options
+from plench.cli import main
 
 if __name__ == "__main__":
-    parser = Parser(prog="python -m plench.train", description=DESCRIPTION)
-    add_options(parser)
-    sys.exit(run_command(parser, None))
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -6,7 +6,7 @@ import pytest
 
 import plench
 from plench import train
-from plench.cli import main, with_underscores
+from plench.cli import COMMAND_ALIASES, COMMANDS, FLAG_ALIASES, build_parser, main, spell_flags
 from plench.cli.list import choose_columns
 from plench.errors import UsageError
 from plench.version import __version__
@@ -14,7 +14,7 @@ from plench.version import __version__
 
 def test_the_options_of_every_command_are_shown_without_torch():
     code = (
-        "import sys; from plench.cli import build_parser; build_parser(None);"
+        "import sys; from plench.cli import build_parser; [*build_parser().walk()];"
         "sys.exit(', '.join({'torch', 'matplotlib', 'sklearn'} & {*sys.modules}) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -48,10 +48,10 @@ def test_two_dashes_are_no_value(capsys):
 
 def test_bad_usage_prints_no_escapes(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["list", "algorithms", "--no_such\x1b[2J"])
+        main(["list", "algorithms", "--no-such\x1b[2J"])
     assert stop.value.code == 2
     told = capsys.readouterr().err
-    assert "unrecognized arguments: --no_such" in told
+    assert "unrecognized arguments: --no-such" in told
     assert "\x1b" not in told
 
 
@@ -72,20 +72,33 @@ def test_help_has_examples_and_exit_codes(capsys):
 
 
 def test_dashes_and_underscores_are_the_same_option():
-    assert with_underscores(["--data-dir=a-b", "-a", "x-y", "--", "--c-d"]) == [
-        "--data_dir=a-b",
-        "-a",
-        "x-y",
-        "--",
-        "--c-d",
-    ]
+    words = ["--data_dir=a_b", "-a", "x_y", "--", "--c_d"]
+    assert spell_flags(words) == ["--data-dir=a_b", "-a", "x_y", "--", "--c_d"]
+
+
+def test_the_help_shows_few_commands_and_flags_with_dashes():
+    assert len(COMMANDS) <= 16
+    flags = {name for parser in build_parser().walk() for name in parser._option_string_actions}
+    assert [name for name in flags if "_" in name] == []
+    assert [new for new in FLAG_ALIASES.values() if new not in flags] == []
+
+
+@pytest.mark.parametrize("alias", COMMAND_ALIASES)
+def test_earlier_spellings_of_commands_are_the_same_commands(alias, capsys):
+    pages = []
+    for words in ([alias], COMMAND_ALIASES[alias]):
+        with pytest.raises(SystemExit) as stop:
+            main([*words, "--help"])
+        assert stop.value.code == 0
+        pages.append(capsys.readouterr().out)
+    assert pages[0] == pages[1]
 
 
 def test_unknown_option_is_bad_usage(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["train", "-a", "CC", "-d", "Digits_FPS", "--no_such_option", "1"])
+        main(["train", "-a", "CC", "-d", "Digits_FPS", "--no-such-option", "1"])
     assert stop.value.code == 2
-    assert "no_such_option" in capsys.readouterr().err
+    assert "no-such-option" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -117,7 +130,7 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no algorithm 'Nothing'"),
         (["-a", __file__, "-d", "Digits_FPS"], ": a name is needed; its algorithms are none"),
         (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:NAME"),
-        (["-a", "CC", "-d", "Lost"], "--data_dir"),
+        (["-a", "CC", "-d", "Lost"], "--data-dir"),
         (
             ["-a", "CC", "-d", "Digits_FPS", "--skip_model_save", "--save_model_every_checkpoint"],
             "contradict each other",
@@ -220,7 +233,7 @@ def test_a_narrow_window_has_whole_words_and_names_what_is_left_out():
     assert choose_columns(cells, 30) == ["name"]
 
 
-@pytest.mark.parametrize("command", ["train", "list", "cite", "check", "data"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_has_examples(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])

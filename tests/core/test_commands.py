@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plench.cli import ALIASES, build_parser, main, with_underscores
+from plench.cli import build_parser, main, spell_flags
 from tests.conftest import ROOT
 from tests.core.test_readme import python_blocks
 from tests.data.test_sources import write_mat
@@ -25,20 +25,20 @@ NOT_RUN = {
     r"^plench data download": "fetches from the network; tests/data/test_download.py has a server of its own",
     r"PLCIFAR10": "needs 170 MB of images; tests/images has small ones",
     r"path/to/": "stands for a folder of the reader's",
-    r"--command_launcher (slurm|ray)": "needs a cluster; tests/sweep has both",
+    r"--command-launcher (slurm|ray)": "needs a cluster; tests/sweep has both",
     r"--every": "does not end by itself; tests/report covers it",
     r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
     r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
-    r"^plench submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
+    r"^plench results submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
     r"--annotators": "the table has none; tests/estimator has some",
     r"more_runs/": "a second folder like the first",
-    r"^plench refit +runs( |$)": "the folder has several settings by then",
-    r"^plench verify results\.parquet": "repeats runs in full; tests/results/test_verify.py has short ones",
+    r"^plench sweep refit +runs( |$)": "the folder has several settings by then",
+    r"^plench results verify results\.parquet": "repeats runs; see tests/results/test_verify.py",
     r"--suite (extended|tabular)": "tens of thousands of runs",
     r"bench step -a all": "minutes for each algorithm; one is run",
 }
-SHORT = {"--steps": "12", "--checkpoint_freq": "6"}
-ONE = {"--n_hparams": "1", "--n_trials": "1", "--workers": "1"}
+SHORT = {"--steps": "12", "--checkpoint-freq": "6"}
+ONE = {"--n-hparams": "1", "--n-trials": "1", "--workers": "1"}
 
 
 def list_commands() -> list[tuple[str, str]]:
@@ -71,12 +71,12 @@ def shorten(words: list[str]) -> list[str]:
     if command == "demo":
         options |= {"--steps": "12", "--workers": "1"}
     if command == "fit":
-        options |= {"--steps": "12", "--n_runs": "2"}
+        options |= {"--steps": "12", "--n-runs": "2"}
         words = [word for word in words if word not in ("--time", "60")]
-    if command == "pilot" or words[:2] in (["sweep", "launch"], ["sweep", "plan"]):
+    if words[:2] in (["sweep", "launch"], ["sweep", "plan"], ["sweep", "pilot"]):
         options |= SHORT | ONE
     if words[:2] == ["sweep", "plan"]:
-        options["--probe_seconds"] = "0"
+        options["--probe-seconds"] = "0"
     if words[:2] == ["sweep", "retry"]:
         options["--workers"] = "1"
     if "--suite" in words:
@@ -106,7 +106,7 @@ def carry_out(command: str) -> int:
             parent = Path(word).parent
             folders = sorted(parent.glob("animals*/done")) or sorted(parent.glob("*/done"))
             words[place] = str(folders[0].parent)
-    if words[0] == "refit" and "-d" not in words and "animals" in words[1]:
+    if words[:2] == ["sweep", "refit"] and "-d" not in words and "animals" in words[2]:
         words += ["-d", "animals.csv"]  # what came by path must be named; that of the pages did not
     return main(words)
 
@@ -125,8 +125,8 @@ def prepare(folder: Path) -> None:
 
 def runs_for(page: str, folder: Path) -> None:
     """Make the folder `runs`, and a file of measurements, where a page takes them as given."""
-    sweep = "--algorithms CC PRODEN --datasets animals.csv --n_hparams 1 --n_trials 1 --steps 12"
-    words = f"sweep launch {sweep} --checkpoint_freq 6 --workers 1 --quiet --output_dir runs"
+    sweep = "--algorithms CC PRODEN --datasets animals.csv --n-hparams 1 --n-trials 1 --steps 12"
+    words = f"sweep launch {sweep} --checkpoint-freq 6 --workers 1 --quiet --output-dir runs"
     assert main(shlex.split(words)) == 0
     (folder / "step.json").write_text('{"rows": [{"algorithm": "CC", "dataset": "Lost", "ms": 1.0}]}')
 
@@ -143,8 +143,7 @@ def test_commands_are_understood(page, command):
     if words[0] != "plench":
         assert find_reason(command) or words[:2] == ["python", "-m"]
         return
-    name = ALIASES.get(words[1], words[1])
-    build_parser(name).parse_args(with_underscores(words[1:]))
+    build_parser().parse_args(spell_flags(words[1:]))
 
 
 @pytest.mark.real

@@ -20,5 +20,5 @@ def test_the_site_builds_and_stands_alone(tmp_path: Path) -> None:
     for page in ("index", "cli", "api", "algorithms/PRODEN", "datasets/Lost", "criteria/CR", "networks/MLP"):
         assert (html / f"{page}.html").exists(), page
     assert "plench.train" in (html / "api.html").read_text(encoding="utf-8")
-    assert "--checkpoint_freq" in (html / "cli.html").read_text(encoding="utf-8")
+    assert "--checkpoint-freq" in (html / "cli.html").read_text(encoding="utf-8")
     assert (html / "searchindex.js").stat().st_size > 10_000

@@ -34,7 +34,7 @@ def test_text_says_how_to_get_what_is_missing(tmp_path, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "torch MISSING" in text
     assert "missing: pip install ray (sweeps on a Ray cluster)" in text
-    assert f"plench data download NAME … --data_dir {tmp_path}" in text
+    assert f"plench data download NAME … --data-dir {tmp_path}" in text
     assert "no public download: English" in text
 
 

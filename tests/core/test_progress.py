@@ -64,9 +64,9 @@ def test_a_notice_goes_to_what_standard_error_is_at_the_time():
         return 0
 
     parser = argparse.ArgumentParser()
-    parser.set_defaults(handler=work)
+    parser.set_defaults(run=work)
     assert run_command(parser, []) == 0
-    assert above_the_bar.getvalue() == "notice: something is odd\n"
+    assert above_the_bar.getvalue() == "warning: something is odd\n"
 
 
 def test_a_notebook_shows_the_same_in_the_output_of_its_cell(monkeypatch):

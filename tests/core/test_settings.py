@@ -101,11 +101,11 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict:
 def test_a_new_setting_reaches_flags_keywords_grids_files_and_pages(probed: dict) -> None:
     assert probed["codes"] == [0, 0]
     for text in (probed["train_help"], probed["sweep_help"]):
-        assert re.search(r"--made_up N\s+a setting that does nothing \(default:\s+3\)", text)
+        assert re.search(r"--made-up N\s+a setting that does nothing \(default:\s+3\)", text)
     assert probed["signature"]
     assert probed["refused"] == "made_up must be a whole number of at least 0 and of at most 9, not 10"
     assert probed["grid"] == 7
-    assert "--made_up 7" in probed["dummy"]
+    assert "--made-up 7" in probed["dummy"]
     assert "| `made_up` | a whole number of at least 0 and of at most 9 | `3` |" in probed["table"]
 
 

@@ -1,19 +1,16 @@
-import argparse
 import json
 
 import pytest
 
-from plench.cli.data import add_options
+from plench.cli import build_parser, spell_flags
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset
 from plench.data.sources import find_source
 from plench.errors import DataError, UsageError
 
 
 def run(*words):
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    arguments = parser.parse_args(words)
-    return arguments.handler(arguments)
+    arguments = build_parser().parse_args(spell_flags(["data", *words]))
+    return arguments.run(arguments)
 
 
 def test_info_as_json_has_the_figures_of_the_drawn_dataset(capsys):
@@ -49,7 +46,7 @@ def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):
     assert "given noise   17.556%" in text
     assert "examples      50,000\n" in text
     assert "noise rate    17.56%\n" in text
-    assert "name their folder with --data_dir" in text
+    assert "name their folder with --data-dir" in text
     assert run("info", "MNIST", "--json") == 0
     info = json.loads(capsys.readouterr().out)
     assert info["card"]["sizes"] == {"examples": 60_000, "features": 784, "classes": 10}

@@ -131,12 +131,12 @@ def test_a_missing_file_says_where_to_get_it_and_where_to_put_it(tmp_path):
     with pytest.raises(DataError) as caught:
         load_dataset("yahoonews", tmp_path)
     text = str(caught.value)
-    assert "plench data download YahooNews --data_dir" in text
+    assert "plench data download YahooNews --data-dir" in text
     assert "/a43c823f1cf2575e7fc74bcdfc307463e0bd44bd/Yahoo%21%20News.mat" in text
     assert f"put it into {tmp_path}" in text
     with pytest.raises(DataError, match=r"no public raw file is known: get English.mat from palm.seu.edu.cn"):
         load_dataset("English", tmp_path)
-    with pytest.raises(DataError, match="name its folder with --data_dir"):
+    with pytest.raises(DataError, match="name its folder with --data-dir"):
         load_dataset("Lost")
     with pytest.raises(DataError, match=r"absent cannot be read .*it should hold lost.mat"):
         load_dataset("Lost", tmp_path / "absent")

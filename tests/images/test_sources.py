@@ -182,7 +182,7 @@ def test_broken_batches(tmp_path: Path, batch: Any, message: str) -> None:
 
 
 def test_missing_and_truncated_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="--data_dir"):
+    with pytest.raises(DataError, match="--data-dir"):
         load_dataset("CIFAR10")
     with pytest.raises(DataError, match=r"cifar-10-batches-py or cifar-10-python\.tar\.gz is neither in"):
         load_dataset("CIFAR10", tmp_path)

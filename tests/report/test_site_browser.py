@@ -354,7 +354,7 @@ def test_a_cell_opens_down_to_its_runs(reader, board):
     assert command.startswith("plench train --algorithm CC --dataset Lost --hparams ")
     page.click("fieldset:has(legend:text-is('Split')) label:has-text('2')")
     assert "split=2" in page.url
-    assert "--trial_seed 2" in page.inner_text("[aria-label='the command'] code")
+    assert "--trial-seed 2" in page.inner_text("[aria-label='the command'] code")
     page.go_back()
     assert page.inner_text("h1") == "Leaderboard"
 

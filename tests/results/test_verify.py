@@ -98,7 +98,7 @@ def test_a_changed_record_is_found(runs, tmp_path, capsys):
     said = capsys.readouterr().out
     assert re.search(r"DIFFERS: step 8: test_acc is 0\.\d+, not 0\.\d+", said)
     assert "0 of 1 repeated runs agree" in said
-    assert "--other_processor" in said
+    assert "--other-processor" in said
     assert main(["verify", str(folder), "--sample", "1", "--other_processor"]) == 0
     assert "within 0.05 (not the same here: processor)" in capsys.readouterr().out
 
@@ -181,7 +181,7 @@ def test_code_of_others_is_run_only_with_leave(submission, capsys):
         path.unlink()
     assert main(["verify", str(runs)]) == 2
     said = capsys.readouterr().err
-    assert "--run_code allows it" in said
+    assert "--run-code allows it" in said
     assert "no finished run that could be repeated" in said
     assert main(["submit", "check", str(runs), "--source", str(submission / "method.py")]) == 0
     assert not executed.exists()

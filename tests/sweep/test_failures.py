@@ -81,7 +81,7 @@ def test_delete_incomplete_leaves_finished_runs(swept: tuple[Path, int, str]) ->
     folder, _, _ = swept
     code, output = sweep("delete_incomplete", "--output_dir", str(folder))
     assert code == 2
-    assert "--skip_confirmation" in output
+    assert "--skip-confirmation" in output
     code, output = sweep("delete_incomplete", "--output_dir", str(folder), "--skip_confirmation")
     assert code == 0, output
     assert {name: entry["status"] for name, entry in read_run_json(folder).items()} == {

@@ -40,7 +40,7 @@ def test_a_stopped_worker_is_replaced(tmp_path: Path) -> None:
     code, output = finish(driver)
     assert code == 0, output
     assert not is_alive(stopped)
-    assert "was silent for 4 s (--worker_silence)" in output
+    assert "was silent for 4 s (--worker-silence)" in output
     code, output = sweep(*arguments(tmp_path / "calm"))
     assert read_outcomes(tmp_path) == read_outcomes(tmp_path / "calm")
 

@@ -163,7 +163,7 @@ def test_a_run_killed_while_it_writes_leaves_no_half_file(undisturbed: Path, tmp
 def test_other_threads_are_refused_unless_asked_for(tmp_path: Path) -> None:
     folder = crash(tmp_path, 50)
     records = read_records(folder)
-    with pytest.raises(ResumeError, match=r"threads 1 → 2.*--resume_anyway"):
+    with pytest.raises(ResumeError, match=r"threads 1 → 2.*--resume-anyway"):
         run(tmp_path, threads=2)
     assert read_records(folder) == records
     assert run(tmp_path, threads=2, resume_anyway=True).status == "done"

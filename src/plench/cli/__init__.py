@@ -1,138 +1,152 @@
-"""The command `plench`. Each file here is one sub-command, found automatically, imported when called.
+"""The command `plench`: a table of commands, each a module of this package that is imported when called.
 
-A command's file has an `add_options(parser)`, and a docstring whose first line is "`plench NAME`: what it
-does." for the list of commands. Constants `DESCRIPTION` and `EXAMPLES` are shown by its help.
+A command's module has a docstring, which is its help page (options come before "examples:"),
+a function `add_arguments(parser)`, and a function `run(args)` that returns the exit code. A group of commands
+adds parsers of its own, each with its function as the default of `run`.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
-import importlib.util
-import io
 import logging
-import pkgutil
 import sys
-import tokenize
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.text import clean_text
 from plench.version import __version__
 
-EXAMPLES = """examples:
+HELP = """Benchmark and toolbox for partial-label learning.
+
+examples:
   plench demo                                    compare a few algorithms on built-in data
   plench list algorithms 'SCL_*'                 algorithms, by name or pattern
-  plench train -a PRODEN -d Digits_FPS           one run, resumable with the same command
-  plench data download Lost --data_dir DIR       a real dataset, verified
-  plench train -a PRODEN -d Lost --data_dir DIR  the same on a real dataset (DIR/lost.mat)
-  plench check my_file.py:MyAlgorithm            does your algorithm keep the contract?
+  plench train -a PRODEN -d Digits_FPS           one run; the same command resumes it
+  plench data download Lost --data-dir DIR       download and verify a dataset
+  plench train -a PRODEN -d Lost --data-dir DIR  one run on a real dataset (DIR/lost.mat)
+  plench check my_file.py:MyAlgorithm            check your algorithm against the contract
   plench collect runs                            tables from a folder of runs
 
 `plench COMMAND --help` shows the options of a command.
 
 exit codes: 0 success (a diverged run counts as finished), 1 a run failed, 2 bad usage or bad data,
-            130 interrupted, the same command continues
+            130 interrupted, the same command resumes
 """
 
-
-# Earlier names of sub-commands.
-ALIASES = {"compare": "compare-paper", "beside-paper": "compare-paper"}
+COMMANDS = {
+    "demo": "compare a few algorithms on built-in data",
+    "list": "list algorithms, datasets, criteria or models, or cite papers",
+    "data": "describe, download or draw a dataset",
+    "train": "train one algorithm on one dataset",
+    "sweep": "plan, launch and inspect many runs",
+    "collect": "select by every criterion and print the tables",
+    "results": "test, plot, export, verify or submit results",
+    "report": "write the results as a web page",
+    "fit": "fit a model to data with candidate sets",
+    "predict": "predict labels of new data with a model",
+    "resolve": "resolve candidate sets with a model",
+    "info": "describe a model file",
+    "check": "check an algorithm against the contract",
+    "bench": "measure steps, stacks, evaluations, sweeps and reading",
+    "doctor": "report versions, devices, data and missing packages",
+}
+# Earlier spellings, which the help does not show: of commands, and of flags.
+COMMAND_ALIASES = {
+    "beside-paper": ("results", "compare-paper"),
+    "cite": ("list", "citations"),
+    "compare": ("results", "compare-paper"),
+    "compare-paper": ("results", "compare-paper"),
+    "export": ("results", "export"),
+    "pilot": ("sweep", "pilot"),
+    "plot": ("results", "plot"),
+    "refit": ("sweep", "refit"),
+    "stats": ("results", "stats"),
+    "submit": ("results", "submit"),
+    "verify": ("results", "verify"),
+}
+FLAG_ALIASES: dict[str, str] = {}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that knows options by their full names only, and prints examples (`epilog`) as written.
+    """A parser that knows options by their full names only, and imports the module of its command when used.
 
     An abbreviation would change its meaning, or stop working, when an option is added.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("allow_abbrev", False)
-        if "epilog" in kwargs:
-            kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+    def __init__(self, *args: Any, module: str = "", **kwargs: Any) -> None:
+        kwargs["allow_abbrev"] = False
         super().__init__(*args, **kwargs)
+        self.module = module
+
+    def load(self) -> None:
+        """Add the help page and the arguments of the command, unless they are there."""
+        if self.module:
+            module: Any = importlib.import_module(f"{__name__}.{self.module}")
+            self.module = ""
+            self.set_page(module.__doc__)
+            self.set_defaults(run=getattr(module, "run", None))
+            module.add_arguments(self)
+
+    def set_page(self, page: str) -> None:
+        """Set the help page: what it says, and the examples that are shown below the options."""
+        head, examples, rest = page.partition("examples:")
+        self.description, self.epilog = head.strip(), examples + rest
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+
+    def walk(self) -> Iterator[Parser]:
+        """Yield this parser and those of all commands below it, with their arguments."""
+        self.load()
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for below in dict.fromkeys(action.choices.values()):
+                    yield from below.walk()
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse with the arguments of the command."""
+        self.load()
+        return super().parse_known_args(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """End with a message on bad usage, without control characters of what was given."""
+        """Exit with a message on bad usage, without control characters of what was given."""
         super().error(clean_text(message))
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser with every sub-command by name, and with the options of one; None: of all of them."""
-    parser = Parser(
-        prog="plench",
-        description="Benchmark and toolbox for partial-label learning.",
-        epilog=EXAMPLES,
-    )
+def build_parser() -> Parser:
+    """Build the parser of `plench`."""
+    parser = Parser(prog="plench")
+    parser.set_page(HELP)
     parser.add_argument("--version", action="version", version=f"plench {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in list_commands():
-        if command is None or name == command:
-            add_command(subparsers, name)
-        else:
-            subparsers.add_parser(name, help=describe_command(name))
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True), COMMANDS)
     return parser
 
 
-def list_commands() -> list[str]:
-    """Return the names of the sub-commands: the files of this folder, with dashes."""
-    return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg)
-
-
-def module_of(command: str) -> str:
-    """Return the name of a sub-command's module."""
-    return f"{__name__}.{command.replace('-', '_')}"
-
-
-@cache
-def describe_command(name: str) -> str:
-    """Return what a sub-command does, from the first line of its file.
-
-    Every call of `plench` asks this of every command: their files are not imported, nor parsed beyond it.
-    """
-    spec = importlib.util.find_spec(module_of(name))
-    source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
-    tokens = tokenize.generate_tokens(io.StringIO(source or "").readline)
-    first = next((token.string for token in tokens if token.type == tokenize.STRING), '""')
-    docstring: str = ast.literal_eval(first)
-    return docstring.strip().partition("\n")[0].partition(": ")[2].rstrip(".")
-
-
-def add_command(subparsers: Any, name: str) -> None:
-    """Import a sub-command and add it with its options."""
-    module = importlib.import_module(module_of(name))
-    text = describe_command(name)
-    parser = subparsers.add_parser(
-        name,
-        help=text,
-        description=getattr(module, "DESCRIPTION", text[:1].upper() + text[1:] + "."),
-        epilog=getattr(module, "EXAMPLES", None),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.add_options(parser)
+def add_commands(commands: Any, table: Mapping[str, str]) -> None:
+    """Add a parser for each command of a table; its module has the same name."""
+    for name, text in table.items():
+        commands.add_parser(name, help=text, module=name.replace("-", "_"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a sub-command here once it is imported
+    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a module here once it is imported
     place = next((i for i, word in enumerate(words) if not word.startswith("-")), None)
-    command = ""
     if place is not None:
-        command = words[place] = ALIASES.get(words[place], words[place].replace("_", "-"))
-    return run_command(build_parser(command), words)
+        name = words[place].replace("_", "-")
+        words[place : place + 1] = COMMAND_ALIASES.get(name, (name,))
+    return run_command(build_parser(), words)
 
 
-def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Parse, run the chosen handler, and turn our errors into a message and an exit code."""
-    notices = NoticeHandler()
+def run_command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
+    """Parse, run the command, and turn our errors into a message and an exit code."""
+    warnings = WarningHandler()
     logger = logging.getLogger("plench")
-    logger.addHandler(notices)
+    logger.addHandler(warnings)
     try:
-        arguments = parser.parse_args(with_underscores(sys.argv[1:] if argv is None else argv))
-        code: int = arguments.handler(arguments)
+        args = parser.parse_args(spell_flags(argv))
+        code: int = args.run(args)
         return code
     except PlenchError as error:
         print(f"plench: error: {clean_text(str(error))}", file=sys.stderr)
@@ -140,31 +154,32 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> 
     except KeyboardInterrupt:
         print("plench: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
+    except BrokenPipeError:  # the reader of our output, such as `head`, has exited
         sys.stderr.close()
         return 0
     finally:
-        logger.removeHandler(notices)
+        logger.removeHandler(warnings)
 
 
-class NoticeHandler(logging.Handler):
-    """Writes notices to what standard error is at the time: a progress bar lets them through above itself."""
+class WarningHandler(logging.Handler):
+    """Prints warnings to the standard error of the moment, so that a progress bar shows them above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one notice."""
-        print(f"notice: {clean_text(self.format(record))}", file=sys.stderr, flush=True)
+        """Print one warning."""
+        print(f"warning: {clean_text(self.format(record))}", file=sys.stderr, flush=True)
 
 
-def with_underscores(argv: Sequence[str]) -> list[str]:
-    """Write option names with underscores, so that `--data-dir` and `--data_dir` are the same option."""
+def spell_flags(argv: Sequence[str]) -> list[str]:
+    """Write the names of flags with dashes, and earlier names as the present ones."""
     written: list[str] = []
     for position, word in enumerate(argv):
         if word == "--":
             return [*written, *argv[position:]]
         if word.startswith("--"):
             name, equals, value = word.partition("=")
-            word = "--" + name[2:].replace("-", "_") + equals + value
-            if value == "--":  # argparse would take it for the end of options, and the value for no value
+            if value == "--":  # argparse would take it for the end of options
                 raise UsageError(f"{name} must be followed by a value, not by --")
+            name = "--" + name[2:].replace("_", "-")
+            word = FLAG_ALIASES.get(name, name) + equals + value
         written.append(word)
     return written

@@ -1,4 +1,15 @@
-"""`plench bench`: measure steps, stacks, evaluations, sweeps and reading, compared with baselines."""
+"""Measure what plench costs: each part compared with a baseline that is measured in the same
+process, in turns. docs/bench.md explains each number and how to compare two commits. On a busy machine only
+the ratios are meaningful.
+
+examples:
+  plench bench                                         a step and an evaluation of a few algorithms
+  plench bench step -a CC PRODEN -d Lost --data-dir data --output step.json
+  plench bench step -a POP -d Synthetic_1000 Synthetic_1000000     does a step grow with N?
+  plench bench stack -a CC PRODEN --batch-size 32       stacked runs, compared with the same runs alone
+  plench bench step stack evaluation sweep reading image --output all.json
+  plench results plot cost step.json --output cost.svg
+"""
 
 from __future__ import annotations
 
@@ -12,26 +23,15 @@ from typing import Any
 
 from plench.errors import RunFailedError, UsageError
 from plench.runs.files import write_text
+from plench.text import flag
 
-DESCRIPTION = """Measure what plench costs: each part compared with a baseline that is measured in the same
-process, in turns. docs/bench.md explains each number and how to compare two commits. On a busy machine only
-the ratios are meaningful."""
-
-EXAMPLES = """examples:
-  plench bench                                         a step and an evaluation of a few algorithms
-  plench bench step -a CC PRODEN -d Lost --data_dir data --output step.json
-  plench bench step -a POP -d Synthetic_1000 Synthetic_1000000     does a step grow with N?
-  plench bench stack -a CC PRODEN --batch_size 32       stacked runs, compared with the same runs alone
-  plench bench step stack evaluation sweep reading image --output all.json
-  plench plot cost step.json --output cost.svg
-"""
 PARTS = ("step", "stack", "image", "evaluation", "sweep", "reading")
 WITH_STEPS = ("step", "stack", "image")
 USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: step evaluation)"
     )
@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=["Digits_FPS"],
         help="of steps, stacks and evaluations",
     )
-    parser.add_argument("--data_dir", type=Path, metavar="DIR", help="folder with the data files")
-    parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="of steps (default 128)")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data files")
+    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="of steps (default 128)")
     parser.add_argument(
         "--stack", "--fleet", type=int, default=10, metavar="N", help="runs per stack (default 10)"
     )
@@ -59,10 +59,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write JSON, with hardware and versions")
     parser.add_argument("--json", action="store_true", help="print the same JSON")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(handler=run_bench)
 
 
-def run_bench(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Measure the parts that were asked for."""
     from plench.bench import describe_machine
 
@@ -72,7 +71,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
         raise UsageError(f"unknown part {unknown[0]!r}; expected one of {', '.join(PARTS)}")
     for name in ("repeats", "runs", "steps", "workers", "batch_size", "stack"):
         if getattr(arguments, name) < 1:
-            raise UsageError(f"--{name} must be at least 1, not {getattr(arguments, name)}")
+            raise UsageError(f"{flag(name)} must be at least 1, not {getattr(arguments, name)}")
     if arguments.here:
         print(json.dumps(measure_here(parts[0], arguments)))
         return 0
@@ -125,8 +124,8 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
 def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure in a process of its own, so that nothing of the last one is in its memory."""
     words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(arguments.repeats)]
-    words += ["--batch_size", str(arguments.batch_size), "--stack", str(arguments.stack)]
-    words += [] if arguments.data_dir is None else ["--data_dir", str(arguments.data_dir)]
+    words += ["--batch-size", str(arguments.batch_size), "--stack", str(arguments.stack)]
+    words += [] if arguments.data_dir is None else ["--data-dir", str(arguments.data_dir)]
     command = [sys.executable, "-m", "plench", "bench", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,11 @@
-"""`plench check`: check your algorithm against the contract."""
+"""Check an algorithm against the contract: required checks, and advice.
+
+examples:
+  plench check my_algorithm.py:MyAlgorithm
+  plench check PRODEN --json
+
+exit codes: 0 every required check passed, 1 one failed, 2 bad usage
+"""
 
 from __future__ import annotations
 
@@ -16,26 +23,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 if TYPE_CHECKING:  # imports torch, which showing the help does not need
     from plench.contract import Outcome
 
-DESCRIPTION = """Check an algorithm against the contract: required checks, and advice."""
-
-EXAMPLES = """examples:
-  plench check my_algorithm.py:MyAlgorithm
-  plench check PRODEN --json
-
-exit codes: 0 every required check passed, 1 one failed, 2 bad usage
-"""
 MARKS = {"passed": "ok", "failed": "FAILS", "advice": "advice", "skipped": "skipped"}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("algorithm", help="path/to/file.py:ClassName, module:ClassName or a name")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
-    parser.set_defaults(handler=check)
 
 
-def check(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run the suite on an algorithm and print what fails and why."""
     from plench.algorithms import find_algorithm
     from plench.contract import AlgorithmUnderTest, checks, run_suite

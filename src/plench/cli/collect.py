@@ -1,11 +1,17 @@
-"""`plench collect`: select by every criterion and print the tables."""
+"""Read folders of runs (ours or the public benchmark's), select, and print tables.
+
+examples:
+  plench collect runs/
+  plench collect runs/ --format latex --by criterion --output table.tex
+  plench collect runs/ --algorithms 'SCL_*' CC --criteria CR AA --chosen
+  plench collect runs/ --format parquet --output results.parquet
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
-from plench.cli.shared.options import terminal_width
-from plench.cli.shared.results_input import add_input_options, add_plan_options, print_warnings, read_input
+from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input, terminal_width
 from plench.errors import UsageError
 from plench.report.results import Results, render_csv, render_json, write_parquet
 from plench.report.tables import (
@@ -19,21 +25,11 @@ from plench.runs.files import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
 
-DESCRIPTION = """Read folders of runs (ours or the public benchmark's), select, and print tables."""
 
-EXAMPLES = """examples:
-  plench collect runs/
-  plench collect runs/ --format latex --by criterion --output table.tex
-  plench collect runs/ --algorithms 'SCL_*' CC --criteria CR AA --chosen
-  plench collect runs/ --format parquet --output results.parquet
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_input_options(parser)
     add_table_options(parser)
-    parser.set_defaults(handler=collect)
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
@@ -54,13 +50,13 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="one table per dataset (columns: criteria) or per criterion (columns: datasets)",
     )
     parser.add_argument(
-        "--without_error", action="store_true", help="leave out the standard errors (text, Markdown, LaTeX)"
+        "--without-error", action="store_true", help="leave out the standard errors (text, Markdown, LaTeX)"
     )
     parser.add_argument("--chosen", action="store_true", help="show the chosen configuration of every split")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of printing")
 
 
-def collect(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print or write the tables that the options ask for."""
     if args.format == "parquet" and args.output is None:
         raise UsageError("Parquet is a binary format: say where to write it with --output FILE")

@@ -1,32 +1,30 @@
-"""`plench compare-paper`: compare our PLCIFAR10 results with the paper's."""
+"""Compare our PLCIFAR10 results with the paper's.
+
+Only runs on the real PLCIFAR10 release with the paper's number of steps are compared.
+Figures of the paper that came from a faulty implementation are marked with the reason.
+
+examples:
+  plench results compare-paper runs/
+  plench results compare-paper runs/ --criteria CR OA --json
+"""
 
 import argparse
 import json
 
-from plench.cli.shared.options import terminal_width
-from plench.cli.shared.results_input import add_input_options, add_plan_options, print_warnings, read_input
+from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input, terminal_width
 from plench.report.compare_paper import pair_with_paper, paper_rows, paper_tables
 from plench.report.tables import render_text
 from plench.text import clean
 
-DESCRIPTION = """Only runs on the real PLCIFAR10 release with the paper's number of steps are compared.
-Figures of the paper that came from a faulty implementation are marked with the reason."""
 
-EXAMPLES = """examples:
-  plench compare-paper runs/
-  plench compare-paper runs/ --criteria CR OA --json
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_input_options(parser)
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=compare_with_paper)
 
 
-def compare_with_paper(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
     found = read_input(args)
     pairs, reasons = pair_with_paper(found.board, found.runs)

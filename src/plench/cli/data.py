@@ -1,4 +1,13 @@
-"""`plench data`: describe, download or draw a dataset."""
+"""Describe, download or draw a dataset.
+
+examples:
+  plench data info Digits_USS --trial-seed 1
+  plench data download Lost MSRCv2 --data-dir data
+  plench data download --suite tabular --data-dir data
+  plench data info Lost --data-dir data --pl-type fps --fps-rate 0.5 --json
+  plench data views DigitImages -o sheet.png
+  plench data stats Lost --data-dir data --output lost.svg
+"""
 
 import argparse
 import json
@@ -8,44 +17,35 @@ from typing import Any
 
 import numpy as np
 
-from plench.cli.shared.data_answers import format_answers, summarise_answers
-from plench.cli.shared.data_stats import add_stats_command, format_histogram
-from plench.cli.shared.data_views import add_views_command
-from plench.cli.shared.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
+from plench.cli.data_answers import format_answers, summarise_answers
+from plench.cli.data_stats import add_stats_command, format_histogram
+from plench.cli.data_views import add_views_command
+from plench.cli.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
 from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
 from plench.data.sources import find_source
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
 from plench.text import clean
 
-EXAMPLES = """examples:
-  plench data info Digits_USS --trial_seed 1
-  plench data download Lost MSRCv2 --data_dir data
-  plench data download --suite tabular --data_dir data
-  plench data info Lost --data_dir data --pl_type fps --fps_rate 0.5 --json
-  plench data views DigitImages -o sheet.png
-  plench data stats Lost --data_dir data --output lost.svg
-"""
-
 COLUMNS_SHOWN = 8
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
 
     info = commands.add_parser("info", help="card, sizes, candidate sets and notices of a dataset")
     info.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
-    info.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
+    info.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
     info.add_argument("--json", action="store_true", help="print JSON")
     add_settings(info, ("trial_seed", *CANDIDATE_SETTINGS))
-    info.set_defaults(handler=show_info)
+    info.set_defaults(run=show_info)
 
     download = commands.add_parser("download", help="download public datasets and verify their checksums")
     download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
     download.add_argument("--suite", metavar="NAME", help="the datasets of a suite: tabular, image or full")
-    download.add_argument("--data_dir", required=True, help="folder to put the files into")
-    download.set_defaults(handler=run_download)
+    download.add_argument("--data-dir", required=True, help="folder to put the files into")
+    download.set_defaults(run=run_download)
 
     add_views_command(commands)
     add_stats_command(commands)
@@ -147,7 +147,7 @@ def format_card(info: dict[str, Any]) -> str:
     if card["published"] is not None:
         rows["mean set size"] = f"{card['published']['mean_candidates']:.2f}"
         rows["noise rate"] = f"{card['published']['noise_rate']:.2%}"
-    rows["the files"] = f"{info['obtain']}, and name their folder with --data_dir"
+    rows["the files"] = f"{info['obtain']}, and name their folder with --data-dir"
     return format_rows(card, rows)
 
 

@@ -1,4 +1,7 @@
-"""`plench demo`: compare a few algorithms on built-in data."""
+"""Run a few algorithms on two built-in datasets, two splits and two configurations each,
+select models by every criterion, print the leaderboard and write it as a web page. The same command
+continues it.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,14 @@ DATASETS = ("Digits_USS", "Digits_FPS")
 STEPS = 2000
 
 
-DESCRIPTION = """Run a few algorithms on two built-in datasets, two splits and two configurations each,
-select models by every criterion, print the leaderboard and write it as a web page. The same command
-continues it."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--all", action="store_true", help="every registered algorithm")
-    parser.add_argument("--output_dir", default="demo-results", metavar="DIR", help="default: demo-results")
+    parser.add_argument("--output-dir", default="demo-results", metavar="DIR", help="default: demo-results")
     parser.add_argument(
         "--steps", type=int, default=STEPS, metavar="N", help=f"updates per run (default: {STEPS})"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="parallel runs (default: one per core)")
-    parser.set_defaults(handler=demo)
 
 
 def list_runnable() -> tuple[str, ...]:
@@ -39,7 +36,7 @@ def list_runnable() -> tuple[str, ...]:
     return own_algorithms(lambda card: not card.answers)
 
 
-def demo(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run the small sweep, then the ordinary selection and tables on its records."""
     folder = Path(arguments.output_dir)
     outcome = plench.sweep(

@@ -1,4 +1,12 @@
-"""`plench doctor`: say what is installed and found here, what is missing, and how to get it."""
+"""Say which versions, devices, threads, data, disk space and extras there are, what is missing,
+and how to get it.
+
+examples:
+  plench doctor
+  plench doctor --data-dir data --output-dir runs --json
+
+exit codes: 0 all that every run needs is there, 1 something of it is missing
+"""
 
 from __future__ import annotations
 
@@ -17,16 +25,6 @@ from plench.errors import MissingDataError, PlenchError
 from plench.plain_files import is_folder
 from plench.version import __version__
 
-DESCRIPTION = """Say which versions, devices, threads, data, disk space and extras there are, what is missing,
-and how to get it."""
-
-EXAMPLES = """examples:
-  plench doctor
-  plench doctor --data_dir data --output_dir runs --json
-
-exit codes: 0 all that every run needs is there, 1 something of it is missing
-"""
-
 # What extras bring: packages, and what each is for.
 EXTRAS = {
     "report": (("matplotlib", "figures"), ("pyarrow", "Parquet files")),
@@ -36,15 +34,14 @@ EXTRAS = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("--data_dir", metavar="DIR", help="folder of the data files to look for")
-    parser.add_argument("--output_dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data files to look for")
+    parser.add_argument("--output-dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=examine)
 
 
-def examine(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print what was found."""
     packages = list_packages()
     found: dict[str, Any] = {
@@ -162,9 +159,9 @@ def format_findings(found: dict[str, Any], data_dir: str | None) -> str:
     where = data_dir or "DIR"
     public = [row["name"] for row in missing if row["how"] == "download"]
     if public:
-        looked = "not looked for (name their folder with --data_dir)" if data_dir is None else "not found"
+        looked = "not looked for (name their folder with --data-dir)" if data_dir is None else "not found"
         lines.append(f"  {looked}: {', '.join(public)}")
-        lines.append(f"    to get them: plench data download NAME … --data_dir {where}")
+        lines.append(f"    to get them: plench data download NAME … --data-dir {where}")
     by_hand = [row["name"] for row in missing if row["how"] != "download"]
     if by_hand:
         lines.append(f"  no public download: {', '.join(by_hand)}; `plench data info NAME` says more")

@@ -1,4 +1,10 @@
-"""`plench export`: write all records of folders of runs to one Parquet file."""
+"""One row per record, with configuration, criteria, test figures, timing, versions and identity
+(docs/results.md lists the columns). The file is read like the folders it was made from.
+
+examples:
+  plench results export runs/ -o results.parquet
+  plench collect results.parquet              (so do stats, plot and report)
+"""
 
 import argparse
 import sys
@@ -8,23 +14,14 @@ from plench.runs.gather import gather_results
 from plench.runs.parquet import check_name, write_results_file
 from plench.text import clean
 
-DESCRIPTION = """One row per record, with configuration, criteria, test figures, timing, versions and identity
-(docs/results.md lists the columns). The file is read like the folders it was made from."""
 
-EXAMPLES = """examples:
-  plench export runs/ -o results.parquet
-  plench collect results.parquet              (so do stats, plot and report)
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("folders", nargs="+", metavar="DIR", help="folder of runs, or results file")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="FILE.parquet")
-    parser.set_defaults(handler=export)
 
 
-def export(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Write the results file and say what it holds."""
     check_name(args.output)
     results = gather_results(args.folders)

@@ -1,4 +1,14 @@
-"""`plench fit`: make a model file from data with candidate sets, by the best of several methods."""
+"""Learn from a table, arrays or any dataset with candidate sets or annotators' answers, and
+write one model file. By default methods and configurations are tried within a budget, and a criterion that is
+measured on held-out candidate sets chooses; no true label is used. Ctrl-C takes the best so far.
+
+examples:
+  plench fit animals.csv -o model.plench                 20 runs
+  plench fit animals.csv -o model.plench --time 60       a minute
+  plench fit animals.csv -o model.plench -a PRODEN       one method with its default configuration
+  plench fit 'songs.csv?answers=answers.csv' -o model.plench --criterion AA
+  plench predict model.plench new.csv; plench resolve model.plench animals.csv; plench info model.plench
+"""
 
 from __future__ import annotations
 
@@ -8,30 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.shared.options import read_hparams
-from plench.cli.shared.outputs import check_outputs
+from plench.cli.options import check_outputs, read_hparams
 from plench.data import Dataset, as_dataset
 from plench.errors import UsageError
 
 if TYPE_CHECKING:  # imports torch
     from plench.estimator import PartialLabelClassifier
 
-DESCRIPTION = """Learn from a table, arrays or any dataset with candidate sets or annotators' answers, and
-write one model file. By default methods and configurations are tried within a budget, and a criterion that is
-measured on held-out candidate sets chooses; no true label is used. Ctrl-C takes the best so far."""
 
-EXAMPLES = """examples:
-  plench fit animals.csv -o model.plench                 20 runs
-  plench fit animals.csv -o model.plench --time 60       a minute
-  plench fit animals.csv -o model.plench -a PRODEN       one method with its default configuration
-  plench fit 'songs.csv?answers=answers.csv' -o model.plench --criterion AA
-  plench predict model.plench new.csv; plench resolve model.plench animals.csv; plench info model.plench
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `plench fit`."""
-    parser.set_defaults(handler=fit)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("data", metavar="DATA", help="table, .npz or .mat file, folder of images, or a name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="model file to write (.plench)")
     parser.add_argument("-a", "--algorithm", default="auto", help="auto, or a method (default: auto)")
@@ -42,22 +38,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds that auto may try for, without the last training on all data",
     )
-    parser.add_argument("--n_runs", type=int, metavar="N", help="runs that auto may make (default: 20)")
+    parser.add_argument("--n-runs", type=int, metavar="N", help="runs that auto may make (default: 20)")
     parser.add_argument("--criterion", default="CR", help="CR or AA, by which auto chooses (default: CR)")
     parser.add_argument("--steps", type=int, metavar="N", help="updates of a run (default: 1000)")
     parser.add_argument(
-        "--early_stopping", metavar="NAME", help="CR or AA: keep one method's best model by it"
+        "--early-stopping", metavar="NAME", help="CR or AA: keep one method's best model by it"
     )
     parser.add_argument(
-        "--no_refit", action="store_true", help="do not train auto's choice on all data again"
+        "--no-refit", action="store_true", help="do not train auto's choice on all data again"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides split and training (0)")
-    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files of a named dataset")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
-def fit(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Learn, write the model, and report."""
     from plench.estimator import PartialLabelClassifier, hide_truth, number_rows
 

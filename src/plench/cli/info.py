@@ -1,4 +1,11 @@
-"""`plench info`: what a model file holds, and how it was made."""
+"""Print what a model file says of its model: method, data, classes, quality, versions. Nothing
+in it is run, and its hash is not checked: `plench predict` and `plench.load` do that.
+
+examples:
+  plench info model.plench
+  plench info model.plench --json         all of it
+  plench info model.plench --code         a third party's code that the file brings along, to read it first
+"""
 
 from __future__ import annotations
 
@@ -13,25 +20,15 @@ from plench.text import clean_text, short_repr
 MOST_ROWS = 10
 MOST_NAMES = 20
 
-DESCRIPTION = """Print what a model file says of its model: method, data, classes, quality, versions. Nothing
-in it is run, and its hash is not checked: `plench predict` and `plench.load` do that."""
 
-EXAMPLES = """examples:
-  plench info model.plench
-  plench info model.plench --json         all of it
-  plench info model.plench --code         a third party's code that the file brings along, to read it first
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `plench info`."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="model file (.plench)")
     parser.add_argument("--json", action="store_true", help="print all that the file says, as JSON")
     parser.add_argument("--code", action="store_true", help="print third parties' code in the file")
-    parser.set_defaults(handler=info)
 
 
-def info(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
     head, sources = read_head(arguments.model)
     if arguments.json:
@@ -84,7 +81,7 @@ def describe_model_file(head: Mapping[str, Any], sources: Mapping[str, bytes]) -
     for name, source in sources.items():
         yield (
             "brings code",
-            f"{name}, {len(source):,} bytes: run only if you say so (--run_code); read it with --code",
+            f"{name}, {len(source):,} bytes: run only if you say so (--run-code); read it with --code",
         )
 
 

@@ -1,4 +1,11 @@
-"""`plench list`: list algorithms, datasets, criteria or models."""
+"""List algorithms, datasets, criteria or models.
+
+examples:
+  plench list algorithms
+  plench list algorithms 'SCL_*' 'pico*'
+  plench list datasets --json
+  plench list citations PRODEN pico+ > methods.bib
+"""
 
 from __future__ import annotations
 
@@ -19,12 +26,6 @@ from plench.data.sources import dataset_patterns
 from plench.hparams import SHARED, DataTraits
 from plench.text import normalise
 
-EXAMPLES = """examples:
-  plench list algorithms
-  plench list algorithms 'SCL_*' 'pico*'
-  plench list datasets --json
-"""
-
 # Characters in a line of a table that goes to a file or a pipe.
 PLAIN_WIDTH = 200
 # Columns of sentences, which may be wrapped to so many characters; the space between columns, and at the
@@ -34,16 +35,20 @@ GAP = 3
 EDGES = 2
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("what", choices=tuple(LISTS))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("what", choices=(*LISTS, "citations"))
     parser.add_argument("pattern", nargs="*", default=["*"], help="only names that match, e.g. 'SCL_*'")
     parser.add_argument("--json", action="store_true", help="print as JSON")
-    parser.set_defaults(handler=list_names)
 
 
-def list_names(arguments: argparse.Namespace) -> int:
-    """Print the rows whose name matches one of the patterns."""
+def run(arguments: argparse.Namespace) -> int:
+    """Print the rows whose name matches one of the patterns, or the citations of these algorithms."""
+    if arguments.what == "citations":
+        from plench.algorithms import cite
+
+        print("\n\n".join(cite(arguments.pattern)))
+        return 0
     rows = [
         row
         for row in LISTS[arguments.what]()
@@ -144,7 +149,7 @@ def explain_patterns() -> list[str]:
     """Say how datasets without a fixed name are asked for, and what becomes of annotators' answers."""
     return [
         *(f"also {pattern}: {meaning}" for pattern, meaning in dataset_patterns().items()),
-        "answers: kept ones weigh candidates (--candidate_weights votes) and teach MV_LR and DS_LR; "
+        "answers: kept ones weigh candidates (--candidate-weights votes) and teach MV_LR and DS_LR; "
         "combined ones are in the candidate sets alone",
     ]
 

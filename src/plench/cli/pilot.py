@@ -1,11 +1,17 @@
-"""`plench pilot`: the paper's pilot experiment: clean validation labels for choosing or for training."""
+"""Two arms with the same splits and steps: configurations chosen by the true labels of the
+validation split, and the default configuration trained with those examples and their true labels added.
+Repeat the command to resume.
+
+examples:
+  plench sweep pilot --algorithms PRODEN CC --datasets Digits_FPS --n-hparams 3 --n-trials 2 --steps 1000
+  plench sweep pilot --output-dir pilot --plot-only --output pilot.svg
+"""
 
 import argparse
 import json
 from pathlib import Path
 
-from plench.cli.shared.options import add_width_option, read_hparams
-from plench.cli.shared.results_input import print_warnings
+from plench.cli.options import add_width_option, print_warnings, read_hparams
 from plench.criteria import criteria, find_criterion
 from plench.errors import UsageError
 from plench.report.drawing import check_figure, figure_style, save_figure
@@ -15,48 +21,38 @@ from plench.runs import read_runs_with_notices
 from plench.runs.sweep_spec import Grid
 from plench.sweeps.progress import watch_sweep
 
-DESCRIPTION = """Two arms with the same splits and steps: configurations chosen by the true labels of the
-validation split, and the default configuration trained with those examples and their true labels added.
-Repeat the command to resume."""
 
-EXAMPLES = """examples:
-  plench pilot --algorithms PRODEN CC --datasets Digits_FPS --n_hparams 3 --n_trials 2 --steps 1000
-  plench pilot --output_dir pilot --plot_only --output pilot.svg
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="algorithms to compare")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
     parser.add_argument(
-        "--n_hparams",
+        "--n-hparams",
         type=int,
         default=20,
         metavar="N",
         help="end of the configurations: 0 to N-1 (default 20)",
     )
     parser.add_argument(
-        "--n_trials", type=int, default=3, metavar="N", help="end of the splits: 0 to N-1 (default 3)"
+        "--n-trials", type=int, default=3, metavar="N", help="end of the splits: 0 to N-1 (default 3)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="updates per run (default: the dataset's)")
     parser.add_argument(
-        "--checkpoint_freq", type=int, default=1000, metavar="N", help="updates between evaluations"
+        "--checkpoint-freq", type=int, default=1000, metavar="N", help="updates between evaluations"
     )
     parser.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
-    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
-    parser.add_argument("--output_dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument("--output-dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
     parser.add_argument("--workers", type=int, metavar="N", help="parallel runs in the first arm")
     oracles = [name for name, criterion in criteria.items() if criterion.needs_labels]
     parser.add_argument("--criterion", default=oracles[0], help=f"what chooses: {' or '.join(oracles)}")
-    parser.add_argument("--plot_only", action="store_true", help="run nothing, show existing results")
+    parser.add_argument("--plot-only", action="store_true", help="run nothing, show existing results")
     parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
     add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=compare_arms)
 
 
-def compare_arms(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run both arms (unless they are only to be read), then print the table and draw the figure."""
     criterion = find_criterion(args.criterion)
     if not criterion.needs_labels:
@@ -66,7 +62,7 @@ def compare_arms(args: argparse.Namespace) -> int:
     code = 0
     if not args.plot_only:
         if not args.algorithms or not args.datasets:
-            raise UsageError("name the --algorithms and --datasets to run (or use --plot_only)")
+            raise UsageError("name the --algorithms and --datasets to run (or use --plot-only)")
         code = _run(args)
     if code != 130:
         _show(args, output)

@@ -1,26 +1,25 @@
-"""`plench plot`: draw figures (box plots, ranks, curves, …)."""
+"""Draw figures (box plots, ranks, curves, …).
+
+examples:
+  plench results plot boxes runs/ --output boxes.pdf
+  plench results plot ranks runs/ --criteria CR --post-hoc wilcoxon --output ranks.svg
+  plench results plot curves runs/ --datasets Lost --criteria AA --output curves.png
+  plench results plot slope runs_a/ runs_b/ --datasets Lost --output slope.svg
+  plench results plot cost step.json --output cost.pdf          (step.json: plench bench step --output)
+"""
 
 import argparse
 from pathlib import Path
 
-from plench.cli.shared.options import add_width_option
-from plench.cli.shared.results_input import add_input_options, print_warnings, read_input
+from plench.cli.options import add_input_options, add_width_option, print_warnings, read_input
 from plench.report.drawing import FigureKind, check_figure, figure_style, save_figure
 from plench.report.figures import FIGURES
 from plench.report.leaderboard import warn_of_defects
 from plench.report.tables import describe_incomplete
 
-EXAMPLES = """examples:
-  plench plot boxes runs/ --output boxes.pdf
-  plench plot ranks runs/ --criteria CR --post_hoc wilcoxon --output ranks.svg
-  plench plot curves runs/ --datasets Lost --criteria AA --output curves.png
-  plench plot slope runs_a/ runs_b/ --datasets Lost --output slope.svg
-  plench plot cost step.json --output cost.pdf          (step.json: plench bench step --output)
-"""
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add a sub-command for every kind of figure."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     for name, figure in FIGURES.items():
         kind = kinds.add_parser(name, help=figure.meaning, description=figure.meaning)
@@ -31,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--output", type=Path, required=True, metavar="FILE", help="FILE.svg, FILE.pdf or FILE.png"
         )
         add_width_option(kind)
-        kind.set_defaults(handler=plot, figure=figure)
+        kind.set_defaults(run=plot, figure=figure)
 
 
 def plot(args: argparse.Namespace) -> int:

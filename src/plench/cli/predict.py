@@ -1,4 +1,16 @@
-"""`plench predict`: predict labels for new data with a model."""
+"""Predict labels for new data with a model file or the model of a run: the most probable class
+of each row with its probability, and the next two. For a model of a table, columns are matched by name, in
+any order: unknown ones are ignored, a missing one is an error, and a category that training did not have
+counts as none.
+
+examples:
+  plench predict model.plench new.csv -o predictions.csv
+  plench predict runs/pets@1a2b3c4d-PRODEN-h0-t0-0123456789ab new.csv -o predictions.csv
+  plench predict FOLDER new.csv --criterion CR        the model that was best by CR on validation
+  cat new.csv | plench predict FOLDER - -o -          CSV from and to standard streams
+  plench predict FOLDER features.npy -o -             a model of arrays
+  plench predict FOLDER photos/ -o -                  a model of images
+"""
 
 from __future__ import annotations
 
@@ -13,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import plench
-from plench.cli.shared.options import add_run_code
-from plench.cli.shared.outputs import check_outputs
+from plench.cli.options import add_run_code, check_outputs
 from plench.data.npy import read_npy
 from plench.data.roles import KNOWN_NAMES
 from plench.data.sources.folder import FORMATS, read_images
@@ -28,23 +39,9 @@ if TYPE_CHECKING:
 
 TOP = 3
 
-DESCRIPTION = """Predict labels for new data with a model file or the model of a run: the most probable class
-of each row with its probability, and the next two. For a model of a table, columns are matched by name, in
-any order: unknown ones are ignored, a missing one is an error, and a category that training did not have
-counts as none."""
 
-EXAMPLES = """examples:
-  plench predict model.plench new.csv -o predictions.csv
-  plench predict runs/pets@1a2b3c4d-PRODEN-h0-t0-0123456789ab new.csv -o predictions.csv
-  plench predict FOLDER new.csv --criterion CR        the model that was best by CR on validation
-  cat new.csv | plench predict FOLDER - -o -          CSV from and to standard streams
-  plench predict FOLDER features.npy -o -             a model of arrays
-  plench predict FOLDER photos/ -o -                  a model of images
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `plench predict`."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
     parser.add_argument(
         "data", metavar="DATA", help="table (.csv, .tsv, .parquet), .npy, folder of images, or - for CSV"
@@ -60,10 +57,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_run_code(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
-    parser.set_defaults(handler=predict)
 
 
-def predict(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Predict and write the table, whole or not at all."""
     inputs = {"the data themselves": arguments.data, "the model itself": arguments.model}
     check_outputs({"--output": arguments.output}, inputs)

@@ -1,4 +1,11 @@
-"""`plench report`: write the results as a web page."""
+"""Write a static site from folders of runs: leaderboard, every cell down to its runs,
+comparisons, criteria, datasets, algorithms, and how it was made. It opens from disk.
+
+examples:
+  plench report runs/ -o site                      then open site/index.html
+  plench report runs/ -o site --data-dir data      with flipping matrices, measured on the data
+  plench report runs/ -o site --every 60           while a sweep runs: rewritten every minute
+"""
 
 import argparse
 import math
@@ -6,23 +13,14 @@ import shlex
 import time
 from pathlib import Path
 
-from plench.cli.shared.results_input import add_input_options, add_plan_options, print_warnings, read_input
+from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input
 from plench.errors import UsageError
 from plench.report.figures.costs import read_costs
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 
-DESCRIPTION = """Write a static site from folders of runs: leaderboard, every cell down to its runs,
-comparisons, criteria, datasets, algorithms, and how it was made. It opens from disk."""
 
-EXAMPLES = """examples:
-  plench report runs/ -o site                      then open site/index.html
-  plench report runs/ -o site --data_dir data      with flipping matrices, measured on the data
-  plench report runs/ -o site --every 60           while a sweep runs: rewritten every minute
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_input_options(parser)
     add_plan_options(parser)
     parser.add_argument(
@@ -34,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="folder of the site: a new one, or that of an earlier page",
     )
     parser.add_argument(
-        "--data_dir",
+        "--data-dir",
         type=Path,
         metavar="DIR",
         help="also show statistics of candidate sets of datasets in this folder or built in",
@@ -48,10 +46,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="rewrite it every S seconds until all planned runs have ended",
     )
-    parser.set_defaults(handler=report)
 
 
-def report(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Write the site and print the path of its page."""
     if args.every is not None and not 0 < args.every < math.inf:
         raise UsageError(f"--every must be a positive number of seconds, not {args.every:g}")

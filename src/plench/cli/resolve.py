@@ -1,4 +1,12 @@
-"""`plench resolve`: what a model makes of candidate sets: labels, doubtful sets, annotators."""
+"""Resolve candidate sets with a model: for each row the candidate that is most probable and its
+share of the candidates' probability; the probability outside the set, and whether the set probably misses
+the true label; and for each annotator how often the answers hold the resolved label. Where the model has
+learned from these very rows it agrees with them more than with new ones.
+
+examples:
+  plench resolve model.plench animals.csv -o resolved.csv
+  plench resolve model.plench 'songs.csv?answers=answers.csv' -o resolved.csv --annotators annotators.csv
+"""
 
 from __future__ import annotations
 
@@ -10,39 +18,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import plench
+from plench.cli.options import add_run_code, check_outputs
 from plench.cli.predict import guard
-from plench.cli.shared.options import add_run_code
-from plench.cli.shared.outputs import check_outputs
 from plench.runs.files import write_text
 from plench.text import clean_text
 
 if TYPE_CHECKING:  # imports torch
     from plench.estimator import Items, Resolution
 
-DESCRIPTION = """Resolve candidate sets with a model: for each row the candidate that is most probable and its
-share of the candidates' probability; the probability outside the set, and whether the set probably misses
-the true label; and for each annotator how often the answers hold the resolved label. Where the model has
-learned from these very rows it agrees with them more than with new ones."""
 
-EXAMPLES = """examples:
-  plench resolve model.plench animals.csv -o resolved.csv
-  plench resolve model.plench 'songs.csv?answers=answers.csv' -o resolved.csv --annotators annotators.csv
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `plench resolve`."""
-    parser.set_defaults(handler=resolve)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
     parser.add_argument("data", metavar="DATA", help="data with candidate sets or annotators' answers")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="CSV file to write (default: -)")
     parser.add_argument("--annotators", metavar="FILE", help="also write the annotators' agreement as CSV")
-    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files of a named dataset")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     add_run_code(parser)
 
 
-def resolve(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Resolve, write the tables, and print a summary to standard error."""
     from plench.estimator import read_items, resolve_items
 

@@ -1,36 +1,32 @@
-"""`plench stats`: test the differences between algorithms, judge the criteria."""
+"""Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, and
+regret and rank correlation of every criterion.
+
+examples:
+  plench results stats runs/
+  plench results stats runs/ --criteria CR --alpha 0.1 --pairs
+  plench results stats runs/ --json
+"""
 
 import argparse
 import json
 
-from plench.cli.shared.options import terminal_width
-from plench.cli.shared.results_input import add_input_options, print_warnings, read_input
+from plench.cli.options import add_input_options, print_warnings, read_input, terminal_width
 from plench.errors import UsageError
 from plench.report.criteria_quality import judge_criteria, quality_rows, quality_tables
 from plench.report.leaderboard import split_by_truth, warn_of_defects
 from plench.report.statistics import compare_algorithms, comparison_tables
 from plench.report.tables import SCORED_LEGEND, describe_incomplete, render_text
 
-DESCRIPTION = """Friedman, Nemenyi and Wilcoxon–Holm over datasets, win/tie/loss, bootstrap intervals, and
-regret and rank correlation of every criterion."""
 
-EXAMPLES = """examples:
-  plench stats runs/
-  plench stats runs/ --criteria CR --alpha 0.1 --pairs
-  plench stats runs/ --json
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_input_options(parser)
     parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
     parser.add_argument("--pairs", action="store_true", help="list all pairs, not only those with the best")
     parser.add_argument("--json", action="store_true", help="print JSON (with all pairs)")
-    parser.set_defaults(handler=show_statistics)
 
 
-def show_statistics(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the statistics of the runs in the given folders."""
     if not 0 < args.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {args.alpha}")

@@ -1,9 +1,15 @@
-"""`plench submit`: check runs of a new algorithm and merge them into a results file."""
+"""Check runs of a new algorithm and merge them into a results file.
+
+examples:
+  plench results submit check runs/ --source my_method.py
+  plench results submit check mine.parquet --source my_method.py --run-code --sample 3 --data-dir DIR
+  plench results submit merge results.parquet mine.parquet --source my_method.py -o new.parquet
+"""
 
 import argparse
 from pathlib import Path
 
-from plench.cli.shared.repeating import add_repeat_options, repeat_sample
+from plench.cli.repeating import add_repeat_options, repeat_sample
 from plench.errors import UsageError
 from plench.runs.gather import gather_results
 from plench.runs.parquet import StoredResults, check_name, write_results_file
@@ -11,32 +17,26 @@ from plench.sweeps.submission import check_submission, merge_results
 from plench.text import clean
 from plench.version import PROTOCOL_VERSION
 
-EXAMPLES = """examples:
-  plench submit check runs/ --source my_method.py
-  plench submit check mine.parquet --source my_method.py --run_code --sample 3 --data_dir DIR
-  plench submit merge results.parquet mine.parquet --source my_method.py -o new.parquet
-"""
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the two commands."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     checking = commands.add_parser(
         "check",
         help="check that runs are complete and match their description",
         description="Looks at source hash, protocol version, planned runs, records and data fingerprints. "
-        "Executes nothing of the submission unless --run_code is given: then a sample of runs is repeated.",
+        "Executes nothing of the submission unless --run-code is given: then a sample of runs is repeated.",
     )
-    checking.add_argument("results", metavar="DIR", help="folder of runs, or results file (`plench export`)")
+    checking.add_argument("results", metavar="DIR", help="folder of runs, or results file")
     checking.add_argument("--against", metavar="FILE", help="results file that they would be added to")
     add_repeat_options(checking)
-    checking.set_defaults(handler=submit_check)
+    checking.set_defaults(run=submit_check)
     merging = commands.add_parser("merge", help="add a submission that passes the check to a results file")
     merging.add_argument("into", metavar="FILE", help="results file, or folder of runs")
     merging.add_argument("results", metavar="DIR", help="the submission: folder of runs, or results file")
     merging.add_argument("--source", type=Path, required=True, metavar="FILE", help="the algorithm's file")
     merging.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="FILE.parquet")
-    merging.set_defaults(handler=merge)
+    merging.set_defaults(run=merge)
 
 
 def submit_check(args: argparse.Namespace) -> int:
@@ -48,7 +48,7 @@ def submit_check(args: argparse.Namespace) -> int:
     if not _print_checks(results, args.source, others):
         return 1
     if not args.run_code:
-        print("No run was repeated: --run_code does that, and executes the submission's code.")
+        print("No run was repeated: --run-code does that, and executes the submission's code.")
         return 0
     submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
     return repeat_sample(args, submitted)

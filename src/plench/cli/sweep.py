@@ -1,4 +1,13 @@
-"""`plench sweep`: many runs: plan, launch, status, best, retry, delete-incomplete."""
+"""Many runs: plan, launch, status, best, retry, delete-incomplete.
+
+examples:
+  plench sweep plan --suite lite                        how many runs, how long, how much disk
+  plench sweep launch --suite lite --output-dir O       the same command continues it
+  plench sweep status --output-dir O                    progress, and what failed
+  plench sweep retry --output-dir O                     run the failed ones again
+  plench sweep best O --criterion CR                    the run chosen without true labels
+  plench sweep launch --file O/sweep-….toml --output-dir P    repeat a published sweep
+"""
 
 from __future__ import annotations
 
@@ -11,8 +20,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from plench.cli.shared.options import add_folder_options
-from plench.cli.shared.sweep_options import (
+from plench.cli import add_commands
+from plench.cli.options import add_folder_options
+from plench.cli.sweep_options import (
     add_extend_option,
     add_grid_options,
     add_launch_options,
@@ -39,25 +49,20 @@ if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.sweeps.probe import CostEstimate
     from plench.sweeps.run_states import RunState
 
+MORE_COMMANDS = {
+    "refit": "retrain the configuration that a criterion chose on all data",
+    "pilot": "compare clean validation labels for choosing with the same labels for training",
+}
 _FAILURES_SHOWN = 20
 
-EXAMPLES = """examples:
-  plench sweep plan --suite lite                        how many runs, how long, how much disk
-  plench sweep launch --suite lite --output_dir O       the same command continues it
-  plench sweep status --output_dir O                    progress, and what failed
-  plench sweep retry --output_dir O                     run the failed ones again
-  plench sweep best O --criterion CR                    the run chosen without true labels
-  plench sweep launch --file O/sweep-….toml --output_dir P    repeat a published sweep
-"""
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of a sweep to a parser."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(name: str, handler: Any, text: str, **more: Any) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, **more)
-        command.set_defaults(handler=handler)
+        command.set_defaults(run=handler)
         add_folder_options(command)
         add_grid_options(command)
         return command
@@ -67,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_launch_options(command)
     command.add_argument(
-        "--probe_seconds",
+        "--probe-seconds",
         type=float,
         default=30.0,
         metavar="S",
@@ -83,7 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--json", action="store_true", help="print how it ended as JSON")
     best = "show the run that a criterion chooses among all algorithms, and its folder"
     command = commands.add_parser("best", help=best, description=best)
-    command.set_defaults(handler=show_best)
+    command.set_defaults(run=show_best)
     command.add_argument("folder", metavar="DIR", help="folder of runs")
     command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -96,11 +101,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "delete the folders of runs that are not finished",
         aliases=["delete_incomplete"],
     )
-    command.add_argument("--skip_confirmation", action="store_true", help="do not ask")
+    command.add_argument("--skip-confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
     same = "accepted as in the launch command, without effect"
-    command.add_argument("--command_launcher", metavar="ENGINE", help=same)
-    command.add_argument("--skip_model_save", action="store_true", help=same)
+    command.add_argument("--command-launcher", metavar="ENGINE", help=same)
+    command.add_argument("--skip-model-save", action="store_true", help=same)
+    add_commands(commands, MORE_COMMANDS)
 
 
 def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
@@ -305,7 +311,7 @@ def delete_incomplete(arguments: argparse.Namespace) -> int:
             return 0
         if not arguments.skip_confirmation:
             if not sys.stdin.isatty():
-                raise UsageError("there is no terminal to confirm on: give --skip_confirmation")
+                raise UsageError("there is no terminal to confirm on: give --skip-confirmation")
             confirm(f"Delete {counted(len(doomed), 'folder')} in {arguments.output_dir}?")
         deleted = delete_runs(doomed, folder)
     print(f"deleted {counted(deleted, 'folder')}")

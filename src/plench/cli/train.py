@@ -1,4 +1,15 @@
-"""`plench train`: train one algorithm on one dataset."""
+"""Train one algorithm on one dataset. The same command continues an interrupted run,
+and leaves a finished one as it is.
+
+examples:
+  plench train -a PRODEN -d Digits_FPS --steps 500
+  plench train -a PRODEN -d Lost --data-dir data --trial-seed 1 --hparams-seed 3
+  plench train -a CC -d Digits_ID --id-rate 0.6 --drop-true-rate 0.1 --hparams '{"lr": 0.01}'
+  plench train -a my_file.py:MyAlgorithm -d my_arrays.npz --output-dir mine --json
+
+exit codes: 0 finished (diverged counts as finished), 1 the run failed, 2 bad usage or bad data,
+            130 interrupted, the same command continues
+"""
 
 from __future__ import annotations
 
@@ -8,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import plench
-from plench.cli.shared.options import add_folder_options, add_settings, given_settings, read_hparams
+from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
 from plench.criteria import criteria
 from plench.runs.folder import RunStore
 from plench.runs.records import read_run
@@ -19,23 +30,9 @@ from plench.text import clean_text
 if TYPE_CHECKING:
     from plench.training import RunOutcome
 
-DESCRIPTION = """Train one algorithm on one dataset. The same command continues an interrupted run,
-and leaves a finished one as it is."""
 
-EXAMPLES = """examples:
-  plench train -a PRODEN -d Digits_FPS --steps 500
-  plench train -a PRODEN -d Lost --data_dir data --trial_seed 1 --hparams_seed 3
-  plench train -a CC -d Digits_ID --id_rate 0.6 --drop_true_rate 0.1 --hparams '{"lr": 0.01}'
-  plench train -a my_file.py:MyAlgorithm -d my_arrays.npz --output_dir mine --json
-
-exit codes: 0 finished (diverged counts as finished), 1 the run failed, 2 bad usage or bad data,
-            130 interrupted, the same command continues
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add every option of a run."""
-    parser.set_defaults(handler=train)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "-a", "--algorithm", required=True, help="name, path/to/file.py:ClassName or module:ClassName"
     )
@@ -51,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, declared())
 
 
-def train(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Carry out the run that the options describe."""
     outcome = plench.train(
         arguments.algorithm,

@@ -29,7 +29,7 @@ def find_entry(
     names = tuple(wanted)
     expected = " or ".join(names)
     if data_dir is None:
-        raise MissingDataError(f"{name} is read from {expected}: name its folder with --data_dir; {obtain}")
+        raise MissingDataError(f"{name} is read from {expected}: name its folder with --data-dir; {obtain}")
     try:
         top = sorted(data_dir.iterdir())
         folders = [entry for entry in top if not is_hidden(entry) and is_folder(entry)]

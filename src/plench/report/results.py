@@ -258,11 +258,11 @@ def _find_plans(
     For an experiment that no file asks for, the plan is inferred from its whole setting (see `infer_plans`).
     """
     runs, grids = list(runs), list(grids)
-    for option, value in (("--planned_trials", n_trials), ("--planned_hparams", n_hparams)):
+    for option, value in (("--planned-trials", n_trials), ("--planned-hparams", n_hparams)):
         if value is not None and not 1 <= value <= MAX_PLACES:
             raise UsageError(f"{option} must be from 1 to {MAX_PLACES:,}, not {value}")
     if (n_trials or 1) * (n_hparams or 1) > MAX_PLACES:
-        raise UsageError(f"--planned_trials times --planned_hparams must be at most {MAX_PLACES:,}")
+        raise UsageError(f"--planned-trials times --planned-hparams must be at most {MAX_PLACES:,}")
     there: dict[Experiment, set[tuple[int, int]]] = {}
     for run in runs:
         there.setdefault(run.experiment, set()).add((run.trial_seed, run.hparams_seed))

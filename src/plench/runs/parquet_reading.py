@@ -98,7 +98,9 @@ def _check_file(file: Any, schema: Any, path: Path) -> tuple[list[str], dict[str
     version = metadata.get(FORMAT_KEY.encode(), b"").decode("ascii", "replace")
     if version != str(SCHEMA):
         said = f"has schema {version[:20]!r}" if version else "is no results file of plench"
-        raise DataError(f"{str(path)!r} {said}: this version reads schema {SCHEMA}, made by `plench export`")
+        raise DataError(
+            f"{str(path)!r} {said}: this version reads schema {SCHEMA} of `plench results export`"
+        )
     found = file.schema_arrow
     for column in schema:
         index = found.get_field_index(column.name)

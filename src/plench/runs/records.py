@@ -175,7 +175,7 @@ def read_runs(output_dir: str | os.PathLike[str]) -> list[Run]:
 def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
     """Read every run folder, with the notices of all files, each starting with the file it is about.
 
-    A results file (`plench export`) is read as the folders that it was made from.
+    A results file (`plench results export`) is read as the folders that it was made from.
     """
     root = Path(output_dir)
     if is_plain(root):

@@ -39,7 +39,7 @@ def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> 
         names = ", ".join(sorted({run.experiment.algorithm for run in foreign}))
         notices.append(
             f"{len(foreign)} runs of {names} are not repeated, since that executes their authors' code: "
-            "--run_code allows it"
+            "--run-code allows it"
         )
     eligible.sort(key=lambda run: (run.experiment.dataset, run.experiment.algorithm, run.path.name))
     return Sample(random.Random(seed).sample(eligible, min(size, len(eligible))), notices)

@@ -54,7 +54,7 @@ class FleetOptions:
 
 
 def read_fleet(word: str | int, memory_gb: float | None = None) -> FleetOptions:
-    """Return what `--fleet off|auto|N` and `--fleet_memory_gb` ask for."""
+    """Return what `--fleet off|auto|N` and `--fleet-memory-gb` ask for."""
     if memory_gb is not None and not memory_gb > 0:
         raise UsageError(f"fleet_memory_gb must be above 0, not {memory_gb}")
     memory = FleetOptions.memory_gb if memory_gb is None else memory_gb

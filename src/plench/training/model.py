@@ -108,7 +108,7 @@ def load(
     """Load a model: from one file (`model.plench`), or from a run's folder.
 
     Of a run there is the last model, the best by a criterion (`CR`, `AA`), and that of a step (`step1000`) if
-    the run was told `--save_model_every_checkpoint`. A file has one model. Where it is that of a third
+    the run was told `--save-model-every-checkpoint`. A file has one model. Where it is that of a third
     party's algorithm, its code is in the file and is run only if `run_code` says so.
     """
     if is_plain(path) or (is_model_file(path) and not is_folder(path)):

@@ -164,7 +164,7 @@ def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Pa
 
 def describe_obtain(release: Release) -> str:
     """Say how the user comes by the files."""
-    return f"get it with `plench data download {release.name} --data_dir DIR`"
+    return f"get it with `plench data download {release.name} --data-dir DIR`"
 
 
 def make_source(release: Release, min_votes: int = 1) -> Source:

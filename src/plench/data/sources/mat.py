@@ -38,7 +38,7 @@ def make_source(
         origin = f"GitHub repository {REPOSITORY} at commit {COMMIT}"
         url = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{quote(file)}"
         files = (RemoteFile(url, file, git_sha1),)
-        obtain = f"get it with `plench data download {name} --data_dir DIR`, or from {url}"
+        obtain = f"get it with `plench data download {name} --data-dir DIR`, or from {url}"
     card = DatasetCard(
         name=name,
         kind="tabular",

@@ -1,4 +1,4 @@
-"""The figures of `plench plot`, by name. A new one is a `FigureKind` in a module here and an entry below."""
+"""The figures of `results plot`, by name. A new one is a `FigureKind` in a module here and an entry below."""
 
 from plench.report.drawing import FigureKind
 from plench.report.figures.comparisons import BOXES, RANKS, SLOPE

@@ -177,7 +177,7 @@ def _draw_boxes(axes: Axes, samples: Sequence[Sample], n_whole: int, scale: Rang
 
 
 def _box_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--leave_out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
+    parser.add_argument("--leave-out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
 
 
 def _boxes(found: Results, options: Any) -> Figure:
@@ -268,7 +268,7 @@ def _draw_rank_scale(axes: Axes, k: int, difference: float | None) -> None:
 
 
 def _rank_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--post_hoc", choices=("nemenyi", "wilcoxon"), default="nemenyi", help="which groups")
+    parser.add_argument("--post-hoc", choices=("nemenyi", "wilcoxon"), default="nemenyi", help="which groups")
     parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
 
 

@@ -5,6 +5,7 @@ import shlex
 from typing import Any
 
 from plench.runs.records import Run
+from plench.text import flag
 
 
 def repeat_command(run: Run) -> str | None:
@@ -26,9 +27,9 @@ def repeat_command(run: Run) -> str | None:
     words = ["plench", "train"]
     for name, value in options.items():
         if value is True:
-            words.append(f"--{name}")
+            words.append(flag(name))
         elif isinstance(value, str | int | float) and value is not False:
-            words += [f"--{name}", str(value)]
+            words += [flag(name), str(value)]
     return shlex.join(words)
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from plench.settings import Settings, declared
 from plench.sweeps.engines.base import Assignment
 from plench.sweeps.plan import PlannedRun
+from plench.text import flag
 
 
 class DummyEngine:
@@ -50,7 +51,7 @@ def make_command(run: PlannedRun, assignment: Assignment) -> str:
     command = ["python", "-m", "plench.train"]
     for name, value in words.items():
         if value is True:
-            command.append(f"--{name}")
+            command.append(flag(name))
         elif value is not None and value is not False:
-            command += [f"--{name}", str(value)]
+            command += [flag(name), str(value)]
     return shlex.join(command)

@@ -254,7 +254,7 @@ class Pool:
             if time.monotonic() - worker.taken_at > limit * len(worker.task):
                 runs = worker.give_back()
                 self.replace(worker)
-                reason = f"did not end within {limit:g} s (--run_timeout)"
+                reason = f"did not end within {limit:g} s (--run-timeout)"
                 if len(runs) > 1:
                     self.start_again(runs, f"{reason} each", together=False)
                 else:
@@ -266,7 +266,7 @@ class Pool:
         for worker in self.busy():
             if time.monotonic() - worker.heard_at > limit:
                 worker.process.kill()  # one that is stopped ends by this too
-                self.bury(worker, f"worker process was silent for {limit:g} s (--worker_silence)")
+                self.bury(worker, f"worker process was silent for {limit:g} s (--worker-silence)")
 
     def replace(self, worker: WorkerProcess) -> None:
         """End a worker; a new one is started when there is a run for it."""

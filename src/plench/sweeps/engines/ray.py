@@ -229,7 +229,7 @@ class RayDriver:
                     self.opened_at.pop(run.folder, None)
                 self.ray.cancel(reference, force=True)
                 self.release(runs)
-                reason = f"did not end within {limit:g} s (--run_timeout)"
+                reason = f"did not end within {limit:g} s (--run-timeout)"
                 if len(runs) > 1:
                     self.start_again(runs, f"{reason} each", together=False)
                 else:

@@ -176,7 +176,7 @@
                   h(
                     "p",
                     { class: "quiet" },
-                    "Add --data_dir with the folder of the data, where it is not built in. The same versions give the same numbers.",
+                    "Add --data-dir with the folder of the data, where it is not built in. The same versions give the same numbers.",
                   ),
                 ]
               : h("p", { class: "quiet" }, "Its record does not say how it was made."),

@@ -105,7 +105,7 @@
         h(
           "p",
           { class: "quiet" },
-          "The flipping matrix is measured on data, not on records: write the page with --data_dir to have it here.",
+          "The flipping matrix is measured on data, not on records: write the page with --data-dir to have it here.",
         ),
       ];
     const most = Math.max(...measured.sizes.map(([, n]) => n));

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.shared.options import (
+from plench.cli.options import (
     CANDIDATE_SETTINGS,
     add_settings,
     add_width_option,
@@ -33,14 +33,14 @@ def add_stats_command(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     """Add `stats` to the commands of `plench data`."""
     parser = commands.add_parser("stats", help="set sizes, noise, flipping probabilities, ambiguity degree")
     parser.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
-    parser.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
+    parser.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
     )
     add_width_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, ("trial_seed", *CANDIDATE_SETTINGS))
-    parser.set_defaults(handler=show_stats)
+    parser.set_defaults(run=show_stats)
 
 
 def show_stats(args: argparse.Namespace) -> int:

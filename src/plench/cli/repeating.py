@@ -1,4 +1,4 @@
-"""Repeating stored runs, which `plench verify` and `plench submit check` share."""
+"""Repeating stored runs, which `plench results verify` and `plench results submit check` share."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ def add_repeat_options(parser: argparse.ArgumentParser) -> None:
     """Add which runs are repeated, and how."""
     parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides which runs (default 0)")
-    parser.add_argument("--data_dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
     parser.add_argument("--device", default="cpu", help="device to repeat them on (default cpu)")
     parser.add_argument(
         "--tolerance",
@@ -28,12 +28,12 @@ def add_repeat_options(parser: argparse.ArgumentParser) -> None:
         help=f"largest difference of accuracies where they need not be bit-equal (default {TOLERANCE})",
     )
     parser.add_argument(
-        "--other_processor",
+        "--other-processor",
         action="store_true",
         help="the runs were made on another kind of processor: they need not be bit-equal",
     )
     parser.add_argument(
-        "--run_code",
+        "--run-code",
         action="store_true",
         help="also repeat runs of third parties' algorithms, which executes their code",
     )
@@ -77,7 +77,7 @@ def _describe(verdict: "Verdict", tolerance: float) -> str:
         shown = "; ".join(clean(text, 300) for text in verdict.differences[:3])
         shown += f"; and {more} more" if more > 0 else ""
         if verdict.repeated and not verdict.conditions:
-            shown += " (if the runs were made on another kind of processor, add --other_processor)"
+            shown += " (if the runs were made on another kind of processor, add --other-processor)"
         return f"{name}: DIFFERS: {shown}"
     if verdict.conditions:
         return (

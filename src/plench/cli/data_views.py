@@ -15,11 +15,11 @@ def add_views_command(commands: Any) -> None:
     """Register `data views` among the commands of `plench data`."""
     parser = commands.add_parser("views", help="draw every view and every operation of a few images")
     parser.add_argument("name", metavar="NAME", help="an image dataset, in any spelling or by path")
-    parser.add_argument("--data_dir", help="folder of the data files; built-in datasets need none")
+    parser.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.png", help="where to write the sheet")
     parser.add_argument("--count", type=int, default=8, metavar="N", help="images on the sheet (default 8)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides the draws (default 0)")
-    parser.set_defaults(handler=draw_views)
+    parser.set_defaults(run=draw_views)
 
 
 def draw_views(arguments: argparse.Namespace) -> int:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.shared.options import add_settings, given_settings, read_hparams
+from plench.cli.options import add_settings, given_settings, read_hparams
 from plench.errors import UsageError
 from plench.plain_files import is_folder
 from plench.runs.sweep_spec import DEFAULT_FLEET, RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import Settings, declared
 from plench.sweeps.engines import ENGINES
 from plench.sweeps.engines.early import start_early
-from plench.text import find_name
+from plench.text import find_name, flag
 
 if TYPE_CHECKING:  # these import torch, which showing the help does not need
     from plench.runs.sweep_spec import Grid
@@ -54,25 +54,25 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
         help="names or paths, see `plench list datasets`; with --suite, which of its datasets",
     )
     group.add_argument(
-        "--skip_missing",
+        "--skip-missing",
         action="store_true",
         help="leave out datasets whose files are not there, with a notice",
     )
     group.add_argument(
-        "--n_hparams_from",
+        "--n-hparams-from",
         type=int,
         metavar="N",
         help="first configuration (default: 0, all hyperparameters at their defaults)",
     )
     group.add_argument(
-        "--n_hparams",
+        "--n-hparams",
         type=int,
         metavar="N",
         help="end of the configurations, not their number: up to N-1 (default: 20)",
     )
-    group.add_argument("--n_trials_from", type=int, metavar="N", help="first split (default: 0)")
+    group.add_argument("--n-trials-from", type=int, metavar="N", help="first split (default: 0)")
     group.add_argument(
-        "--n_trials",
+        "--n-trials",
         type=int,
         metavar="N",
         help="end of the splits, not their number: up to N-1 (default: 5 for tabular data, 3 for images)",
@@ -88,7 +88,7 @@ def add_extend_option(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="results files (`plench export`) whose done and diverged runs count as finished",
+        help="results files (`plench results export`) whose done and diverged runs count as finished",
     )
 
 
@@ -96,7 +96,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Add how runs are carried out."""
     add_extend_option(parser)
     parser.add_argument(
-        "--command_launcher",
+        "--command-launcher",
         default="local",
         metavar="ENGINE",
         help="engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands",
@@ -105,13 +105,13 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, metavar="N", help="parallel runs (default: one per GPU or core)"
     )
     parser.add_argument(
-        "--run_timeout", type=float, metavar="S", help="time limit of one attempt at a run, in seconds"
+        "--run-timeout", type=float, metavar="S", help="time limit of one attempt at a run, in seconds"
     )
     parser.add_argument(
-        "--memory_limit_gb", type=float, metavar="G", help="memory limit of a run, or of runs trained as one"
+        "--memory-limit-gb", type=float, metavar="G", help="memory limit of a run, or of runs trained as one"
     )
     parser.add_argument(
-        "--worker_silence",
+        "--worker-silence",
         type=float,
         metavar="S",
         help="seconds after which a silent local worker is replaced (default: 120)",
@@ -123,34 +123,34 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         help="train runs that differ in split and configuration as one: auto (default), off, or how many",
     )
     parser.add_argument(
-        "--fleet_memory_gb",
+        "--fleet-memory-gb",
         type=float,
         metavar="G",
         help="memory that runs trained as one may take (default: 1)",
     )
-    parser.add_argument("--skip_confirmation", action="store_true", help="do not ask before starting")
-    parser.add_argument("--no_progress", action="store_true", help="do not show how far the runs are")
+    parser.add_argument("--skip-confirmation", action="store_true", help="do not ask before starting")
+    parser.add_argument("--no-progress", action="store_true", help="do not show how far the runs are")
     parser.add_argument("--quiet", action="store_true", help="show and print nothing; the exit code says it")
     add_settings(parser, carrying_out())
     ray = parser.add_argument_group("Ray (plench[ray])")
     ray.add_argument(
-        "--ray_address", metavar="ADDRESS", help="auto or HOST:PORT (default: start a Ray on this machine)"
+        "--ray-address", metavar="ADDRESS", help="auto or HOST:PORT (default: start a Ray on this machine)"
     )
-    ray.add_argument("--cpus_per_run", type=float, metavar="N", help="CPUs per run (default: 1)")
-    ray.add_argument("--gpus_per_run", type=float, metavar="N", help="GPUs per run (default: 0)")
+    ray.add_argument("--cpus-per-run", type=float, metavar="N", help="CPUs per run (default: 1)")
+    ray.add_argument("--gpus-per-run", type=float, metavar="N", help="GPUs per run (default: 0)")
     slurm = parser.add_argument_group("Slurm (plench[slurm])")
-    slurm.add_argument("--slurm_partition", metavar="NAME", help="partition")
-    slurm.add_argument("--slurm_minutes", type=int, metavar="M", help="time limit (default: 60)")
-    slurm.add_argument("--slurm_memory_gb", type=float, metavar="G", help="memory per job")
-    slurm.add_argument("--slurm_gpus", type=int, metavar="N", help="GPUs per job (default: 0)")
-    slurm.add_argument("--slurm_max_jobs", type=int, metavar="N", help="array jobs that may run at once")
+    slurm.add_argument("--slurm-partition", metavar="NAME", help="partition")
+    slurm.add_argument("--slurm-minutes", type=int, metavar="M", help="time limit (default: 60)")
+    slurm.add_argument("--slurm-memory-gb", type=float, metavar="G", help="memory per job")
+    slurm.add_argument("--slurm-gpus", type=int, metavar="N", help="GPUs per job (default: 0)")
+    slurm.add_argument("--slurm-max-jobs", type=int, metavar="N", help="array jobs that may run at once")
     slurm.add_argument(
-        "--slurm_options",
+        "--slurm-options",
         nargs="+",
         metavar="NAME=VALUE",
         help="further options of sbatch, such as account=mine qos=low",
     )
-    slurm.add_argument("--runs_per_job", type=int, metavar="N", help="runs per job (default: 1)")
+    slurm.add_argument("--runs-per-job", type=int, metavar="N", help="runs per job (default: 1)")
 
 
 def carrying_out() -> list[str]:
@@ -183,7 +183,7 @@ def _read_specs(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Sw
     if asked:
         return [SweepSpec(tuple(replace(grid, **changes) for grid in _read_grids(arguments)))]
     if changes:
-        raise UsageError(f"--{next(iter(changes))} needs --suite, or --datasets and --algorithms")
+        raise UsageError(f"{flag(next(iter(changes)))} needs --suite, or --datasets and --algorithms")
     recorded = read_sweeps(arguments.output_dir)
     if not recorded:
         raise UsageError(
@@ -223,7 +223,7 @@ def read_limits(arguments: argparse.Namespace) -> Limits:
     for name in ("run_timeout", "memory_limit_gb", "worker_silence"):
         value = getattr(arguments, name)
         if value is not None and not value > 0:
-            raise UsageError(f"--{name} must be above 0, not {value}")
+            raise UsageError(f"{flag(name)} must be above 0, not {value}")
         if value is not None:
             given[name] = value
     return Limits(**given)
@@ -255,7 +255,7 @@ def read_engine(arguments: argparse.Namespace, early: EarlyStart | None = None) 
         value = getattr(arguments, option)
         if value is not None and engine.name not in owners:
             raise UsageError(
-                f"--{option} belongs to the launcher {' or '.join(owners)}, not to {engine.name}"
+                f"{flag(option)} belongs to the launcher {' or '.join(owners)}, not to {engine.name}"
             )
         if value is not None:
             given[argument] = value
@@ -275,7 +275,7 @@ def read_pairs(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not name or not equals:
-            raise UsageError(f"--slurm_options takes NAME=VALUE, not {word!r}")
+            raise UsageError(f"--slurm-options takes NAME=VALUE, not {word!r}")
         pairs[name] = value
     return pairs
 

@@ -1,0 +1,214 @@
+"""What several commands share: options, many of them made from the declarations of settings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from plench.errors import UsageError
+from plench.settings import Setting, Settings, declared
+from plench.text import clean, flag
+
+if TYPE_CHECKING:  # these import numpy
+    from plench.data import CandidateSpec, DatasetCard
+    from plench.report.results import Results
+
+STREAM = "-"  # standard input or output
+# The settings that say how candidate sets are made.
+CANDIDATE_SETTINGS = tuple(name for name, setting in declared().items() if setting.block == "candidates")
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Iterable[str], *, defaults: bool = True) -> None:
+    """Add a flag for each of these settings, in the groups of their declarations; `given_settings` reads
+    them.
+
+    With `defaults` their help tells the default.
+    """
+    groups: dict[str, Any] = {"": parser}
+    for setting in (declared()[name] for name in names):
+        if setting.group not in groups:
+            groups[setting.group] = parser.add_argument_group(setting.group)
+        groups[setting.group].add_argument(flag(setting.name), **_flag(setting, defaults))
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that were given on the command line."""
+    given = {name: getattr(arguments, name, None) for name in declared()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """Return the settings with what was given on the command line."""
+    return Settings(**given_settings(arguments))
+
+
+def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
+    """Return the candidate sets that a user asked for on this dataset."""
+    from plench.data import choose_candidates
+
+    return choose_candidates(card.candidates, settings_of(arguments))
+
+
+def add_folder_options(parser: argparse.ArgumentParser) -> None:
+    """Add where data and results are."""
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="folder with the data files; built-in data needs none"
+    )
+    parser.add_argument("--output-dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
+
+
+def add_run_code(parser: argparse.ArgumentParser) -> None:
+    """Add the permission to run the code that a model file brings along."""
+    parser.add_argument(
+        "--run-code",
+        action="store_true",
+        help="run a third party's code in a model file: only if you trust whoever made it",
+    )
+
+
+def add_width_option(parser: argparse.ArgumentParser) -> None:
+    """Add the width of a figure."""
+    parser.add_argument(
+        "--width",
+        type=float,
+        default=3.3,
+        metavar="INCHES",
+        help="width of the figure (default 3.3, a column)",
+    )
+
+
+def terminal_width() -> int | None:
+    """Return how many characters a line of the terminal has; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def read_hparams(text: str | None) -> dict[str, Any]:
+    """Read the JSON object of `--hparams`."""
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--hparams is not JSON ({error}): {text}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f'--hparams must be a JSON object like {{"lr": 0.01}}, not {text}')
+    return values
+
+
+def _flag(setting: Setting, defaults: bool) -> dict[str, Any]:
+    """Return the arguments of argparse for a setting; one that is not given is None."""
+    if setting.type is bool:
+        return {"action": "store_true", "default": None, "help": setting.help}
+    told = f" (default: {setting.default})" if defaults and setting.default not in (None, "") else ""
+    return {
+        "type": setting.type,
+        "metavar": setting.metavar if not setting.choices else None,
+        "choices": setting.choices or None,
+        "help": (setting.help + told).replace("%", "%%"),
+    }
+
+
+def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
+    """Add the folders (as arguments, or as the public benchmark's --input_dir) and the filters."""
+    from plench.criteria import criteria
+
+    if folder_option:
+        parser.add_argument(
+            "--input-dir",
+            dest="folders",
+            action="append",
+            required=True,
+            metavar="DIR",
+            help="folder of runs, or results file",
+        )
+    else:
+        parser.add_argument(
+            "folders",
+            nargs="+",
+            metavar="DIR",
+            help="folder of runs, or results file",
+        )
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
+    parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
+    parser.add_argument(
+        "--where",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="only experiments with these values, such as steps=10000 model=ResNet",
+    )
+    parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add what was planned, for commands that report missing runs."""
+    parser.add_argument("--planned-trials", type=int, metavar="N", help="how many splits were planned")
+    parser.add_argument(
+        "--planned-hparams", type=int, metavar="N", help="how many configurations were planned"
+    )
+
+
+def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Results:
+    """Read the folders a command was given and keep what its filters ask for."""
+    from plench.report.results import read_results
+
+    return read_results(
+        args.folders,
+        datasets=args.datasets,
+        algorithms=args.algorithms,
+        where=args.where,
+        criteria=args.criteria,
+        planned_trials=getattr(args, "planned_trials", None),
+        planned_hparams=getattr(args, "planned_hparams", None),
+        folders_apart=folders_apart,
+    )
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings to standard error, without empty ones."""
+    for text in filter(None, warnings):
+        print(f"warning: {clean(text, None)}", file=sys.stderr)
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) -> None:
+    """Raise UsageError where a file to write is one to read, or is to be written twice.
+
+    `outputs` are paths by option, `inputs` references by what they are; - and None are no files.
+    """
+    written: dict[str, str] = {}
+    for option, output in outputs.items():
+        if output is None or output == STREAM:
+            continue
+        for other, path in written.items():
+            if is_same_place(output, path):
+                raise UsageError(f"{option} {output} is what {other} writes: name another file")
+        written[option] = output
+        for what, reference in inputs.items():
+            if reference != STREAM and any(is_same_place(output, path) for path in list_files(reference)):
+                raise UsageError(f"{option} {output} is {what}: name another file")
+
+
+def list_files(reference: str) -> Iterator[str]:
+    """Yield the paths that a reference may stand for: its own, and those of tables behind the ?."""
+    from plench.data.tables import is_table_file
+
+    yield reference
+    path, _, query = reference.partition("?")
+    yield path
+    for _, value in parse_qsl(query):
+        if is_table_file(value):
+            yield from (value, str(Path(path).parent / value), str(Path(path) / value))
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Say whether two paths lead to one file."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
