@@ -1,6 +1,9 @@
-"""Run a few algorithms on two built-in datasets, two splits and two configurations each,
-select models by every criterion, print the leaderboard and write it as a web page. The same command
-continues it.
+"""Run a few algorithms on two built-in datasets, two splits and two configurations each, select models by
+every criterion, print the leaderboard and write it as a web page. The same command resumes it.
+
+examples:
+  plench demo
+  plench demo --all --steps 500 --output-dir all
 """
 
 from __future__ import annotations
