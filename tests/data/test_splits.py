@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plench.data import Dataset, DatasetCard, TestSet, split_dataset
+from plench.data import Dataset, DatasetCard, TestSet, load_dataset, split_dataset
 from plench.errors import DataError, UsageError
 
 CARD = DatasetCard("Toy", "tabular", "task", "source", "terms", "citation", default_steps=10)
@@ -14,30 +16,27 @@ def make(n, test=None):
 
 
 @pytest.mark.parametrize(
-    ("n", "trial", "sizes", "train", "validation", "test"),
+    ("n", "trial", "sizes", "firsts"),
     [  # the protocol's check values: Lost, Lost, Birdsong
-        (1122, 0, (909, 100, 113), "135 572 447 365 15", "159 735 115 1068 903", "80 261 1105 1027 1084"),
-        (1122, 1, (909, 100, 113), "924 449 999 840 580", "748 978 846 676 937", "602 631 208 721 171"),
+        (1122, 0, [909, 100, 113], ["135 572 447 365 15", "159 735 115 1068 903", "80 261 1105 1027 1084"]),
+        (1122, 1, [909, 100, 113], ["924 449 999 840 580", "748 978 846 676 937", "602 631 208 721 171"]),
         (
             4998,
             0,
-            (4049, 449, 500),
-            "2720 3670 347 4676 1037",
-            "3717 4642 3668 561 1509",
-            "4649 147 2638 4031 1362",
+            [4049, 449, 500],
+            ["2720 3670 347 4676 1037", "3717 4642 3668 561 1509", "4649 147 2638 4031 1362"],
         ),
     ],
 )
-def test_splits_are_those_of_the_protocol(n, trial, sizes, train, validation, test):
-    split = split_dataset(make(n), trial)
+def test_splits_are_those_of_the_protocol(n, trial, sizes, firsts):
+    split = split_dataset(make(n), np.int64(trial))  # NumPy's integers are the same seed
     parts = (split.train, split.validation, split.test)
-    assert tuple(len(part) for part in parts) == sizes
-    assert [" ".join(map(str, part[:5])) for part in parts] == [train, validation, test]
+    assert [len(part) for part in parts] == sizes
+    assert [" ".join(map(str, part[:5])) for part in parts] == firsts
+    assert np.array_equal(split.train, split_dataset(make(n), trial).train)
 
 
 def test_real_datasets_split_as_the_protocol_says(real_data):
-    from plench.data import load_dataset
-
     split = split_dataset(load_dataset("Lost", real_data), 0)
     assert split.train[:5].tolist() == [135, 572, 447, 365, 15]
 
@@ -45,29 +44,19 @@ def test_real_datasets_split_as_the_protocol_says(real_data):
 @given(st.integers(20, 400), st.integers(0, 2**31), st.floats(0.1, 0.4), st.floats(0.1, 0.9))
 def test_a_split_is_a_partition_of_the_asked_sizes(n, trial, test_fraction, holdout_fraction):
     split = split_dataset(make(n), trial, test_fraction, holdout_fraction)
-    assert split.test is not None
     kept = int(n * (1 - test_fraction))
-    assert len(split.test) == n - kept
-    assert len(split.validation) == int(kept * holdout_fraction)
+    assert (len(split.test), len(split.validation)) == (n - kept, int(kept * holdout_fraction))
     assert sorted(np.concatenate([split.train, split.validation, split.test])) == list(range(n))
 
 
 def test_with_its_own_test_set_only_validation_is_cut_off():
-    own = TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int))
-    split = split_dataset(make(1000, own), 3)
-    assert split.test is None
-    assert len(split.validation) == 100
+    dataset = make(1000, TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int)))
+    split = split_dataset(dataset, 3)
+    assert (split.test, len(split.validation)) == (None, 100)
     assert sorted(np.concatenate([split.train, split.validation])) == list(range(1000))
-
-
-def test_a_test_fraction_is_refused_where_the_dataset_has_its_own_test_set():
-    own = TestSet(np.zeros((5, 1)), np.zeros(5, dtype=int))
-    with pytest.raises(UsageError, match=r"tabular_test_fraction is 0\.5, but .* has a test set of its own"):
-        split_dataset(make(1000, own), 3, test_fraction=0.5)
-
-
-def test_numpy_integers_are_the_same_seed():
-    assert np.array_equal(split_dataset(make(50), 7).train, split_dataset(make(50), np.int64(7)).train)
+    for fraction in (0, 0.5):
+        with pytest.raises(UsageError, match=f"fraction is {fraction}, but .* has a test set of its own"):
+            split_dataset(dataset, 3, test_fraction=fraction)
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 11])
@@ -83,29 +72,23 @@ def test_fractions_are_checked(value, which):
         split_dataset(make(100), 0, **{which: value})
 
 
-def test_a_fraction_of_zero_leaves_the_part_out():
-    split = split_dataset(make(100), 0, test_fraction=0, holdout_fraction=0)
-    assert (len(split.train), len(split.validation), len(split.test)) == (100, 0, 0)
-    split = split_dataset(make(100), 0, test_fraction=0)
-    assert (len(split.train), len(split.validation), len(split.test)) == (90, 10, 0)
-    with pytest.raises(UsageError, match="has a test set of its own"):
-        split_dataset(make(100, TestSet(np.zeros((5, 1)), np.zeros(5, int))), 0, test_fraction=0)
+@pytest.mark.parametrize(("holdout", "sizes"), [(0, [100, 0, 0]), (0.1, [90, 10, 0])])
+def test_a_fraction_of_zero_leaves_the_part_out(holdout, sizes):
+    split = split_dataset(make(100), 0, test_fraction=0, holdout_fraction=holdout)
+    assert [len(split.train), len(split.validation), len(split.test)] == sizes
 
 
 def test_given_validation_rows_and_groups():
     given = np.arange(100) % 10 == 0
-    dataset = Dataset(np.zeros((100, 1)), np.ones((100, 2)), None, CARD, validation=given)
+    dataset = replace(make(100), validation=given)
     split = split_dataset(dataset, 3)
     assert split.validation.tolist() == list(range(0, 100, 10))
     assert len(split.test) == 9
     assert not given[split.train].any()
     with pytest.raises(UsageError, match="says which rows are validation"):
         split_dataset(dataset, 0, holdout_fraction=0.2)
-    dataset = Dataset(
-        np.zeros((100, 1)), np.ones((100, 2)), None, CARD, validation=given, groups=np.zeros(100, int)
-    )
     with pytest.raises(DataError, match="a group stays in one"):
-        split_dataset(dataset, 0)
+        split_dataset(replace(dataset, groups=np.zeros(100, int)), 0)
 
 
 def make_labelled(labels, n_classes=None):
@@ -162,10 +145,14 @@ def sort_into_thirds(counts):
     return [[0, 0, 1, 1, 2][order.index(label)] for label in range(5)]
 
 
-def test_a_long_tail_that_cannot_be_made_is_refused():
-    with pytest.raises(UsageError, match="imbalance needs true labels, and Toy has none"):
-        split_dataset(make(100), 0, imbalance=10)
-    with pytest.raises(UsageError, match=r"imbalance must be a number of at least 1, not 0\.5"):
-        split_dataset(make_labelled([0, 1] * 20), 0, imbalance=0.5)
-    with pytest.raises(DataError, match=r"Toy cannot be made long-tailed: .* no example of the first class"):
-        split_dataset(make_labelled([1, 2] * 20), 0, imbalance=10)
+@pytest.mark.parametrize(
+    ("dataset", "imbalance", "message"),
+    [
+        (make(100), 10, "imbalance needs true labels, which Toy does not have"),
+        (make_labelled([0, 1] * 20), 0.5, r"imbalance must be a number of at least 1, not 0\.5"),
+        (make_labelled([1, 2] * 20), 10, "Toy cannot be made long-tailed: .* no example of the first class"),
+    ],
+)
+def test_a_long_tail_that_cannot_be_made_is_refused(dataset, imbalance, message):
+    with pytest.raises((DataError, UsageError), match=message):
+        split_dataset(dataset, 0, imbalance=imbalance)

@@ -7,7 +7,7 @@
 | categories | one for each category of the training split; a gap or an unknown category is 0 in all |
 
 A column with gaps in the training split has one more input, 1 where a value is missing. A column that is
-empty there has none at all.
+empty there has no inputs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ class ColumnCode:
 
     def encode(self, column: Column, out: NDArray[np.float32]) -> int:
         """Write a column's inputs to `out` (rows, width); return how many cells have an unknown category."""
-        missing = column.missing
-        unknown = 0
+        if (column.kind == "category") != (self.kind == "category"):
+            name = short_repr(self.name)
+            raise DataError(f"column {name} has kind {column.kind}; the model was trained on {self.kind}")
+        missing, unknown = column.missing, 0
         if self.kind == "category":
             known = {category: position for position, category in enumerate(self.categories)}
             position = np.array([known.get(text, -1) for text in column.categories] + [-1])[column.values]
@@ -65,8 +67,20 @@ class TableEncoder:
 
     @classmethod
     def fit(cls, table: Table) -> TableEncoder:
-        """Learn the encoding from a training split."""
-        codes = [code for column in table.columns if (code := fit_column(column)) is not None]
+        """Learn the encoding from a training split; columns that are empty there are left out."""
+        codes = []
+        for column in table.columns:
+            missing = column.missing
+            present, marks = column.values[~missing], bool(missing.any())
+            if len(present) == 0:
+                continue
+            if column.kind == "category":
+                used = tuple(column.categories[code] for code in np.unique(present))
+                codes.append(ColumnCode(column.name, "category", categories=used, marks_gaps=marks))
+            else:
+                is_number = column.kind == "number"
+                fill = np.median(present.astype(np.float64)) if is_number else present.mean() > 0.5
+                codes.append(ColumnCode(column.name, column.kind, float(fill), marks_gaps=marks))
         if not codes:
             raise DataError("no column has a value in the training split")
         return cls(codes)
@@ -76,38 +90,20 @@ class TableEncoder:
         """D, the number of inputs."""
         return sum(code.width for code in self.codes)
 
-    @property
-    def input_names(self) -> list[str]:
-        """A name for each input: `age`, `colour=red`, `age is missing`."""
-        names = []
-        for code in self.codes:
-            is_category = code.kind == "category"
-            names += [f"{code.name}={text}" for text in code.categories] if is_category else [code.name]
-            names += [f"{code.name} is missing"] * code.marks_gaps
-        return names
-
     def encode(self, table: Table) -> tuple[NDArray[np.float32], dict[str, int]]:
         """Return the inputs (N, D), and the number of unknown categories by column."""
-        by_name = {column.name: column for column in table.columns}
-        self._check_columns(by_name, "the table")
+        self._check_columns(table.names, "the table")
+        by_name = dict(zip(table.names, table.columns, strict=True))
         inputs = np.empty((len(table), self.width), np.float32)
         unknown: dict[str, int] = {}
         start = 0
         for code in self.codes:
-            column = by_name[code.name]
-            if (column.kind == "category") != (code.kind == "category"):
-                raise DataError(
-                    f"column {short_repr(code.name)} has kind {column.kind}; the model was trained on "
-                    f"{code.kind}"
-                )
-            count = code.encode(column, inputs[:, start : start + code.width])
-            if count:
-                unknown[code.name] = count
+            unknown[code.name] = code.encode(by_name[code.name], inputs[:, start : start + code.width])
             start += code.width
-        return inputs, unknown
+        return inputs, {name: count for name, count in unknown.items() if count}
 
     def read(self, raw: RawTable) -> Table:
-        """Read new data as the columns that the model knows, of the kinds that it knows them by."""
+        """Read new data as the columns that the model knows, each of the kind that the model knows."""
         self._check_columns(raw.columns, raw.name)
         return Table(tuple(make_column(raw, code.name, code.kind) for code in self.codes))
 
@@ -115,10 +111,8 @@ class TableEncoder:
         missing = [code.name for code in self.codes if code.name not in present]
         if missing:
             more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            raise DataError(
-                f"{name} has no column {short_repr(missing[0])}{more}; the model needs "
-                f"{', '.join(code.name for code in self.codes[:20])}{' …' if len(self.codes) > 20 else ''}"
-            )
+            needed = ", ".join(code.name for code in self.codes[:20]) + (" …" if len(self.codes) > 20 else "")
+            raise DataError(f"{name} has no column {short_repr(missing[0])}{more}; the model needs {needed}")
 
     def state(self) -> list[dict[str, Any]]:
         """Return the encoding as plain values, for the model's file."""
@@ -128,18 +122,3 @@ class TableEncoder:
     def from_state(cls, state: Sequence[Mapping[str, Any]]) -> TableEncoder:
         """Rebuild from `state()`."""
         return cls([ColumnCode(**{**code, "categories": tuple(code["categories"])}) for code in state])
-
-
-def fit_column(column: Column) -> ColumnCode | None:
-    """Learn how to encode one column; None if it is empty."""
-    missing = column.missing
-    present = column.values[~missing]
-    if len(present) == 0:
-        return None
-    marks = bool(missing.any())
-    if column.kind == "category":
-        used = tuple(column.categories[code] for code in np.unique(present))
-        return ColumnCode(column.name, "category", categories=used, marks_gaps=marks)
-    if column.kind == "boolean":
-        return ColumnCode(column.name, "boolean", float(present.mean() > 0.5), marks_gaps=marks)
-    return ColumnCode(column.name, "number", float(np.median(present.astype(np.float64))), marks_gaps=marks)

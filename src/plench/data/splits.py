@@ -89,7 +89,7 @@ def make_long_tailed(dataset: Dataset, split: Split, imbalance: float) -> Split:
     """
     declared()["imbalance"].check(imbalance)
     if dataset.labels is None:
-        raise UsageError(f"imbalance needs true labels, and {dataset.card.name} has none")
+        raise UsageError(f"imbalance needs true labels, which {dataset.card.name} does not have")
     labels, classes = dataset.labels[split.train], np.arange(dataset.n_classes)
     counts = np.bincount(labels, minlength=len(classes))
     if counts[0] == 0:
