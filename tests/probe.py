@@ -1,19 +1,26 @@
 """How tests reach an algorithm: by what `LossAlgorithm` documents, never by a helper of its file.
 
-`build` makes one for given candidates, `answer` says what its networks give, `set_state` and `get_state`
+`build` makes one for given candidates, `answer` sets what its networks give, `set_state` and `get_state`
 reach its state by name, `at_step` sets its clock, `evaluate` gives losses with their gradient, and `stack`
-makes one algorithm of several runs. Single formulas of the vectors are named in `tests/formulas.py`.
+makes one algorithm of several runs. `start` begins a run that is driven update by update; `build_fitted`,
+`fit` and `predict` do the same for methods fitted in rounds. Single formulas of the vectors are named in
+`tests/formulas.py`.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plench.algorithms import find_algorithm
+from plench.algorithms.fitted import FittedAlgorithm
 from plench.batch import VIEWS, Batch
+from plench.contract import AlgorithmUnderTest
+from plench.contract.under_test import Session, make_examples
+from plench.data.answers import Answers
 from plench.hparams import DataTraits, draw_hparams
 
 
@@ -148,3 +155,61 @@ def stack(runs: Sequence[Any]) -> Any:
             dtype = torch.float64 if isinstance(values[0], float) else None
             together.hparams[name] = torch.tensor(values, dtype=dtype)
     return together
+
+
+# Small networks and queues, so that a test takes a moment.
+SMALL = {"feat_dim": 8, "moco_queue": 40}
+
+
+def start(
+    name: str, *, batch_size: int = 16, train_size: int = 64, images: bool = False, **hparams: Any
+) -> Session:
+    """Start a run on random examples, tabular or images: 64 of them make an epoch of four updates."""
+    dataset = make_examples(train_size, sets="ambiguous", images=images)
+    tested = AlgorithmUnderTest(find_algorithm(name))
+    return tested.start(
+        dataset, batch_size=batch_size, hparams={**own_hparams(tested.entry.name, SMALL), **hparams}
+    )
+
+
+def answer_by_labels(item: Any, annotator: Any, label: Any, n_items: int, n_classes: int) -> Answers:
+    """Return answers of one class each."""
+    sets = np.asarray(label)[:, None] == np.arange(n_classes)
+    return Answers(np.asarray(item), np.asarray(annotator), sets, n_items)
+
+
+def build_fitted(
+    cls: type[FittedAlgorithm],
+    features: np.ndarray,
+    candidates: np.ndarray,
+    seed: int = 0,
+    answers: Answers | None = None,
+    **hparams: Any,
+) -> Any:
+    """Build a method fitted in rounds, with defaults for the hyperparameters that are not given."""
+    own = {parameter.name: parameter.default for parameter in cls.card.hyperparameters}
+    assert set(hparams) <= set(own)
+    algorithm = cls(np.shape(features), np.asarray(candidates), {**own, **hparams})
+    algorithm.seed = seed
+    algorithm.attach_inputs(GivenInputs(torch.from_numpy(np.asarray(features, dtype=np.float64))))
+    if answers is not None:
+        algorithm.attach_answers(answers)
+    return algorithm
+
+
+def rounds(algorithm: FittedAlgorithm) -> Iterator[float]:
+    """Prepare, then make the rounds; yield the loss of each."""
+    algorithm.update()
+    for _ in range(algorithm.rounds):
+        yield float(algorithm.update()["loss"])
+
+
+def fit(algorithm: FittedAlgorithm) -> FittedAlgorithm:
+    """Make all rounds."""
+    assert np.isfinite(list(rounds(algorithm))).all()
+    return algorithm
+
+
+def predict(algorithm: FittedAlgorithm, features: np.ndarray) -> np.ndarray:
+    """Return logits as an array."""
+    return algorithm.predict(torch.from_numpy(np.asarray(features, dtype=np.float64))).numpy()

@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import plench
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
-from plench.runs.folder import RunStore
 from plench.seeds import seed_hash
-from plench.training import configure_run
-from plench.training.callbacks import NoCallback
 from plench.training.environment import compute_threads
-from plench.training.evaluate import predict_logits
-from plench.training.run import TrainingRun
-from tests.algorithms.fitting import build, fit, predict
 from tests.conftest import ROOT
+from tests.probe import build_fitted, fit, predict
 
 EXPECTED: dict[str, Any] = json.loads(
     (ROOT / "tests" / "algorithms" / "classical_expected.json").read_text(encoding="utf-8")
@@ -31,25 +27,16 @@ QUICK = [
 LONG = [(name, data) for name in EXPECTED["means"] for data in DATASETS if (name, data) not in QUICK]
 
 
-def fit_and_test(name: str, data: str, trial: int, folder: Path, data_dir: Path) -> float:
-    """Return the test accuracy in percent of the last round, with default hyperparameters."""
-    entry, dataset = find_algorithm(name), load_dataset(data, data_dir)
-    seed = seed_hash(data, name, 0, trial)
-    config = configure_run(entry, dataset.card, trial_seed=trial, seed=seed, device="cpu")
-    with compute_threads(1):
-        run = TrainingRun(config, dataset, entry, RunStore(folder), NoCallback(), None)
-        run.build()
-        for _ in range(config.steps):
-            run.make_update()
-        logits = predict_logits(run.algorithm, run.data.inputs, run.data.test.stored)
-    assert run.data.test.labels is not None
-    return float(100 * np.mean(logits.argmax(1) == run.data.test.labels))
-
-
 def check(name: str, data: str, folder: Path, data_dir: Path) -> None:
-    found = mean(fit_and_test(name, data, trial, folder, data_dir) for trial in range(5))
-    # What is expected is rounded to a tenth.
-    assert found == pytest.approx(EXPECTED["means"][name][data], abs=EXPECTED["tolerances"][name] + 0.05)
+    """Compare the mean test accuracy after the last round with what is expected, rounded to a tenth."""
+    found = []
+    for trial in range(5):
+        settings: dict[str, Any] = {"trial_seed": trial, "seed": seed_hash(data, name, 0, trial)}
+        outcome = plench.train(name, data, folder, data_dir=data_dir, progress=False, **settings)
+        last = (outcome.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+        found.append(100 * json.loads(last)["test_acc"])
+    allowed = EXPECTED["tolerances"][name] + 0.05
+    assert mean(found) == pytest.approx(EXPECTED["means"][name][data], abs=allowed)
 
 
 @pytest.mark.parametrize(("name", "data"), QUICK)
@@ -80,7 +67,9 @@ def test_accuracy_on_all_items_of_a_crowd(name: str, data: str, real_data: Path)
     answers = dataset.answers if entry.card.answers else None
     features = (dataset.features - mean_of) / spread
     with compute_threads(1):
-        fitted = fit(build(entry.cls, features, dataset.candidates, seed_hash(data, name, 0, 0), answers))
+        fitted = fit(
+            build_fitted(entry.cls, features, dataset.candidates, seed_hash(data, name, 0, 0), answers)
+        )
         logits = predict(fitted, (dataset.test.features - mean_of) / spread)
     found = float(100 * np.mean(logits.argmax(1) == dataset.test.labels))
     tolerance = (

@@ -48,8 +48,8 @@ from plench.algorithms.fitted import FittedAlgorithm
 from plench.data.answers import Answers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.seeds import seed_hash
-from tests.algorithms.fitting import answer_by_labels, build, fit, predict
 from tests.conformance.harness import Case, Kind, list_cases, run_adapter
+from tests.probe import answer_by_labels, build_fitted, fit, predict
 
 TIGHT = 1e-9
 
@@ -120,7 +120,7 @@ def check_rounds(case: Case) -> None:
     R = case.inputs["rounds"]
     # One round more, so that the last one asked for has an E-step too.
     for cls, tight in ((TightLR, True), (LR_EM, False)):
-        algorithm = build(cls, X, S, C=C, rounds=R + 1)
+        algorithm = build_fitted(cls, X, S, C=C, rounds=R + 1)
         algorithm.update()
         values, penalised, targets = [], [], []
         for _ in range(R):
@@ -169,7 +169,7 @@ def check_clpl_minimum(case: Case) -> None:
     model, value = minimum(psi)
     case.check(J=value, W=model.weight, g=model.score(X))
     if psi is squared_hinge:
-        tight, usual = fit(build(TightCLPL, X, S, C=C)), fit(build(CLPL, X, S, C=C))
+        tight, usual = fit(build_fitted(TightCLPL, X, S, C=C)), fit(build_fitted(CLPL, X, S, C=C))
         case.check(W=tight.fitted["weight"], g=predict(tight, X))
         assert usual.last_loss * C * len(X) <= case.expected["J"] * (1 + 1e-4)
 
@@ -182,7 +182,7 @@ def check_neighbours(case: Case) -> None:
 
 def check_votes(case: Case) -> None:
     X, S, T, k = array(case, "X"), mask(case), array(case, "T"), case.inputs["k"]
-    logits = predict(fit(build(PL_KNN, X, S, k=k)), T)
+    logits = predict(fit(build_fitted(PL_KNN, X, S, k=k)), T)
     index, distance = find_neighbours(T, X, min(k, len(X)))
     votes = vote_by_distance(distance, S[index])
     p = normalise_rows(votes)
@@ -195,7 +195,7 @@ def check_votes_of(case: Case) -> None:
 
 
 def check_initial(case: Case) -> None:
-    case.check(q=build(ET_AVG, np.zeros((len(mask(case)), 2)), mask(case)).soft_targets)
+    case.check(q=build_fitted(ET_AVG, np.zeros((len(mask(case)), 2)), mask(case)).soft_targets)
 
 
 def check_sharpening(case: Case) -> None:
@@ -231,7 +231,7 @@ def check_gain(case: Case) -> None:
 def check_in_sample(case: Case) -> None:
     X, S = array(case, "X"), mask(case)
     for seed, trees in ((0, 1), (7, 10)):
-        logits = predict(fit(build(ET_AVG, X, S, seed=seed, n_estimators=trees)), X)
+        logits = predict(fit(build_fitted(ET_AVG, X, S, seed=seed, n_estimators=trees)), X)
         case.check(predict_X=np.where(logits > math.log(2e-12), np.exp(logits), 0))
 
 
@@ -261,7 +261,7 @@ def check_ipal_fit(case: Case) -> None:
     index, _ = find_neighbours(X, X, k, first_excluded=0)
     h = normalise_weights(weigh_neighbours(X, X, index)[0])
     F = propagate(index, h, S, alpha, iterations)
-    labels = fit(build(IPAL, X, S, k=k, alpha=alpha, iterations=iterations)).fitted["labels"]
+    labels = fit(build_fitted(IPAL, X, S, k=k, alpha=alpha, iterations=iterations)).fitted["labels"]
     case.check(h=h, F=F, mass=balance_classes(F, S), label=labels)
     assert choose_labels(F, S).tolist() == case.expected["label"]
 
@@ -269,7 +269,7 @@ def check_ipal_fit(case: Case) -> None:
 def check_ipal_predict(case: Case) -> None:
     X, S, T = array(case, "X"), mask(case), array(case, "T")
     k, alpha, iterations = (case.inputs[key] for key in ("k", "alpha", "iterations"))
-    algorithm = fit(build(IPAL, X, S, k=k, alpha=alpha, iterations=iterations))
+    algorithm = fit(build_fitted(IPAL, X, S, k=k, alpha=alpha, iterations=iterations))
     index, _ = find_neighbours(T, X, k)
     w, _ = weigh_neighbours(T, X, index)
     r = measure_classes(T, X, algorithm.fitted["labels"], index, w, S.shape[1])
@@ -347,7 +347,7 @@ def check_logs(case: Case) -> None:
 
 
 def check_prior(case: Case) -> None:
-    algorithm = build(PL_KNN, np.zeros((len(mask(case)), 2)), mask(case))
+    algorithm = build_fitted(PL_KNN, np.zeros((len(mask(case)), 2)), mask(case))
     algorithm.update()
     case.check(z=predict(algorithm, np.ones((1, 2)))[0])
 

@@ -1,30 +1,25 @@
-"""Edge cases of the holistic and the noisy algorithms."""
+"""Edge cases of the algorithms: odd sizes and rates, missing inputs, devices, views that a run needs."""
 
-import copy
 import math
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Beta
-from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms import Algorithm, find_algorithm
+from plench.algorithms import Algorithm, algorithms, find_algorithm
 from plench.batch import Batch
 from plench.contract import AlgorithmUnderTest
+from plench.contract.speed import OperatorCounter
 from plench.contract.training import find_not_finite
 from plench.contract.under_test import Session, make_examples
 from plench.hparams import DataTraits, draw_hparams
-from plench.networks import FeatureExtractor
 from plench.training import configure_run, run_training
 from tests import formulas
-from tests.algorithms.sessions import copy_of, start
-from tests.probe import build, set_state
+from tests.probe import answer, batch_of, build, set_state, start
 
 # Schedules that reach every phase within 12 updates.
 REACH: dict[str, dict[str, Any]] = {
@@ -42,7 +37,6 @@ REACH: dict[str, dict[str, Any]] = {
     "PiCO_plus": {"prot_start": 3, "knn_start": 5, "pure_ratio": 0.6},
 }
 WITH_QUEUE = ["PiCO", "DIRK", "ALIM", "PiCO_plus"]
-TWO_HEADED = [*WITH_QUEUE, "ABLE", "PaPi"]
 
 
 def run_finite(session: Session, updates: int = 12) -> None:
@@ -77,15 +71,6 @@ def test_empty_queues_are_of_unit_columns_or_rows(name: str, axis: int) -> None:
         assert (queue["labels"] == -1).all()
 
 
-@pytest.mark.parametrize("name", TWO_HEADED)
-@pytest.mark.parametrize("feat_dim", [64, 128, 256])
-def test_projections_of_any_width(name: str, feat_dim: int) -> None:
-    session = start(name, feat_dim=feat_dim, **REACH[name])
-    run_finite(session, 7)
-    network: Any = session.algorithm.network
-    assert network.project(torch.zeros(2, 6)).shape == (2, feat_dim)
-
-
 @pytest.mark.parametrize("name", REACH)
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 64, 200])
 def test_batches_of_any_size(name: str, batch_size: int) -> None:
@@ -106,23 +91,6 @@ def test_more_neighbours_than_contrasts() -> None:
     run_finite(start("PiCO_plus", **hparams))
 
 
-@pytest.mark.parametrize(("reliable", "absent"), [(True, "loss_guess"), (False, "loss_cls")])
-def test_mean_over_no_example_is_zero_with_a_gradient(reliable: bool, absent: str) -> None:
-    session = start("PiCO_plus", prot_start=0, pure_ratio=0.5)
-    algorithm: Any = session.algorithm
-    algorithm.reliable.fill_(reliable)
-    batch = session.training_set.next_batch()
-    losses = algorithm.losses(algorithm.passes(batch), batch)
-    losses[absent].backward()
-    assert losses[absent].item() == 0
-    assert not any(parameter.grad.any() for parameter in algorithm.network.classifier.parameters())
-
-
-def test_ties_in_distance_go_to_the_lower_index() -> None:
-    chosen = formulas.pico_plus_reliable(torch.tensor([0.0, -0.5, 0.0, 0.0, 0.3]), 0.6)
-    assert chosen.tolist() == [True, True, True, False, False]
-
-
 def refuse(*_: Any) -> None:
     raise AssertionError("not needed")
 
@@ -130,7 +98,7 @@ def refuse(*_: Any) -> None:
 def test_plain_dirk_needs_neither_queue_nor_projection() -> None:
     session = start("DIRK", weight=0.0)
     algorithm: Any = session.algorithm
-    before = copy_of(algorithm.queue["features"])
+    before = algorithm.queue["features"].clone()
     algorithm.network.projector.register_forward_pre_hook(refuse)
     algorithm.teacher.projector.register_forward_pre_hook(refuse)
     run_finite(session)
@@ -170,60 +138,10 @@ def test_alim_without_mixup_makes_no_third_pass() -> None:
     assert len(passes) == 12
 
 
-@pytest.mark.parametrize("name", ["ALIM", "PiCO_plus"])
-def test_mixup_takes_inputs_and_targets_of_the_same_partners(name: str) -> None:
-    """ALIM's are the second batch, PiCO+'s a permutation; confidences are those after this step's move."""
-    session = start(name, prot_start=0)
-    algorithm: Any = session.algorithm
-    batch = session.training_set.next_batch()
-    network = copy.deepcopy(algorithm.network)
-    order = torch.arange(16).roll(3)
-    with (
-        patch.object(Beta, "sample", lambda self: torch.tensor(0.25)),
-        patch.object(torch, "randperm", lambda n, **_: order),
-        session.run.streams.ambient("algorithm"),
-    ):
-        logged = algorithm.update(batch)
-    if name == "ALIM":
-        assert batch.second is not None
-        inputs, rows = batch.second.weak, batch.second.index
-    else:
-        inputs, rows = batch.weak[order], batch.index[order]
-    # Of the drawn share and its complement the larger goes to the batch itself.
-    targets = 0.75 * algorithm.confidence[batch.index] + 0.25 * algorithm.confidence[rows]
-    with torch.no_grad():
-        expected = cross_entropy(network.classify(0.75 * batch.weak + 0.25 * inputs), targets)
-    torch.testing.assert_close(logged["loss_mixup"], expected)
-
-
 def test_alim_with_noise_rate_zero_stays_closed() -> None:
     session = start("ALIM", start_epoch=1, noise_rate=0.0)
     session.update(12)
     assert session.algorithm.importance == 0.0
-
-
-def test_alim_scale_spreads_the_target() -> None:
-    session = start("ALIM", prot_start=0, normalisation="scale")
-    algorithm: Any = session.algorithm
-    algorithm.importance = 0.5
-    run_finite(session, 6)
-    assert ((algorithm.confidence > 0).sum(-1) == 5).any(), "labels outside the set have a share"
-
-
-def test_able_reads_the_confidences_of_its_own_examples() -> None:
-    """The public benchmark reads those of the first rows of the training set, whatever the batch."""
-    losses = []
-    for changed in ("none", "others", "own"):
-        session = start("ABLE")
-        batch = session.training_set.next_batch()
-        confidence: Any = session.algorithm.confidence
-        own = torch.zeros(64, dtype=torch.bool).index_fill_(0, batch.index, True)
-        touched = {"none": torch.zeros(64, dtype=torch.bool), "others": ~own, "own": own}[changed]
-        likeliest = session.training_set.candidates.float().argmax(-1)
-        confidence[touched] = torch.nn.functional.one_hot(likeliest[touched], 5).float()
-        losses.append(float(session.algorithm.update(batch)["loss_cont"]))
-    assert losses[0] == losses[1]
-    assert losses[0] != losses[2]
 
 
 def test_fredis_with_one_view_is_the_weak_one() -> None:
@@ -383,45 +301,94 @@ def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pyte
     assert "after the last of this run's 3" in caplog.text
 
 
-# What goes through each network in a step, in this order; "joined" is all declared views in one pass,
-# "crossed" the strong and the weak one, "second" the second batch.
-PASSES: dict[str, dict[str, list[str]]] = {
-    "VALEN": {"network": ["weak"], "encoder": ["weak"]},
-    "PiCO": {"network": ["weak"], "key_network": ["strong"]},
-    "ABLE": {"network": ["joined"]},
-    "CRDPLL": {"network": ["weak", "strong"]},
-    "PaPi": {"network": ["weak", "strong", "mixed", "mixed"]},
-    "GFWS": {"network": ["joined"]},
-    "RECORDS": {"network": ["joined"]},
-    "CroSel": {"network": ["second", "crossed", "mixed"] * 2},
-    "DIRK": {"teacher": ["weak", "distill"], "network": ["strong", "distill"]},
-    "FREDIS": {"network": ["weak", "strong", "distill"]},
-    "ALIM": {"network": ["weak", "mixed"], "key_network": ["strong"]},
-    "PiCO_plus": {"network": ["weak", "mixed"], "key_network": ["strong"]},
-}
+def test_valen_without_warm_up_or_without_end() -> None:
+    at_once: Any = start("VALEN", warm_up=0)
+    at_once.update(1)
+    assert at_once.algorithm.optimizer.state
+    never: Any = start("VALEN", warm_up=1000)
+    never.update(3)
+    assert not never.algorithm.optimizer.state
 
 
-@pytest.mark.parametrize("name", REACH)
-def test_every_network_sees_its_views(name: str) -> None:
-    """On images every declared view is another tensor, and each goes through the network that it is for."""
-    subject = AlgorithmUnderTest(find_algorithm(name))
-    session = subject.start(make_examples(32, images=True), batch_size=8, hparams=REACH[name])
-    run_finite(session, 9)  # the next update does not begin an epoch
+def test_glws_is_another_name_of_gfws() -> None:
+    assert find_algorithm("GLWS").name == "GFWS"
+
+
+def test_scarce_prior_by_the_candidates() -> None:
+    candidates = torch.tensor([[True, False, True], [True, False, False]])
+    assert build("SCARCE", candidates).prior.tolist() == pytest.approx([1 / 3] * 3)
+    assert build("SCARCE", candidates, prior="candidates").prior.tolist() == [0.75, 0.0, 0.25]
+
+
+def test_crosel_gives_zero_gradients_where_nothing_counts() -> None:
+    """With nothing selected, or everything, the terms stay in the graph, so that Adam counts the step."""
+    candidates = torch.ones(4, 3, dtype=torch.bool)
+    views = torch.randn(4, 2, dtype=torch.float64)
+    for ratio in (0.0, 1.0):
+        algorithm = build("CroSel", candidates, warm_up=0, batch_size=4, lambda_cr=2.0)
+        answer(algorithm)
+        algorithm.ratio.fill_(ratio)
+        algorithm.selected.fill_(bool(ratio))
+        logged = algorithm.update(batch_of(candidates, views, second=batch_of(candidates, views)))
+        assert all(parameter.grad is not None for parameter in algorithm.network.parameters())
+        assert (float(logged["loss_sel"]) == 0) == (ratio == 0)
+        expected = logged["loss_sel"] if ratio else 2 * logged["loss_mix"]
+        torch.testing.assert_close(logged["loss"], expected)
+
+
+def test_crosel_says_what_it_lacks() -> None:
+    candidates = torch.ones(4, 3, dtype=torch.bool)
+    views = torch.zeros(4, 2, dtype=torch.float64)
+    algorithm = build("CroSel", candidates, batch_size=4)
+    algorithm.update(batch_of(candidates, views))
+    with pytest.raises(RuntimeError, match="attach_inputs"):
+        algorithm.update(batch_of(candidates, views))
+    with pytest.raises(ValueError, match="second batch"):
+        build("CroSel", candidates, warm_up=0).update(batch_of(candidates, views))
+
+
+@pytest.mark.parametrize(
+    ("name", "hparams", "made"),
+    [
+        ("PRODEN", {}, {"weak"}),
+        ("PiCO", {"moco_queue": 64}, {"weak", "strong"}),
+        ("FREDIS", {}, {"weak", "strong", "distill"}),
+        ("FREDIS", {"views": 1}, {"weak"}),
+        ("DIRK", {"moco_queue": 64}, {"weak", "strong", "distill"}),
+        ("DIRK", {"weight": 0.0}, {"distill"}),
+        ("RECORDS", {}, {"weak", "strong"}),
+        ("RECORDS", {"base": "PRODEN"}, {"weak"}),
+        ("CroSel", {}, {"original", "weak", "strong"}),
+    ],
+)
+def test_only_the_views_that_a_run_needs_are_made(name: str, hparams: dict[str, Any], made: set[str]) -> None:
+    session = start(name, images=True, **hparams)
     batch = session.training_set.next_batch()
-    views = {view: batch.view(view) for view in subject.entry.card.views}
-    assert len({view.data_ptr() for view in views.values()}) == len(views)
-    known = {**views, "joined": torch.cat([*views.values()])}
-    if batch.second is not None:
-        known |= {"second": batch.second.weak, "crossed": torch.cat([batch.strong, batch.weak])}
-    seen: dict[str, list[str]] = {}
-    for place, module in session.algorithm.named_modules():
-        if isinstance(module, FeatureExtractor):
-            passes = seen.setdefault(place.partition(".")[0], [])
-            module.register_forward_pre_hook(
-                lambda _, inputs, passes=passes: passes.append(
-                    next((view for view, x in known.items() if torch.equal(x, inputs[0])), "mixed")
-                )
-            )
+    for view in ("original", "weak", "strong", "distill"):
+        if view in made:
+            assert batch.view(view).shape == (16, 3, 8, 8)
+        else:
+            with pytest.raises(AttributeError, match="did not declare"):
+                batch.view(view)
     with session.run.streams.ambient("algorithm"):
-        session.update_once(batch)
-    assert seen == PASSES[name]
+        assert session.update_once(batch) > 0
+
+
+@pytest.mark.parametrize("name", [name for name, entry in algorithms().items() if entry.card.shared])
+def test_no_phase_needs_an_operator_that_mps_lacks(name: str) -> None:
+    """Torch has had it on MPS only lately, or not at all."""
+    tested = AlgorithmUnderTest(find_algorithm(name))
+    session = tested.start()
+    with OperatorCounter(None) as counter:
+        session.update(tested.count_updates(session))
+    assert counter.calls.total() > 0
+    assert "aten::kthvalue" not in counter.calls
+
+
+def test_order_statistics_are_exact_on_ties_and_at_the_ends() -> None:
+    values = torch.tensor([0.4, 0.1, 0.4, 0.3, 0.9])
+    ascending = [float(value) for value in values.sort().values]
+    for rank in range(1, len(values) + 1):
+        assert formulas.fredis_needed_gap(values, rank) == ascending[-rank]
+    found = [formulas.alim_lambda(values, share) for share in (0.2, 0.4, 0.7, 1.0)]
+    assert found == ascending[1:]
