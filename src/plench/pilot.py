@@ -35,7 +35,7 @@ from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.text import counted
-from plench.training.config import RunConfig, configure_run
+from plench.training.config import configure_run
 from plench.training.data import prepare_split
 from plench.training.environment import choose_device
 from plench.training.outcome import RunOutcome
@@ -98,13 +98,17 @@ def run_pilot(
 def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path) -> Iterator[RunOutcome]:
     """Run the second arm, run by run."""
     shelf = DataShelf(data_dir)
+    # The joined data have their candidate sets already.
+    candidates = {name: None for name, setting in declared().items() if setting.block == "candidates"}
     for name in grid.datasets:
         for trial_seed in grid.trial_seeds:
             dataset, split = join_validation(shelf.get(name), grid, trial_seed)
             prepared = prepare_split(dataset, split, choose_device(grid.device))
             for algorithm in grid.algorithms:
-                config = configure_default(algorithm, dataset, grid, trial_seed)
                 entry = find_algorithm(algorithm)
+                seed = seed_hash(dataset.card.name, entry.name, 0, trial_seed)  # the default configuration
+                settings = {**grid.values(), **candidates, "trial_seed": trial_seed, "seed": seed}
+                config = configure_run(entry, dataset.card, hparams=grid.hparams, **settings)
                 yield run_training(config, dataset, entry, folder, prepared=prepared)
 
 
@@ -131,16 +135,6 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
     card = replace(dataset.card, name=dataset.card.name + SUFFIX, candidates=CandidateSpec())
     joined = replace(drawn, candidates=candidates, card=card)
     return joined, replace(split, train=np.concatenate([split.train, split.validation]))
-
-
-def configure_default(algorithm: str, dataset: Dataset, grid: Grid, trial_seed: int) -> RunConfig:
-    """Describe the default configuration's run on joined data, with as many steps as the other arm's."""
-    entry = find_algorithm(algorithm)
-    settings = grid.values()
-    # The joined data have their candidate sets already.
-    settings |= {name: None for name, setting in declared().items() if setting.block == "candidates"}
-    settings |= {"trial_seed": trial_seed, "seed": seed_hash(dataset.card.name, entry.name, 0, trial_seed)}
-    return configure_run(entry, dataset.card, hparams=grid.hparams, **settings)
 
 
 @dataclass(frozen=True)

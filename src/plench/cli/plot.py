@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind = kinds.add_parser(name, help=figure.meaning, description=figure.meaning)
         if figure.from_runs:
             add_input_options(kind)
-        figure.add_options(kind)
+        for flag, details in figure.options.items():
+            kind.add_argument(flag, **details)
         kind.add_argument(
             "--output", type=Path, required=True, metavar="FILE", help="FILE.svg, FILE.pdf or FILE.png"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,8 @@ def draw_dataset(
 
     Classes have their names if those are known, else their numbers.
     """
+    from matplotlib.ticker import MaxNLocator
+
     names = [label(n, 14) for n in stats.class_names or map(str, range(stats.n_classes))]
     small = 2 + (annotator_noise is not None)
     columns = 1 if width < 5 else small
@@ -136,12 +138,30 @@ def draw_dataset(
     figure = drawing.new_figure(width, height * rows + matrix_height)
     heights = [height * rows, matrix_height] if has_matrix else [height * rows]
     parts = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    grid = parts[0].subgridspec(rows, columns)
-    panels = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(small)]
-    _draw_labels(panels[0], stats, names)
-    _draw_sizes(panels[1], stats)
+    labels, sizes, *more = parts[0].subgridspec(rows, columns).subplots(squeeze=False).ravel()
+    colours = shades(5)
+    bar: Any = {"width": 0.8, "edgecolor": DARK, "linewidth": 0.3}
+    labels.bar(range(stats.n_classes), stats.candidate_counts, color=colours[3], **bar)
+    meaning = "wide bars: candidate"
+    if stats.label_counts is not None:
+        labels.bar(range(stats.n_classes), stats.label_counts, width=0.4, color=colours[0])
+        meaning += "; narrow: true label"
+    labels.set(title=meaning, ylabel="examples")
+    _name_classes(labels, names, "x")
+    add_grid(labels, ticks=4)
+    present = np.flatnonzero(stats.size_counts)
+    shown = range(int(present.min()), int(present.max()) + 1)
+    sizes.bar(shown, 100 * stats.size_counts[shown] / stats.n_examples, color=colours[2], **bar)
+    title = f"mean size {stats.mean_size:.2f}"
+    sizes.set(title=title, xlabel="size of the candidate set", ylabel="% of examples")
+    sizes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    add_grid(sizes, ticks=4)
     if annotator_noise is not None:
-        _draw_annotators(panels[2], annotator_noise)
+        axes, numbers = more[0], range(1, len(annotator_noise) + 1)
+        axes.plot(numbers, 100 * annotator_noise, color=DARK, marker="o", markersize=3, linewidth=0.9)
+        axes.set(xticks=numbers, xlabel="annotators (sets joined)", ylabel="noise rate (%)")
+        axes.set_ylim(bottom=0)
+        add_grid(axes)
     notes = []
     if has_matrix:
         notes = _draw_flipping(figure, figure.add_subplot(parts[1]), stats, names)
@@ -149,39 +169,6 @@ def draw_dataset(
     drawing.add_title(figure, f"{label(name)}: candidate sets over {stats.n_classes} classes, n = {n}")
     drawing.add_notes(figure, notes)
     return figure
-
-
-def _draw_labels(axes: Axes, stats: CandidateStats, names: Sequence[str]) -> None:
-    places = np.arange(stats.n_classes)
-    light, dark = shades(5)[3], shades(5)[0]
-    axes.bar(places, stats.candidate_counts, width=0.8, color=light, edgecolor=DARK, linewidth=0.3)
-    meaning = "wide bars: candidate"
-    if stats.label_counts is not None:
-        axes.bar(places, stats.label_counts, width=0.4, color=dark)
-        meaning += "; narrow: true label"
-    axes.set(title=meaning, ylabel="examples")
-    _name_classes(axes, names, "x")
-    add_grid(axes, ticks=4)
-
-
-def _draw_sizes(axes: Axes, stats: CandidateStats) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    present = np.flatnonzero(stats.size_counts)
-    low, high = int(present.min()), int(present.max())
-    share = 100 * stats.size_counts[low : high + 1] / stats.n_examples
-    axes.bar(range(low, high + 1), share, width=0.8, color=shades(5)[2], edgecolor=DARK, linewidth=0.3)
-    title = f"mean size {stats.mean_size:.2f}"
-    axes.set(title=title, xlabel="size of the candidate set", ylabel="% of examples")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-    add_grid(axes, ticks=4)
-
-
-def _draw_annotators(axes: Axes, noise: NDArray[np.float64]) -> None:
-    axes.plot(np.arange(1, len(noise) + 1), 100 * noise, color=DARK, marker="o", markersize=3, linewidth=0.9)
-    axes.set(xticks=range(1, len(noise) + 1), xlabel="annotators (sets joined)", ylabel="noise rate (%)")
-    axes.set_ylim(bottom=0)
-    add_grid(axes)
 
 
 def _draw_flipping(figure: Figure, axes: Axes, stats: CandidateStats, names: Sequence[str]) -> list[str]:

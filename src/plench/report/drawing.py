@@ -8,13 +8,11 @@ pyplot and global state.
 
 from __future__ import annotations
 
-import argparse
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
 
 FORMATS = (".svg", ".pdf", ".png")
 COLUMN, NARROWEST, WIDEST, LOWEST = 3.3, 2.5, 20.0, 1.2  # inches
@@ -74,13 +71,14 @@ class FigureKind:
     """A kind of figure: `draw(found, options)` draws runs that were read, with the options of its command.
 
     With `folders_apart` each folder's runs count, also those that are copies of another's. A figure that is
-    not made from runs (`from_runs` false) names its input itself among its options.
+    not made from runs (`from_runs` false) names its input itself among its `options`, which are flags with
+    what `add_argument` takes.
     """
 
     name: str
     meaning: str
     draw: Callable[[Results, Any], Figure]
-    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folders_apart: bool = False
     from_runs: bool = True
 
@@ -312,24 +310,16 @@ def mark_scale_end(axes: Axes, edge: float, at: float) -> None:
 
 
 def spread_positions(values: Sequence[float], gap: float) -> list[float]:
-    """Move values apart as little as needed so that neighbours are at least `gap` apart; the order is kept.
+    """Move values apart as little as needed for gaps of at least `gap`; the order is kept."""
+    from scipy.optimize import isotonic_regression
 
-    Values that would collide form a block that is centred on their mean; blocks that then collide are merged.
-    """
+    if not len(values):
+        return []
     order = np.argsort(values, kind="stable")
-    blocks: list[tuple[float, int]] = []  # mean of the wished positions, number of members
-    for index in order:
-        blocks.append((float(values[index]), 1))
-        while len(blocks) > 1:
-            (low, n_low), (high, n_high) = blocks[-2], blocks[-1]
-            if high - low >= gap * (n_low + n_high) / 2:
-                break
-            blocks[-2:] = [((low * n_low + high * n_high) / (n_low + n_high), n_low + n_high)]
-    placed = [centre + gap * (i - (n - 1) / 2) for centre, n in blocks for i in range(n)]
-    result = [0.0] * len(values)
-    for position, index in zip(placed, order, strict=True):
-        result[int(index)] = position
-    return result
+    steps = gap * np.arange(len(order))
+    placed = np.empty(len(order))
+    placed[order] = isotonic_regression(np.array(values)[order] - steps).x + steps
+    return [float(position) for position in placed]
 
 
 def name_points(
@@ -344,7 +334,9 @@ def name_points(
     `steps` are the corners of a line of steps to leave free as well. The axes' limits must be final:
     positions are found in pixels.
     """
+    from matplotlib.path import Path as Line
     from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
 
     figure = axes.get_figure()
     if figure is None:
@@ -353,10 +345,29 @@ def name_points(
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     points = axes.transData.transform(list(zip(xs, ys, strict=True)))
     unit = figure.dpi / 72
-    corners = axes.transData.transform(list(zip(*steps, strict=True))) if len(steps[0]) else np.empty((0, 2))
-    obstacles = np.vstack([points, _trace(corners, 2 * unit)])
+    obstacles = points
+    if len(steps[0]) > 1:
+        corners = np.column_stack([np.repeat(steps[0], 2)[1:], np.repeat(steps[1], 2)[:-1]])
+        line = Line(axes.transData.transform(corners)).interpolated(200)
+        obstacles = np.vstack([points, line.vertices])
     frame = axes.get_window_extent(renderer)
     taken: list[Bbox] = []
+
+    def find_room(x: float, y: float, width: float, height: float) -> tuple[float, float, Bbox]:
+        """Try places around a point, nearer ones first; the last one without a name on it if none is free."""
+        found = (0.0, 0.0, Bbox.from_bounds(x, y, width, height))
+        for radius in np.arange(0, 160, 4) * unit:
+            for angle in np.radians(np.arange(0, 360, 15)):
+                dx = math.cos(angle) * (radius + width / 2 + 3 * unit)
+                dy = math.sin(angle) * (radius + height / 2 + 2 * unit)
+                box = Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
+                if frame.count_contains(box.corners()) < 4 or box.count_overlaps(taken):
+                    continue
+                found = (dx, dy, box)
+                if not box.padded(1.5 * unit).count_contains(obstacles):
+                    return found
+        return found
+
     for index in np.argsort(-points[:, 1], kind="stable"):
         text = axes.annotate(
             label(names[index], 22),
@@ -371,47 +382,7 @@ def name_points(
             arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 1.5},
         )
         size = Text.get_window_extent(text, renderer)  # an annotation's own extent includes its line
-        place = (points[index][0], points[index][1])
-        offset, box = _find_room(obstacles, place, (size.width, size.height), taken, frame, unit)
-        text.set_position((offset[0] / unit, offset[1] / unit))
+        x, y = points[index]
+        dx, dy, box = find_room(x, y, size.width + 1.5 * unit, size.height + 1.5 * unit)
+        text.set_position((dx / unit, dy / unit))
         taken.append(box)
-
-
-def _trace(corners: np.ndarray, apart: float) -> np.ndarray:
-    """Return points along the steps between corners (first across, then up), this many pixels apart."""
-    points = [np.empty((0, 2))]
-    for start, end in pairwise(corners):
-        for first, last in ((start, (end[0], start[1])), ((end[0], start[1]), end)):
-            length = float(np.hypot(*np.subtract(last, first)))
-            points.append(np.linspace(first, last, max(2, math.ceil(length / apart))))
-    return np.vstack(points)
-
-
-def _find_room(
-    obstacles: np.ndarray,
-    place: tuple[float, float],
-    size: tuple[float, float],
-    taken: list[Bbox],
-    frame: Bbox,
-    unit: float,
-) -> tuple[tuple[float, float], Bbox]:
-    """Try places around a point, nearer ones first; the last one without a name on it if none is free."""
-    from matplotlib.transforms import Bbox
-
-    width, height = size[0] + 1.5 * unit, size[1] + 1.5 * unit
-    x, y = place
-    offset, box = (0.0, 0.0), Bbox.from_bounds(x, y, width, height)
-    for radius in np.arange(0, 160, 4) * unit:
-        for angle in np.arange(0, 360, 15):
-            dx = math.cos(math.radians(angle)) * (radius + width / 2 + 3 * unit)
-            dy = math.sin(math.radians(angle)) * (radius + height / 2 + 2 * unit)
-            tried = Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
-            if frame.count_contains(tried.corners()) < 4 or tried.count_overlaps(taken):
-                continue
-            offset, box = (dx, dy), tried
-            covers = (abs(obstacles[:, 0] - (x + dx)) < width / 2 + 1.5 * unit) & (
-                abs(obstacles[:, 1] - (y + dy)) < height / 2 + 1.5 * unit
-            )
-            if not covers.any():
-                return offset, box
-    return offset, box

@@ -176,16 +176,14 @@ def find_groups(
     """Return the longest stretches of neighbours in rank order of which no two differ significantly."""
     order = [int(i) for i in np.argsort(average_ranks, kind="stable")]
     groups: list[list[int]] = []
-    reached = -1
-    for start in range(len(order)):
-        end = start
-        while end + 1 < len(order) and all(
-            p_values[order[i], order[end + 1]] >= alpha for i in range(start, end + 1)
-        ):
-            end += 1
-        if end > start and end > reached:
-            groups.append(order[start : end + 1])
-            reached = end
+    for start, first in enumerate(order):
+        group = [first]
+        for index in order[start + 1 :]:
+            if min(p_values[index, group]) < alpha:
+                break
+            group.append(index)
+        if len(group) > 1 and (not groups or group[-1] not in groups[-1]):
+            groups.append(group)
     return groups
 
 
@@ -244,38 +242,37 @@ class Pair:
 
 def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
     """Compare every two algorithms, each pair on the settings in which both have a figure."""
-    values, errors = _read_means(board, criterion)
+    return _compare_columns(*_read_means(board, criterion))
+
+
+def _compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
+    """Compare every two columns of means, where both are there."""
     pairs = []
-    for first, second in combinations(range(len(board.algorithms)), 2):
-        columns = [first, second]
-        both = ~np.isnan(values[:, columns]).any(axis=1)
-        pairs.append(_compare_two(first, second, values[both][:, columns], errors[both][:, columns]))
+    for first, second in combinations(range(values.shape[1]), 2):
+        both = ~np.isnan(values[:, [first, second]]).any(axis=1)
+        means, n = values[both][:, [first, second]], int(both.sum())
+        wins, ties, losses = map(int, count_wins(means, errors[both][:, [first, second]])[0, 1])
+        differences = np.round(means[:, 0] - means[:, 1], 12)
+        spread = float(np.std(differences, ddof=1)) if n > 1 else None
+        effect = smallest_effect(n)
+        pair = Pair(
+            first=first,
+            second=second,
+            n_settings=n,
+            wins=wins,
+            ties=ties,
+            losses=losses,
+            mean_difference=float(np.mean(differences)) if n else None,
+            p_value=signed_rank_p(differences) if n > 1 else None,
+            p_holm=None,
+            spread=spread,
+            detectable=None if spread is None or effect is None else spread * effect,
+        )
+        pairs.append(pair)
     tested = [number for number, pair in enumerate(pairs) if pair.p_value is not None]
     adjusted = adjust_holm(np.array([pairs[number].p_value for number in tested], dtype=float))
     holm = dict(zip(tested, map(float, adjusted), strict=True))
     return [replace(pair, p_holm=holm.get(number)) for number, pair in enumerate(pairs)]
-
-
-def _compare_two(first: int, second: int, values: Matrix, errors: Matrix) -> Pair:
-    """Compare two columns of means, all of which are there."""
-    n = len(values)
-    wins = count_wins(values, errors)[0, 1]
-    differences = np.round(values[:, 0] - values[:, 1], 12)
-    spread = float(np.std(differences, ddof=1)) if n > 1 else None
-    effect = smallest_effect(n)
-    return Pair(
-        first=first,
-        second=second,
-        n_settings=n,
-        wins=int(wins[0]),
-        ties=int(wins[1]),
-        losses=int(wins[2]),
-        mean_difference=float(np.mean(differences)) if n else None,
-        p_value=signed_rank_p(differences) if n > 1 else None,
-        p_holm=None,
-        spread=spread,
-        detectable=None if spread is None or effect is None else spread * effect,
-    )
 
 
 def smallest_p(n_settings: int) -> float:
@@ -361,6 +358,7 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     scores = gather_scores(board, criterion)
     n, k = scores.values.shape
     ranking = friedman(scores.values) if k >= 3 and n >= 2 else None
+    by_nemenyi = None if ranking is None else nemenyi(ranking.average_ranks, n)
     by_setting = [board.means(setting, criterion) for setting in board.settings]
     means = {name: [found[name] for found in by_setting if name in found] for name in board.algorithms}
     intervals: dict[str, dict[str, float] | None] = {}
@@ -385,29 +383,20 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
         "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
         "critical_difference": None if ranking is None else critical_difference(k, n, alpha),
         "means_without_error": int(np.isnan(scores.standard_errors).sum()),
-        "pairs": _compare_pairs(scores, ranking),
+        "pairs": [
+            {
+                "first": scores.algorithms[pair.first],
+                "second": scores.algorithms[pair.second],
+                "wins": pair.wins,
+                "ties": pair.ties,
+                "losses": pair.losses,
+                "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[pair.first, pair.second]),
+                "p_wilcoxon_holm": pair.p_holm,
+            }
+            for pair in _compare_columns(scores.values, scores.standard_errors)
+        ],
         "intervals": intervals,
     }
-
-
-def _compare_pairs(scores: Scores, ranking: Ranking | None) -> list[dict[str, Any]]:
-    """Return wins, ties and losses of all pairs of algorithms, with corrected p-values."""
-    n = len(scores.settings)
-    wins = count_wins(scores.values, scores.standard_errors)
-    by_nemenyi = None if ranking is None else nemenyi(ranking.average_ranks, n)
-    by_wilcoxon = wilcoxon_holm(scores.values) if n > 1 else None
-    return [
-        {
-            "first": scores.algorithms[a],
-            "second": scores.algorithms[b],
-            "wins": int(wins[a, b, 0]),
-            "ties": int(wins[a, b, 1]),
-            "losses": int(wins[a, b, 2]),
-            "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[a, b]),
-            "p_wilcoxon_holm": None if by_wilcoxon is None else float(by_wilcoxon[a, b]),
-        }
-        for a, b in combinations(range(len(scores.algorithms)), 2)
-    ]
 
 
 def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> list[TableLayout]:
@@ -438,11 +427,17 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         p_values = (pair["p_wilcoxon_holm"], pair["p_nemenyi"])
         shown = ("none" if p is None else f"{p:.3g}" for p in p_values)
         pair_rows.append((one, text_entries(other, str(won), str(pair["ties"]), str(lost), *shown)))
+    ties = "A difference within one combined standard error of both means is a tie."
+    if single := comparison["means_without_error"]:
+        ties += (
+            f" Means over a single split ({single} here) have no standard error: it is taken as 0, and "
+            "between two of them every difference counts as a win or a loss."
+        )
     second = TableLayout(
         f"pairs, {comparison['title']}",
         ("Algorithm", "against", "wins", "ties", "losses", "p (Wilcoxon–Holm)", "p (Nemenyi)"),
         tuple(pair_rows),
-        legend=" ".join(filter(None, (_describe_ties(comparison), describe_reach(comparison, alpha)))),
+        legend=" ".join(filter(None, (ties, describe_reach(comparison, alpha)))),
     )
     return [first, second] if pair_rows else [first]
 
@@ -464,17 +459,6 @@ def describe_reach(comparison: Comparison, alpha: float) -> str:
         f"With {counted(n, 'dataset')} no p (Wilcoxon–Holm) of {counted(pairs, 'pair')} can be below "
         f"{smallest:.3g}, so none can be significant at α = {alpha:g}: that takes "
         f"{counted(needed, 'dataset')} (or {alone} and a single pair, chosen with --algorithms)."
-    )
-
-
-def _describe_ties(comparison: Comparison) -> str:
-    rule = "A difference within one combined standard error of both means is a tie."
-    single = comparison["means_without_error"]
-    if not single:
-        return rule
-    return (
-        f"{rule} Means over a single split ({single} here) have no standard error: it is taken as 0, and "
-        "between two of them every difference counts as a win or a loss."
     )
 
 

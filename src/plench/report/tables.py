@@ -24,7 +24,7 @@ from plench.report.leaderboard import (
     title_criterion,
 )
 from plench.runs.records import Experiment
-from plench.runs.select import Cell, Plan
+from plench.runs.select import Cell
 from plench.text import clean, counted
 
 # Accuracies are shares of a few hundred examples, so that differences just as large as an error do come up.
@@ -250,19 +250,16 @@ def describe_plans(board: Leaderboard, settings: Sequence[Experiment]) -> str:
         for algorithm in board.algorithms:
             cell = board.cell(setting, algorithm, board.criteria[0])
             if cell is not None:
-                by_plan.setdefault(_describe_plan(cell.plan), []).append(algorithm)
+                splits, configurations = len(cell.plan.trial_seeds), len(cell.plan.hparams_seeds)
+                plan = f"{counted(splits, 'split')} × {counted(configurations, 'configuration')}"
+                if cell.plan.n_runs != splits * configurations:
+                    plan = f"{counted(splits, 'split')}, {cell.plan.n_runs} runs"
+                by_plan.setdefault(plan, []).append(algorithm)
         named = [f"{plan} ({', '.join(algorithms)})" for plan, algorithms in by_plan.items()]
         texts[setting] = "; ".join(by_plan if len(by_plan) == 1 else named)
     if len(set(texts.values())) == 1:
         return f"Planned: {texts[settings[0]]}."
     return "Planned: " + "; ".join(f"{board.labels[s]}: {text}" for s, text in texts.items()) + "."
-
-
-def _describe_plan(plan: Plan) -> str:
-    splits, configurations = len(plan.trial_seeds), len(plan.hparams_seeds)
-    if plan.n_runs == splits * configurations:
-        return f"{counted(splits, 'split')} × {counted(configurations, 'configuration')}"
-    return f"{counted(splits, 'split')}, {plan.n_runs} runs"
 
 
 def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Criterion]]) -> TableLayout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
@@ -14,7 +13,7 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report import drawing
+from plench.report import drawing, statistics
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, label
 from plench.report.leaderboard import (
     Leaderboard,
@@ -24,14 +23,6 @@ from plench.report.leaderboard import (
     title_criterion,
 )
 from plench.report.results import Results
-from plench.report.statistics import (
-    critical_difference,
-    find_groups,
-    friedman,
-    gather_scores,
-    nemenyi,
-    wilcoxon_holm,
-)
 from plench.runs.records import Experiment
 from plench.text import counted, find_name
 
@@ -176,10 +167,6 @@ def _draw_boxes(axes: Axes, samples: Sequence[Sample], n_whole: int, scale: Rang
         line.set_path_effects([patheffects.withStroke(linewidth=2.2, foreground="white")])
 
 
-def _box_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--leave-out", nargs="*", metavar="NAME", help="default: NN and GA, as in the paper")
-
-
 def _boxes(found: Results, options: Any) -> Figure:
     if options.leave_out is None:
         return draw_boxes(found.board, LEFT_OUT_BY_THE_PAPER, options.width)
@@ -187,7 +174,12 @@ def _boxes(found: Results, options: Any) -> Figure:
     return draw_boxes(found.board, left_out, options.width)
 
 
-BOXES = FigureKind("boxes", "box plots of test accuracy, one panel per criterion", _boxes, _box_options)
+BOXES = FigureKind(
+    "boxes",
+    "box plots of test accuracy, one panel per criterion",
+    _boxes,
+    {"--leave-out": {"nargs": "*", "metavar": "NAME", "help": "default: NN and GA, as in the paper"}},
+)
 
 
 def draw_ranks(
@@ -201,7 +193,7 @@ def draw_ranks(
 
     Groups are found by Nemenyi's test or by Wilcoxon–Holm's, over the settings of a leaderboard.
     """
-    scores = gather_scores(board, criterion)
+    scores = statistics.gather_scores(board, criterion)
     n, k = scores.values.shape
     if k < 3 or n < 2:
         lacking = f" ({len(scores.left_out)} lack a figure in some dataset)" if scores.left_out else ""
@@ -209,10 +201,11 @@ def draw_ranks(
             f"a critical-difference diagram needs 3 algorithms and 2 datasets without gaps, not {k} and {n}"
             f"{lacking}: choose with --datasets and --algorithms"
         )
-    ranking = friedman(scores.values)
+    ranking = statistics.friedman(scores.values)
     ranks = ranking.average_ranks
     by_nemenyi = post_hoc == "nemenyi"
-    groups = find_groups(ranks, nemenyi(ranks, n) if by_nemenyi else wilcoxon_holm(scores.values), alpha)
+    p_values = statistics.nemenyi(ranks, n) if by_nemenyi else statistics.wilcoxon_holm(scores.values)
+    groups = statistics.find_groups(ranks, p_values, alpha)
     half = (k + 1) // 2
     rows = 2.2 + 0.45 * len(groups) + half
     figure = drawing.new_figure(width, 0.12 * rows + 0.45)
@@ -222,7 +215,7 @@ def draw_ranks(
     margin = 0.95 / max(width - 1.9, 0.6) * (k - 1)
     axes.set_xlim(1 - margin, k + margin)
     axes.set_ylim(rows, -2.6)
-    _draw_rank_scale(axes, k, critical_difference(k, n, alpha) if by_nemenyi else None)
+    _draw_rank_scale(axes, k, statistics.critical_difference(k, n, alpha) if by_nemenyi else None)
     first_row = 1.6 + 0.45 * len(groups)
     for place, index in enumerate(np.argsort(ranks, kind="stable")):
         on_left = place < half
@@ -267,11 +260,6 @@ def _draw_rank_scale(axes: Axes, k: int, difference: float | None) -> None:
         axes.text(end + 0.015 * (k - 1), -1.9, text, va="center", ha="left", fontsize=SMALL)
 
 
-def _rank_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--post-hoc", choices=("nemenyi", "wilcoxon"), default="nemenyi", help="which groups")
-    parser.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
-
-
 def _ranks(found: Results, options: Any) -> Figure:
     if not 0 < options.alpha < 1:
         raise UsageError(f"--alpha must lie between 0 and 1, not {options.alpha}")
@@ -279,7 +267,15 @@ def _ranks(found: Results, options: Any) -> Figure:
     return draw_ranks(found.board, criterion, options.post_hoc, options.alpha, options.width)
 
 
-RANKS = FigureKind("ranks", "critical-difference diagram over datasets", _ranks, _rank_options)
+RANKS = FigureKind(
+    "ranks",
+    "critical-difference diagram over datasets",
+    _ranks,
+    {
+        "--post-hoc": {"choices": ("nemenyi", "wilcoxon"), "default": "nemenyi", "help": "which groups"},
+        "--alpha": {"type": float, "default": 0.05, "help": "level of significance (default 0.05)"},
+    },
+)
 
 
 def count_inversions(first: Mapping[str, float], second: Mapping[str, float]) -> int:

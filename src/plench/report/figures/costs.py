@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from plench.plain_files import read_plain
 from plench.report import drawing
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, label
 from plench.report.leaderboard import Leaderboard, title_criterion
-from plench.report.results import Results
 from plench.report.statistics import gather_scores
 from plench.runs.lines import is_finite
 from plench.text import clean, counted, normalise
@@ -48,25 +46,23 @@ def read_costs(path: Path) -> list[StepCost]:
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read the measurements {str(path)!r}: {error}") from error
     rows = content.get("rows") if isinstance(content, dict) else content
-    if not isinstance(rows, list) or not rows:
-        raise DataError(
-            f"{str(path)!r} holds no list of measurements (make one with plench bench step --output FILE)"
-        )
-    rows = [row for row in rows if not isinstance(row, dict) or row.get("part", "step") in ("step", "image")]
-    if not rows:
-        raise DataError(f"{str(path)!r} holds no measurement of a step (plench bench step)")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{str(path)!r} holds no list of measurements (plench bench step --output FILE)")
     costs = []
     for number, row in enumerate(rows):
-        known = isinstance(row, dict) and isinstance(row.get("algorithm"), str)
-        if not known or not is_finite(row.get("ms")) or row["ms"] <= 0:
+        if row.get("part", "step") not in ("step", "image"):
+            continue
+        if not isinstance(row.get("algorithm"), str) or not is_finite(row.get("ms")) or row["ms"] <= 0:
             raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms")
         more = [row[key] if is_finite(row.get(key)) else None for key in ("floor_ms", "peak_mb")]
         costs.append(StepCost(row["algorithm"], str(row.get("dataset", "")), row["ms"], *more))
+    if not costs:
+        raise DataError(f"{str(path)!r} holds no measurement of a step (plench bench step)")
     return costs
 
 
 def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: float = COLUMN) -> Figure:
-    """Draw milliseconds and peak memory per step, the fastest algorithm on top, for one dataset.
+    """Draw milliseconds (log scale) and peak memory per step, the fastest algorithm on top, for one dataset.
 
     Memory is shown beyond the least of all: what every process needs would make all bars look the same.
     """
@@ -79,53 +75,41 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
         raise UsageError(f"no measurement of dataset {chosen!r}: there are {', '.join(names)}")
     known = [cost.peak_mb for cost in rows if cost.peak_mb is not None]
     figure = drawing.new_figure(width, 0.115 * len(rows) + 0.5)
-    panels = figure.subplots(1, 2 if known else 1, sharey=True, squeeze=False)[0]
-    notes = _draw_times(panels[0], rows)
-    if known:
+    left, *more = figure.subplots(1, 2 if known else 1, sharey=True, squeeze=False)[0]
+    places, times = range(len(rows)), [cost.ms for cost in rows]
+    baselines = [cost.floor_ms for cost in rows if cost.floor_ms is not None and cost.floor_ms > 0]
+    baseline = median(baselines) if baselines else None
+    low, high = min([*times, *([baseline] if baseline else [])]), max(times)
+    left.set_xscale("log")
+    left.set_xlim(low / 1.25, high * (high / low) ** 0.35 * 1.3)  # room for the numbers
+    drawing.set_plain_ticks(left.xaxis)
+    left.hlines(places, left.get_xlim()[0], times, color=GREY, linewidth=0.5)
+    left.scatter(times, places, s=10, color=DARK, zorder=3)
+    for place, ms in enumerate(times):
+        _write_behind(left, ms, place, f"{ms:.2f}" if ms < 10 else f"{ms:.4g}", 3.5)
+    left.set_xlabel("time (ms, log scale)")
+    left.grid(False)
+    notes = []
+    if baseline is not None:
+        left.axvline(baseline, color=DARK, linestyle=":", linewidth=0.9)
+        notes.append(f"Dotted: forward, backward and Adam alone, {baseline:.2g} ms.")
+    for axes in more:
         least = min(known)
-        _draw_memory(panels[1], rows, least)
-        notes.append(
-            f"Memory: peak of the process beyond the least of all, {drawing.format_number(least)} MB "
-            "(interpreter and torch included)."
-        )
-    drawing.name_rows(panels[0], [label(cost.algorithm, 22) for cost in rows])
+        beyond = [0.0 if cost.peak_mb is None else cost.peak_mb - least for cost in rows]
+        light = drawing.shades(5)[3]
+        axes.barh(places, beyond, height=0.6, color=light, edgecolor=DARK, linewidth=0.4)
+        for place, cost in enumerate(rows):
+            text = "not measured" if cost.peak_mb is None else f"+{beyond[place]:.3g}"
+            _write_behind(axes, beyond[place], place, text, 2)
+        axes.set(xlim=(0, max(max(beyond), 1.0) * 1.35), xlabel="beyond the least (MB)")
+        drawing.add_grid(axes, "x", ticks=4)
+        peak = f"peak of the process beyond the least of all, {drawing.format_number(least)} MB"
+        notes.append(f"Memory: {peak} (interpreter and torch included).")
+    drawing.name_rows(left, [label(cost.algorithm, 22) for cost in rows])
     n = counted(len(rows), "algorithm")
     drawing.add_title(figure, f"Time and memory of a training step: {label(chosen)}, n = {n}, a process each")
     drawing.add_notes(figure, notes)
     return figure
-
-
-def _draw_times(axes: Axes, rows: Sequence[StepCost]) -> list[str]:
-    """Draw a dot per algorithm on a log scale, with its time, and return notes on them."""
-    axes.set_xscale("log")
-    times = [cost.ms for cost in rows]
-    baselines = [cost.floor_ms for cost in rows if cost.floor_ms is not None and cost.floor_ms > 0]
-    baseline = median(baselines) if baselines else None
-    low, high = min([*times, *([baseline] if baseline else [])]), max(times)
-    axes.set_xlim(low / 1.25, high * (high / low) ** 0.35 * 1.3)  # room for the numbers
-    drawing.set_plain_ticks(axes.xaxis)
-    axes.hlines(range(len(rows)), axes.get_xlim()[0], times, color=GREY, linewidth=0.5)
-    axes.scatter(times, range(len(rows)), s=10, color=DARK, zorder=3)
-    for place, ms in enumerate(times):
-        _write_behind(axes, ms, place, f"{ms:.2f}" if ms < 10 else f"{ms:.4g}", 3.5)
-    axes.set_xlabel("time (ms, log scale)")
-    axes.grid(False)
-    if baseline is None:
-        return []
-    axes.axvline(baseline, color=DARK, linestyle=":", linewidth=0.9)
-    return [f"Dotted: forward, backward and Adam alone, {baseline:.2g} ms."]
-
-
-def _draw_memory(axes: Axes, rows: Sequence[StepCost], least: float) -> None:
-    """Draw a bar per algorithm for the memory beyond the least."""
-    beyond = [0.0 if cost.peak_mb is None else cost.peak_mb - least for cost in rows]
-    light = drawing.shades(5)[3]
-    axes.barh(range(len(rows)), beyond, height=0.6, color=light, edgecolor=DARK, linewidth=0.4)
-    for place, cost in enumerate(rows):
-        text = "not measured" if cost.peak_mb is None else f"+{beyond[place]:.3g}"
-        _write_behind(axes, beyond[place], place, text, 2)
-    axes.set(xlim=(0, max(max(beyond), 1.0) * 1.35), xlabel="beyond the least (MB)")
-    drawing.add_grid(axes, "x", ticks=4)
 
 
 def _write_behind(axes: Axes, x: float, place: int, text: str, shift: float) -> None:
@@ -134,16 +118,14 @@ def _write_behind(axes: Axes, x: float, place: int, text: str, shift: float) -> 
     )
 
 
-def _cost_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("costs", type=Path, metavar="JSON", help="from plench bench step --output")
-    parser.add_argument("--dataset", metavar="NAME", help="which dataset, if the file has several")
-
-
 COST = FigureKind(
     "cost",
     "time and memory of a step, by algorithm",
     lambda _, options: draw_costs(read_costs(options.costs), options.dataset, options.width),
-    _cost_options,
+    {
+        "costs": {"type": Path, "metavar": "JSON", "help": "from plench bench step --output"},
+        "--dataset": {"metavar": "NAME", "help": "which dataset, if the file has several"},
+    },
     from_runs=False,
 )
 
@@ -259,17 +241,18 @@ def _set_scale(axes: Axes, accuracies: Sequence[float]) -> list[float]:
     return placed
 
 
-def _pareto_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--costs", type=Path, required=True, metavar="JSON", help="from plench bench step --output"
-    )
-
-
-def _pareto(found: Results, options: Any) -> Figure:
-    costs = read_costs(options.costs)
-    return draw_pareto(found.board, drawing.one_criterion(found, options), costs, options.width)
-
-
 PARETO = FigureKind(
-    "pareto", "accuracy against time per step, with the Pareto front", _pareto, _pareto_options
+    "pareto",
+    "accuracy against time per step, with the Pareto front",
+    lambda found, options: draw_pareto(
+        found.board, drawing.one_criterion(found, options), read_costs(options.costs), options.width
+    ),
+    {
+        "--costs": {
+            "type": Path,
+            "required": True,
+            "metavar": "JSON",
+            "help": "from plench bench step --output",
+        }
+    },
 )

@@ -48,7 +48,18 @@ def draw_curves(
     n = len(chosen)
     figure, panels, columns = drawing.new_panels(width, n, PANEL, 0.3, (0.6, 0.85), sharex=True)
     for number, (axes, (algorithm, choices)) in enumerate(zip(panels, chosen.items(), strict=True)):
-        _draw_curves(axes, choices, criterion.record_key)
+        for choice, colour in zip(choices, drawing.shades(max(len(choices), 2)), strict=False):
+            records = [record for record in choice.run.records if record.step > 0]
+            steps = [record.step for record in records]
+            for key, dash, thickness in (("test_acc", 0, 0.8), (criterion.record_key, 2, 0.7)):
+                values = [record.get(key) for record in records]
+                shown = [np.nan if value is None else 100 * value for value in values]
+                axes.plot(steps, shown, color=colour, linestyle=drawing.DASHES[dash], linewidth=thickness)
+        rings = [(c.record.step, 100 * c.test_acc) for c in choices if c.test_acc is not None]
+        if rings:
+            xs, ys = zip(*rings, strict=True)
+            axes.scatter(xs, ys, s=9, color="white", edgecolor=DARK, linewidth=0.7, zorder=3)
+        drawing.add_grid(axes, ticks=4)
         own = algorithm in apart
         axes.set_title(label(algorithm, 18) + (" *" if own else ""), pad=2)
         axes.set_ylim(apart.get(algorithm, shared))
@@ -93,27 +104,13 @@ def _share_scale(
     return find_range(pooled, least=10.0).padded(0.05), own
 
 
-def _draw_curves(axes: Axes, choices: Sequence[ChosenRun], record_key: str) -> None:
-    for choice, colour in zip(choices, drawing.shades(max(len(choices), 2)), strict=False):
-        records = [record for record in choice.run.records if record.step > 0]
-        steps = [record.step for record in records]
-        for key, dash, width in (("test_acc", drawing.DASHES[0], 0.8), (record_key, drawing.DASHES[2], 0.7)):
-            values = [record.get(key) for record in records]
-            shown = [np.nan if value is None else 100 * value for value in values]
-            axes.plot(steps, shown, color=colour, linestyle=dash, linewidth=width)
-    rings = [(choice.record.step, 100 * choice.test_acc) for choice in choices if choice.test_acc is not None]
-    if rings:
-        xs, ys = zip(*rings, strict=True)
-        axes.scatter(xs, ys, s=9, color="white", edgecolor=DARK, linewidth=0.7, zorder=3)
-    drawing.add_grid(axes, ticks=4)
-
-
-def _curves(found: Results, options: Any) -> Figure:
-    criterion = drawing.one_criterion(found, options)
-    return draw_curves(found.board, drawing.one_setting(found.board), criterion, options.width)
-
-
-CURVES = FigureKind("curves", "learning curves with the selected checkpoint", _curves)
+CURVES = FigureKind(
+    "curves",
+    "learning curves with the selected checkpoint",
+    lambda found, options: draw_curves(
+        found.board, drawing.one_setting(found.board), drawing.one_criterion(found, options), options.width
+    ),
+)
 
 
 def draw_sensitivity(
