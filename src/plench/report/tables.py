@@ -16,13 +16,7 @@ from textwrap import fill
 from rich.cells import cell_len
 
 from plench.criteria import Criterion
-from plench.report.leaderboard import (
-    Leaderboard,
-    describe_choice,
-    find_best,
-    split_by_truth,
-    title_criterion,
-)
+from plench.report.leaderboard import Leaderboard, describe_choice, find_best, split_by_truth, title_criterion
 from plench.runs.records import Experiment
 from plench.runs.select import Cell
 from plench.text import clean, counted
