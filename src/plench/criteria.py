@@ -164,10 +164,8 @@ CRITERIA = Registry[Criterion](
     "a plench.criteria.Criterion",
     lambda value: isinstance(value, Criterion),
     lambda criterion: criterion.name,
-    plural="criteria",
     group="plench.criteria",
     rename=_rename,
-    order=lambda criterion: (criterion.position, criterion.name),
 )
 
 

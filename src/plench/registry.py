@@ -1,8 +1,8 @@
-"""One way to find, list, look up and extend algorithms, networks, criteria, datasets, engines and the like.
+"""One way to find, list and extend algorithms, networks, criteria, datasets and engines.
 
-A `Registry` knows the members that the files of a package declare. Third parties' come by entry point, path
-(`path/to/file.py:NAME`) or module (`module:NAME`); the name of such a member in records carries a hash of its
-file (`NAME@1a2b3c4d`), so that two versions are never taken for one.
+A `Registry` finds the members that a package declares. Third-party ones come by entry point, path
+(`path/to/file.py:NAME`) or module (`module:NAME`). The name of a third-party member in records carries a hash
+of its file (`NAME@1a2b3c4d`), so that two versions are never confused.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -24,16 +23,11 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from plench.errors import PlenchError, UsageError
-from plench.plain_files import read_plain
-from plench.text import find_name, normalise, unknown_name
+from plench.text import normalise, unknown_name
 
 T = TypeVar("T")
 
-# How a third party's member is written.
-SPELLING = "path/to/file.py:NAME or module:NAME"
-MAX_FILE_BYTES = 2**24  # of a Python file
-
-logger = logging.getLogger("plench")
+SPELLING = "path/to/file.py:NAME or module:NAME"  # how a third-party member is written
 
 
 class DiscoveryError(PlenchError):
@@ -42,34 +36,38 @@ class DiscoveryError(PlenchError):
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """A member that was found: its name in records, what was asked for, and its file if it is not ours."""
+    """A member that was found: its name in records, what was asked for, and its file if it is third-party."""
 
     name: str
     member: T
     spec: str
     source: str | None = None
 
-    @property
-    def by_path(self) -> bool:
-        """Whether it was asked for by the path of its file."""
-        return is_given_by_path(self.spec)
-
-
-def keep_name(member: T, name: str) -> T:
-    """Return a member that does not hold its own name, as it is."""
-    return member
-
-
-def no_aliases(member: object) -> Sequence[str]:
-    """Return no other names."""
-    return ()
-
 
 class Registry(Generic[T]):
     """The members of one kind: those of a package, of entry points, and those loaded by path or module.
 
-    Nothing is imported before it is asked for. Looking up a member of ours imports no third party's code, and
-    looking up a third party's imports no other's.
+    Nothing is imported before it is asked for. Looking up a member of plench imports no third-party code.
+
+    Parameters
+    ----------
+    what : str
+        The noun of messages.
+    package : str
+        The package or module that declares members. Files called `base` are not searched.
+    kind : str
+        Completes "… is not" in the message for a wrong value.
+    recognise : callable
+        Whether a value is a member.
+    name_of : callable
+        The name that a member has. None excludes it from the package; a third-party member then has the name
+        it was asked for by.
+    group : str, optional
+        Group of entry points.
+    rename : callable, optional
+        `rename(member, name)` returns a member under another name.
+    aliases_of : callable, optional
+        Other names of a member.
     """
 
     def __init__(
@@ -80,91 +78,86 @@ class Registry(Generic[T]):
         recognise: Callable[[Any], bool],
         name_of: Callable[[T], str | None],
         *,
-        plural: str | None = None,
-        subpackages: Sequence[str] = (),
         group: str | None = None,
-        rename: Callable[[T, str], T] = keep_name,
-        order: Callable[[T], Any] | None = None,
-        aliases_of: Callable[[T], Iterable[str]] = no_aliases,
-        alias_notice: str | None = None,
+        rename: Callable[[T, str], T] = lambda member, name: member,
+        aliases_of: Callable[[T], Iterable[str]] = lambda member: (),
     ) -> None:
-        """`what` and `plural` are the nouns of messages; `kind` completes "… is not" for a wrong value.
-
-        `recognise` says whether a value is a member, and `name_of` the name it gives itself; None where it
-        gives none, which makes it no member of ours, and a third party's takes the name it was asked for by.
-        `subpackages` of the package are searched too. `rename` returns a member under another name. `order`
-        sorts our members; without it they stand by file. `alias_notice` is logged where a member is found by
-        another name, with {alias} and {name}.
-        """
         self.what = what
-        self.plural = plural or f"{what}s"
         self.package = package
-        self.subpackages = tuple(subpackages)
         self.kind = kind
         self.group = group
         self._recognise = recognise
         self._name_of = name_of
         self._rename = rename
-        self._order = order
         self._aliases_of = aliases_of
-        self._alias_notice = alias_notice
-        self.loaded: dict[str, Entry[T]] = {}  # third parties', by their name in records
+        self.loaded: dict[str, Entry[T]] = {}  # third-party members, by their name in records
 
     def clear(self) -> None:
-        """Forget what was found and loaded, so that it is looked for again."""
-        for name in ("own", "items", "_declared", "_points", "_aliases", "_spellings"):
+        """Forget what was found and loaded."""
+        for name in ("own", "items", "_points", "_aliases", "_spellings"):
             self.__dict__.pop(name, None)
         self.loaded.clear()
 
     @cached_property
     def own(self) -> dict[str, Entry[T]]:
-        """The members that the package's files declare, by name."""
-        return {name: Entry(name, member, spec=name) for name, (member, _) in self._declared.items()}
+        """The members that the package declares, by name.
+
+        Names that differ only in case and punctuation count as the same.
+        """
+        found: dict[str, Entry[T]] = {}
+        places: dict[str, str] = {}
+        for place in self._list_modules():
+            try:
+                module = importlib.import_module(place)
+            except Exception as error:
+                raise DiscoveryError(f"{self.what} file {place} fails to import: {error!r}") from error
+            for value in self._list_members(module).values():
+                name = self._name_of(value)
+                if name is None or (name in found and found[name].member is value):
+                    continue
+                if normalise(name) in places:
+                    both = f"{places[normalise(name)]} and {place}"
+                    raise DiscoveryError(f"{self.what} {name!r} is declared twice: in {both}")
+                places[normalise(name)] = place
+                found[name] = Entry(name, value, spec=name)
+        return found
 
     @cached_property
     def items(self) -> dict[str, Entry[T]]:
-        """Our members and those of all entry points, which are imported for it, by name."""
+        """The members of the package and of all entry points, which are imported, by name."""
         return {**self.own, **{name: self._load_point(name) for name in self._points}}
 
     @property
     def names(self) -> list[str]:
-        """The names of our members and of entry points, none of which is imported for it."""
+        """The names of the package's members and of entry points, which are not imported."""
         return [*self.own, *self._points]
 
     def find(self, spec: str) -> Entry[T]:
-        """Return the member that `spec` means: a name in any spelling, or a third party's by path or module.
+        """Return the member that `spec` means: a name in any spelling, or a third-party member.
 
-        A third party's name in records is known once it was loaded in this process.
+        The name of a third-party member in records is known once it was loaded in this process.
         """
         if is_third_party(spec):
             return self.load_third_party(spec)
         if spec in self.loaded:
             return self.loaded[spec]
         name = self._spellings.get(normalise(spec))
-        if name in self._points:
-            return self._load_point(name)
         if name is not None:
-            return self._take(name)
-        if "@" in spec:  # a name in records: an entry point may stand for it
+            return self.own[name] if name in self.own else self._load_point(name)
+        if "@" in spec:  # a name in records, perhaps that of an entry point
             if spec in {entry.name for entry in self.items.values()}:
                 return self.loaded[spec]
-            raise UsageError(
-                f"unknown {self.what} {spec!r}: it is a third party's and not loaded; name it as {SPELLING}"
-            )
+            reason = f"it is third-party and not loaded; name it as {SPELLING}"
+            raise UsageError(f"unknown {self.what} {spec!r}: {reason}")
         raise unknown_name(spec, [*self._aliases, *self.names], self.what)
 
     def knows(self, name: str) -> bool:
-        """Say whether a name is that of a member, in any spelling, without importing third-party code."""
+        """Whether a name is that of a member, in any spelling; imports no third-party code."""
         return name in self.loaded or normalise(name) in self._spellings
 
     def is_own(self, name: str) -> bool:
-        """Say whether a name, in any spelling, is one of our members; imports no third-party code."""
-        meant = None if is_third_party(name) else self._spellings.get(normalise(name))
-        return meant in self.own or meant in self._aliases
-
-    def find_own(self, name: str) -> Entry[T]:
-        """Return the member of ours that `name` means; a third party's code is never imported."""
-        return self.own[find_name(name, self.own, self.what)]
+        """Whether a name is that of a member of the package, in any spelling; imports no third-party code."""
+        return not is_third_party(name) and self._spellings.get(normalise(name)) in self.own
 
     def load_third_party(self, spec: str) -> Entry[T]:
         """Load a member given by path or module."""
@@ -173,13 +166,13 @@ class Registry(Generic[T]):
             raise UsageError(f"{self.what} {spec!r}: expected {SPELLING}")
         module = load_file(Path(location), self.what) if is_path(location) else import_module(location)
         if not hasattr(module, name):
-            wrong = f"{location} has no {self.what} {name!r}" if name else f"{location}: a name is needed"
-            known = ", ".join(self._list_members(module)) or "none"
-            raise UsageError(f"{wrong}; its {self.plural} are {known}: write {SPELLING}")
+            problem = f"{location} has no {self.what} {name!r}" if name else f"{location}: a name is missing"
+            members = ", ".join(self._list_members(module)) or "nothing of this kind"
+            raise UsageError(f"{problem}; it has {members}: write {SPELLING}")
         return self.adopt(name, getattr(module, name), spec, module)
 
     def adopt(self, name: str, value: Any, spec: str, module: ModuleType | None = None) -> Entry[T]:
-        """Take in a third party's member; `module` is where it was found (a class knows its own)."""
+        """Add a third-party member; `module` is where it was found (a class knows its own)."""
         if not self._recognise(value):
             raise UsageError(f"{spec} is not {self.kind}")
         source = (
@@ -194,89 +187,47 @@ class Registry(Generic[T]):
         return entry
 
     @cached_property
-    def _declared(self) -> dict[str, tuple[T, str]]:
-        """Our members by name, each with its module.
-
-        Files called `base` and sub-packages that are not listed are passed over. A member counts in the
-        module that defines it: classes by `__module__`, other objects where they come first. Names that
-        differ only in case and punctuation count as the same.
-        """
-        found: dict[str, tuple[T, str]] = {}
-        origin: dict[str, str] = {}
-        for module_name in self._list_modules():
-            try:
-                module = importlib.import_module(module_name)
-            except Exception as error:
-                raise DiscoveryError(f"{self.what} file {module_name} fails to import: {error!r}") from error
-            for value in vars(module).values():
-                if not self._recognise(value) or is_imported_class(value, module):
-                    continue
-                name = self._name_of(value)
-                if name is None or (name in found and found[name][0] is value):
-                    continue
-                self._claim(origin, name, module_name)
-                found[name] = (value, module_name)
-        if self._order is None:
-            return found
-        order = self._order
-        return dict(sorted(found.items(), key=lambda item: order(item[1][0])))
-
-    @cached_property
     def _points(self) -> dict[str, EntryPoint]:
-        """The installed entry points of the group, by name; none is imported for it."""
+        """The installed entry points of the group, by name; none is imported."""
         points: dict[str, EntryPoint] = {}
-        if self.group is None:
-            return points
-        origin = {normalise(name): module_name for name, (_, module_name) in self._declared.items()}
-        for point in entry_points(group=self.group):
-            self._claim(origin, point.name, point.value)
+        taken = {normalise(name): f"plench ({name})" for name in self.own}
+        for point in entry_points(group=self.group) if self.group else ():
+            key = normalise(point.name)
+            if key in taken:
+                both = f"{taken[key]} and the entry point {point.value}"
+                raise DiscoveryError(f"{self.what} {point.name!r} is declared twice: by {both}")
+            taken[key] = f"the entry point {point.value}"
             points[point.name] = point
         return points
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        """Other names of our members → their names."""
+        """Other names of the package's members → their names."""
         return {alias: name for name, entry in self.own.items() for alias in self._aliases_of(entry.member)}
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        """Names without case and punctuation → names; of two that are alike an alias gives way."""
-        return {normalise(name): name for name in (*self._aliases, *self.names)}
+        """Names and aliases without case and punctuation → names; a name wins over an alias."""
+        known = {**self._aliases, **{name: name for name in self.names}}
+        return {normalise(spelling): name for spelling, name in known.items()}
 
-    def _list_modules(self) -> Iterator[str]:
-        for package in (self.package, *(f"{self.package}.{name}" for name in self.subpackages)):
-            parent = importlib.import_module(package)
-            if not hasattr(parent, "__path__"):  # one module has all members
-                yield package
-                continue
-            for info in sorted(pkgutil.iter_modules(parent.__path__), key=lambda info: info.name):
-                if not info.ispkg and info.name != "base":
-                    yield f"{package}.{info.name}"
+    def _list_modules(self) -> list[str]:
+        """The modules to search: those of the package, then those of packages below it."""
+        package = importlib.import_module(self.package)
+        if not hasattr(package, "__path__"):
+            return [self.package]
+        found = pkgutil.walk_packages(package.__path__, f"{self.package}.")
+        names = [info.name for info in found if not info.ispkg and not info.name.endswith(".base")]
+        return sorted(names, key=lambda name: (name.count("."), name))
 
-    def _list_members(self, module: ModuleType) -> list[str]:
-        """The names of the members that a module declares."""
-        declared = vars(module).items()
-        return [
-            name
-            for name, value in declared
-            if self._recognise(value) and not is_imported_class(value, module)
-        ]
-
-    def _claim(self, origin: dict[str, str], name: str, place: str) -> None:
-        """Note where a name is declared; twice is an error."""
-        key = normalise(name)
-        if key in origin:
-            raise DiscoveryError(f"{self.what} {name!r} is declared twice: in {origin[key]} and {place}")
-        origin[key] = place
-
-    def _take(self, name: str) -> Entry[T]:
-        """Return a member of ours by its name or an alias."""
-        if name in self.own:
-            return self.own[name]
-        meant = self._aliases[name]
-        if self._alias_notice is not None:
-            logger.warning("%s", self._alias_notice.format(alias=name, name=meant))
-        return self.own[meant]
+    def _list_members(self, module: ModuleType) -> dict[str, T]:
+        """The members that a module declares, by their names there; imported classes are not its own."""
+        return {
+            name: value
+            for name, value in vars(module).items()
+            if self._recognise(value)
+            and not (isinstance(value, type) and value.__module__ != module.__name__)
+        }
 
     def _load_point(self, name: str) -> Entry[T]:
         point = self._points[name]
@@ -287,33 +238,23 @@ class Registry(Generic[T]):
         return self.adopt(name, value, spec=name, module=sys.modules.get(point.module))
 
 
-def is_imported_class(value: object, module: ModuleType) -> bool:
-    """Say whether a value is a class that another module defines."""
-    return isinstance(value, type) and value.__module__ != module.__name__
-
-
 def is_third_party(spec: str) -> bool:
-    """Say whether a spec asks for a file or a module, not for a name."""
+    """Whether a spec asks for a file or a module, not for a name."""
     location, colon, name = spec.rpartition(":")
     if is_path(spec) or is_path(location):
         return True
-    return bool(colon) and not {"/", "\\"} & set(location + name)  # C:\file and ./a:b are no modules
-
-
-def is_given_by_path(spec: str) -> bool:
-    """Say whether a spec is that of a file."""
-    return is_path(spec.rpartition(":")[0])
+    return bool(colon) and not {"/", "\\"} & set(location + name)  # not C:\file or ./a:b
 
 
 def is_path(location: str) -> bool:
-    """Say whether the part before the member's name is a file, not a module."""
+    """Whether the part before the member's name is a file, not a module."""
     return location.endswith(".py")
 
 
 def load_file(path: Path, what: str) -> ModuleType:
     """Import a Python file under a name of its own, made from its place and content."""
     try:
-        content = read_plain(path, MAX_FILE_BYTES)
+        content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read the {what}'s file {path}: {error.strerror}") from error
     # A copy elsewhere is another module: the first place may be gone when a member's file is read again.
@@ -328,7 +269,7 @@ def load_file(path: Path, what: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a script that ends the process is no module either
+    except (Exception, SystemExit) as error:  # a script may exit
         del sys.modules[name]
         raise UsageError(f"{path} fails to import: {error!r}") from error
     return module

@@ -65,7 +65,7 @@ def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> Non
         ("nowhere.py:CAVL", "cannot read the algorithm's file"),
         (f"{LISTING}:CAVIL", "has no algorithm 'CAVIL'; its algorithms are CAVL"),
         (f"{LISTING}:F", "is not a subclass"),
-        (str(LISTING), ": a name is needed; its algorithms are CAVL"),
+        (str(LISTING), ": a name is missing; it has CAVL"),
     ],
 )
 def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

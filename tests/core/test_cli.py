@@ -128,7 +128,7 @@ def test_unknown_option_is_bad_usage(capsys):
         (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
         (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),
         (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no algorithm 'Nothing'"),
-        (["-a", __file__, "-d", "Digits_FPS"], ": a name is needed; its algorithms are none"),
+        (["-a", __file__, "-d", "Digits_FPS"], ": a name is missing; it has nothing of this kind"),
         (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:NAME"),
         (["-a", "CC", "-d", "Lost"], "--data-dir"),
         (

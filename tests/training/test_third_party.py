@@ -111,7 +111,7 @@ def test_an_entry_point_in_a_process_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "target", "message"),
     [
-        ("pro-den", "package_of_others:CAVL", r"'pro-den' is declared twice: in plench\.algorithms\.proden"),
+        ("pro-den", "package_of_others:CAVL", r"'pro-den' is declared twice: by plench \(PRODEN\)"),
         ("Listing", "package_of_others:CAVIL", "entry point Listing = package_of_others:CAVIL fails to load"),
         ("Listing", "no_such_package:CAVL", "entry point Listing = no_such_package:CAVL fails to load"),
     ],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
 from plench.errors import UsageError
-from plench.registry import Entry, Registry, is_given_by_path
+from plench.registry import Entry, Registry, is_path
+from plench.text import normalise
+
+logger = logging.getLogger("plench")
 
 # The algorithms of the paper, which its suites consist of.
 PAPER = frozenset(
@@ -22,7 +26,7 @@ PAPER = frozenset(
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """An algorithm ready to be run: name in records, class, card, what was asked for, file if not ours."""
+    """An algorithm ready to be run: name in records, class, card, what was asked for, file if third-party."""
 
     name: str
     cls: type[Algorithm]
@@ -33,12 +37,7 @@ class AlgorithmEntry:
     @property
     def by_path(self) -> bool:
         """Whether the class was asked for by the path of its file."""
-        return is_given_by_path(self.spec)
-
-
-def is_algorithm(value: Any) -> bool:
-    """Say whether a value is an algorithm class other than the contract itself."""
-    return isinstance(value, type) and issubclass(value, Algorithm) and value is not Algorithm
+        return is_path(self.spec.rpartition(":")[0])
 
 
 def own_card(cls: type[Algorithm]) -> AlgorithmCard | None:
@@ -47,22 +46,14 @@ def own_card(cls: type[Algorithm]) -> AlgorithmCard | None:
     return card
 
 
-def own_name(cls: type[Algorithm]) -> str | None:
-    """Return the name on a class's own card, if it has one."""
-    card = own_card(cls)
-    return card.name if card else None
-
-
 ALGORITHMS = Registry[type[Algorithm]](
     "algorithm",
     "plench.algorithms",
     "a subclass of plench.algorithms.Algorithm",
-    is_algorithm,
-    own_name,
-    subpackages=("classical",),
+    lambda value: isinstance(value, type) and issubclass(value, Algorithm) and value is not Algorithm,
+    lambda cls: card.name if (card := own_card(cls)) else None,
     group="plench.algorithms",
     aliases_of=lambda cls: cls.card.aliases,
-    alias_notice="{alias} is the same method as {name} here, which stands for it",
 )
 
 
@@ -96,7 +87,11 @@ def cite(names: Iterable[str]) -> list[str]:
 
 def find_algorithm(spec: str) -> AlgorithmEntry:
     """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
-    return add_card(ALGORITHMS.find(spec))
+    entry = add_card(ALGORITHMS.find(spec))
+    for alias in entry.card.aliases:
+        if normalise(spec) == normalise(alias):
+            logger.warning("%s is the same method as %s, which is used", alias, entry.name)
+    return entry
 
 
 def load_third_party(spec: str) -> AlgorithmEntry:
@@ -105,12 +100,12 @@ def load_third_party(spec: str) -> AlgorithmEntry:
 
 
 def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:
-    """Describe a third party's class that was asked for by `name`."""
+    """Describe a third-party class that was asked for by `name`."""
     return add_card(ALGORITHMS.adopt(name, cls, spec))
 
 
 def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
-    """Add the card; what a third party's does not say gets the paper's defaults."""
+    """Add the card; what a third-party class does not declare gets the paper's defaults."""
     cls = entry.member
     card = own_card(cls)
     if card is None:

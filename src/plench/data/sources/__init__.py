@@ -20,6 +20,7 @@ from plench.data.tables import is_frame
 from plench.errors import DataError, UsageError
 from plench.plain_files import is_folder
 from plench.registry import Entry, Registry, is_third_party
+from plench.text import find_name
 
 __all__ = [
     "DATASETS",
@@ -138,7 +139,9 @@ def _as_source(entry: Entry[AnySource]) -> Source:
 
 def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
     """The card of a dataset, without loading it; on request only of one of ours, by name."""
-    return (_as_source(DATASETS.find_own(name)) if own_only else find_source(name)).card
+    if own_only:
+        return _as_source(DATASETS.own[find_name(name, DATASETS.own, "dataset")]).card
+    return find_source(name).card
 
 
 def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Dataset:
