@@ -124,28 +124,22 @@ def test_votes_as_weights_stay_within_the_set():
     assert weigh_by_votes(combine_answers(answers, "votes", 2), answers)[0].tolist() == [1, 0, 0]
 
 
+HEAD = "item,annotator,label,x\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("item,annotator,x\ni1,a,1\n", "column 'annotator' of annotators but no column answer"),
         ("annotator,label,x\na,cat,1\n", "column 'annotator' of annotators but no column item"),
-        ("item,annotator,label,x\ni1,a,cat,1\ni1,b,dog,2\n", "row 2, column 'x': differs from row 1"),
-        (
-            "item,annotator,label,x,truth\ni1,a,cat,1,a\ni1,b,dog,1,b\n",
-            "row 2, column 'truth': differs from row 1",
-        ),
-        ("item,annotator,label,x\ni1,,cat,1\n", "row 1, column 'annotator': the value is missing"),
-        ("item,annotator,label,x\ni1,a,cat,1\ni2,a,cat,1\n", "has 1 classes; expected 2"),
-        (
-            "item,annotator,label,x\ni1,a,cat,1\ni1,a,dog,1\n",
-            "row 2, column 'label': 'a' has answered .* in row 1",
-        ),
-        ("item,annotator,label,x\ni1,a,,1\n", "there is not one answer"),
+        (HEAD + "i1,a,cat,1\ni1,b,dog,2\n", "row 2, column 'x': differs from row 1"),
+        (HEAD.replace("x", "x,truth") + "i1,a,cat,1,a\ni1,b,dog,1,b\n", "row 2, column 'truth': differs"),
+        (HEAD + "i1,,cat,1\n", "row 1, column 'annotator': the value is missing"),
+        (HEAD + "i1,a,cat,1\ni2,a,cat,1\n", "has 1 classes; expected 2"),
+        (HEAD + "i1,a,cat,1\ni1,a,dog,1\n", "row 2, column 'label': 'a' has answered .* in row 1"),
+        (HEAD + "i1,a,,1\n", "there is not one answer"),
         ("x,annotator_a,candidates\n1,cat,cat|dog\n", "columns of annotators and candidates"),
-        (
-            "x,annotator_a\n1,cat|dog\n2,not cat|dog\n",
-            "row 2, column 'annotator_a': the answer excludes every class",
-        ),
+        ("x,annotator_a\n1,cat|dog\n2,not cat|dog\n", "row 2, .*: the answer excludes every class"),
     ],
 )
 def test_bad_answers_are_refused_with_their_place(read, text, message):
@@ -159,11 +153,7 @@ def test_bad_answers_are_refused_with_their_place(read, text, message):
         ("x\n1\n", LONG, "has no column of items; name it with item=COLUMN"),
         ("item,x\ni1,1\ni1,2\n", LONG, "two rows have one name in column 'item'"),
         ("item,x\ni1,1\n", LONG, r"a\.csv: row 3, column 'item': unknown item 'i2'"),
-        (
-            "item,x\ni1,1\n",
-            "item,x\ni1,1\n",
-            r"a\.csv must have columns item, annotator and label; it has item, x",
-        ),
+        ("item,x\ni1,1\n", "item\ni1\n", r"a\.csv must have columns item, annotator and label; it has item"),
     ],
 )
 def test_a_file_of_answers_must_fit(read, tmp_path, items, answers, message):
@@ -173,9 +163,7 @@ def test_a_file_of_answers_must_fit(read, tmp_path, items, answers, message):
 
 
 def test_declared_classes_refuse_others_and_win_over_words(read):
-    with pytest.raises(
-        DataError, match=r"row 2, column 'candidates': unknown class 'fish'; expected one of cat"
-    ):
+    with pytest.raises(DataError, match=r"row 2, .*: unknown class 'fish'; expected one of cat"):
         read("x,candidates\n1,cat\n2,fish\n", classes="cat,dog")
     dataset = read("x,annotator_a\n1,unsure\n2,sure\n", classes="sure,unsure")
     assert dataset.candidates.astype(int).tolist() == [[0, 1], [1, 0]]
@@ -193,15 +181,9 @@ def test_statistics_of_answers(read):
 
 
 def test_answers_of_some_items():
-    answers = read_answer_matrix([[0, 1], [1, -1], [1, 0]])
-    some = answers.take_items(np.array([2, 0]))
-    assert isinstance(some, Answers)
-    assert sorted(zip(some.item, some.annotator, some.sets.argmax(1), strict=True)) == [
-        (0, 0, 1),
-        (0, 1, 0),
-        (1, 0, 0),
-        (1, 1, 1),
-    ]
+    some = read_answer_matrix([[0, 1], [1, -1], [1, 0]]).take_items(np.array([2, 0]))
+    found = sorted(zip(some.item, some.annotator, some.sets.argmax(1), strict=True))
+    assert found == [(0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1)]
 
 
 def test_a_taxonomy_turns_a_node_into_its_leaves(read, tmp_path):
