@@ -27,7 +27,7 @@ def test_info_as_json_has_the_figures_of_the_drawn_dataset(capsys):
     assert info["candidates"] == {"pl_type": "fps", "fps_rate": 0.5, "id_rate": None, "drop_true_rate": 0.2}
 
 
-def test_info_as_text_shows_card_sizes_histogram_and_notices(capsys, tmp_path):
+def test_info_as_text_shows_card_sizes_histogram_and_warnings(capsys, tmp_path):
     from tests.data.test_sources import write_mat
 
     write_mat(tmp_path / "lost.mat")
@@ -36,7 +36,7 @@ def test_info_as_text_shows_card_sizes_histogram_and_notices(capsys, tmp_path):
     assert dataset_card("Lost").citation in text
     assert "examples      20\n" in text
     assert "1       20 ####" in text
-    assert "notice: Lost has 20 examples; published are 1,122" in text
+    assert "warning: Lost has 20 examples; published are 1,122" in text
 
 
 def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):

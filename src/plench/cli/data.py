@@ -9,6 +9,8 @@ examples:
   plench data stats Lost --data-dir data --output lost.svg
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 from dataclasses import asdict
@@ -17,29 +19,59 @@ from typing import Any
 
 import numpy as np
 
-from plench.cli.data_answers import format_answers, summarise_answers
-from plench.cli.data_stats import add_stats_command, format_histogram
-from plench.cli.data_views import add_views_command
-from plench.cli.options import CANDIDATE_SETTINGS, add_settings, read_candidates, settings_of
-from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates
+from plench.cli.options import (
+    CANDIDATE_SETTINGS,
+    add_settings,
+    add_width_option,
+    read_candidates,
+    settings_of,
+)
+from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
+from plench.data.answers import describe_answers
 from plench.data.sources import find_source
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
+from plench.report.dataset_stats import (
+    describe_candidates,
+    draw_dataset,
+    measure_annotator_noise,
+    measure_noise_by_answers,
+)
+from plench.report.drawing import check_figure, figure_style, save_figure
 from plench.text import clean
 
 COLUMNS_SHOWN = 8
+CLASSES_SHOWN = 10
+ANNOTATORS_SHOWN = 10
+COUNTS_SHOWN = 10
+BAR_WIDTH = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
 
-    info = commands.add_parser("info", help="card, sizes, candidate sets and notices of a dataset")
-    info.add_argument("name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)")
-    info.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
-    info.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(info, ("trial_seed", *CANDIDATE_SETTINGS))
+    info = commands.add_parser("info", help="card, sizes, candidate sets and warnings of a dataset")
+    stats = commands.add_parser("stats", help="set sizes, noise, flipping probabilities, ambiguity degree")
+    views = commands.add_parser("views", help="draw every view and every operation of a few images")
+    for command in (info, stats, views):
+        command.add_argument(
+            "name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)"
+        )
+        command.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
+    for command in (info, stats):
+        command.add_argument("--json", action="store_true", help="print JSON")
+        add_settings(command, ("trial_seed", *CANDIDATE_SETTINGS))
     info.set_defaults(run=show_info)
+    stats.add_argument(
+        "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
+    )
+    add_width_option(stats)
+    stats.set_defaults(run=show_stats)
+    views.add_argument("-o", "--output", required=True, metavar="FILE.png", help="where to write the sheet")
+    views.add_argument("--count", type=int, default=8, metavar="N", help="images on the sheet (default 8)")
+    views.add_argument("--seed", type=int, default=0, metavar="N", help="decides the draws (default 0)")
+    views.set_defaults(run=draw_views)
 
     download = commands.add_parser("download", help="download public datasets and verify their checksums")
     download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
@@ -47,29 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     download.add_argument("--data-dir", required=True, help="folder to put the files into")
     download.set_defaults(run=run_download)
 
-    add_views_command(commands)
-    add_stats_command(commands)
-
-
-def show_info(arguments: argparse.Namespace) -> int:
-    """Print what is known of a dataset, as text or JSON: of its files, if they are there, else its card."""
-    source = find_source(arguments.name)
-    if arguments.data_dir is None and source.obtain is not None:
-        info: dict[str, Any] = {"card": asdict(source.card), "obtain": source.obtain}
-        print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_card(info))
-        return 0
-    folder = None if arguments.data_dir is None else Path(arguments.data_dir)
-    loaded = source.load(folder)  # not load_dataset: notices are part of the output
-    spec = read_candidates(arguments, loaded.card)
-    trial_seed = settings_of(arguments).trial_seed
-    dataset = draw_candidates(loaded, spec, trial_seed)
-    info = describe_data(dataset, spec, trial_seed, loaded.fingerprint)
-    print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))
-    return 0
-
 
 def run_download(arguments: argparse.Namespace) -> int:
-    """Fetch datasets' files and print where they are; one that fails does not keep the others."""
+    """Fetch datasets' files and print where they are; one that fails does not stop the others."""
     from plench.sweeps.suites import make_suite
 
     names = list(arguments.names)
@@ -93,20 +105,45 @@ def run_download(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def draw_views(arguments: argparse.Namespace) -> int:
+    """Write the contact sheet of what the networks see of a few images, and print its path."""
+    from plench.data.views.sheet import draw_sheet
+
+    if arguments.count < 1:
+        raise UsageError(f"--count must be at least 1, not {arguments.count}")
+    if not arguments.output.lower().endswith(".png"):
+        raise UsageError(f"--output must be a file ending in .png, not {arguments.output}")
+    dataset = load_dataset(arguments.name, arguments.data_dir)
+    if dataset.card.kind != "image":
+        raise UsageError(f"{dataset.card.name} is {dataset.card.kind} data: all its views are the same")
+    assert not isinstance(dataset.features, Table)  # a table is tabular data
+    draw_sheet(dataset.features[: arguments.count], arguments.seed, Path(arguments.output))
+    print(arguments.output)
+    return 0
+
+
+def show_info(arguments: argparse.Namespace) -> int:
+    """Print what is known of a dataset, as text or JSON: of its files, if they are there, else its card."""
+    source = find_source(arguments.name)
+    folder = None if arguments.data_dir is None else Path(arguments.data_dir)
+    if folder is None and source.obtain is not None:
+        info: dict[str, Any] = {"card": asdict(source.card), "obtain": source.obtain}
+        text = format_card(info)
+    else:
+        loaded = source.load(folder)  # not load_dataset: warnings are part of the output
+        spec = read_candidates(arguments, loaded.card)
+        trial_seed = settings_of(arguments).trial_seed
+        dataset = draw_candidates(loaded, spec, trial_seed)
+        info = describe_data(dataset, spec, trial_seed, loaded.fingerprint)
+        text = format_info(info)
+    print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else text)
+    return 0
+
+
 def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, fingerprint: str) -> dict[str, Any]:
-    """Everything `data info` shows, as data. The fingerprint is that of the data as loaded."""
+    """Return all that `data info` shows, as data. The fingerprint is that of the data as loaded."""
     sizes, counts = np.unique(dataset.candidates.sum(axis=1), return_counts=True)
-    more: dict[str, Any] = {}
-    if dataset.class_names is not None:
-        more["class_names"] = list(dataset.class_names)
-    if isinstance(dataset.features, Table):
-        more["columns"] = [
-            {"name": column.name, "kind": column.kind, "categories": len(column.categories)}
-            for column in dataset.features.columns
-        ]
-    if dataset.answers is not None:
-        more["answers"] = summarise_answers(dataset.answers, dataset.labels)
-    return {
+    info = {
         "card": asdict(dataset.card),
         "examples": dataset.n_examples,
         "test_examples": None if dataset.test is None else len(dataset.test.labels),
@@ -120,12 +157,40 @@ def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, finger
         "set_sizes": {int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "fingerprint": fingerprint,
         "notices": list(dataset.warnings),
-        **more,
     }
+    if dataset.class_names is not None:
+        info["class_names"] = list(dataset.class_names)
+    if isinstance(dataset.features, Table):
+        info["columns"] = [
+            {"name": column.name, "kind": column.kind, "categories": len(column.categories)}
+            for column in dataset.features.columns
+        ]
+    if dataset.answers is not None:
+        info["answers"] = summarise_answers(dataset)
+    return info
+
+
+def summarise_answers(dataset: Dataset) -> dict[str, Any]:
+    """Return counts, agreement and, with true labels, noise by the number of annotators, as data."""
+    answers, labels = dataset.answers, dataset.labels
+    assert answers is not None
+    stats = asdict(describe_answers(answers))
+    given = stats["answers_per_annotator"]
+    names = answers.annotator_names or [str(number) for number in range(len(given))]
+    stats["answers_per_annotator"] = dict(zip(names, given, strict=True))
+    stats["noise_by_annotators"] = None
+    sure = answers.sets.any(1)
+    if labels is not None and sure.any():
+        contains = answers.sets[sure][np.arange(sure.sum()), labels[answers.item[sure]]]
+        stats["noise_by_annotators"] = [
+            {"annotators": number, "items": items, "noise_rate": rate}
+            for number, items, rate in measure_noise_by_answers(answers.item[sure], contains)
+        ]
+    return stats
 
 
 def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
-    """The rows of a card."""
+    """Return the rows of a card."""
     rows = {
         "task": card["task"],
         "source": card["source"],
@@ -139,7 +204,7 @@ def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
 
 
 def format_card(info: dict[str, Any]) -> str:
-    """The text form of what is known of a dataset whose files are not at hand."""
+    """Return what is known of a dataset without its files, as text."""
     card, rows = info["card"], list_card_rows(info["card"])
     sizes = card["published"] or card["sizes"]
     if sizes is not None:
@@ -152,28 +217,14 @@ def format_card(info: dict[str, Any]) -> str:
 
 
 def format_rows(card: dict[str, Any], rows: dict[str, str]) -> str:
-    """The dataset's name, and a line for each row."""
+    """Return the dataset's name, and a line for each row."""
     return "\n".join(
         [f"{card['name']} ({card['kind']})", *(f"  {key:<14}{value}" for key, value in rows.items())]
     )
 
 
-def format_columns(columns: list[dict[str, Any]]) -> str:
-    """Name the columns of a table by what they were taken for, the first of each kind."""
-    parts = []
-    for kind, title in (("number", "numbers"), ("boolean", "truth values"), ("category", "categories")):
-        found = [column for column in columns if column["kind"] == kind]
-        names = [
-            clean(column["name"]) + (f" ({column['categories']:,})" if kind == "category" else "")
-            for column in found[:COLUMNS_SHOWN]
-        ]
-        if found:
-            parts.append(f"{title} {', '.join(names)}{' …' if len(found) > COLUMNS_SHOWN else ''}")
-    return "; ".join(parts)
-
-
 def format_info(info: dict[str, Any]) -> str:
-    """The text form of `describe_data`."""
+    """Return the content of `describe_data` as text."""
     card, spec = info["card"], info["candidates"]
     rates = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "pl_type" and value)
     noise = "unknown (no true labels)" if info["noise_rate"] is None else f"{info['noise_rate']:.2%}"
@@ -189,14 +240,131 @@ def format_info(info: dict[str, Any]) -> str:
         "fingerprint": info["fingerprint"][:16],
     }
     if info.get("class_names"):
-        shown = ", ".join(clean(name) for name in info["class_names"][:10]) + (
-            " …" if len(info["class_names"]) > 10 else ""
-        )
-        rows["classes"] += f": {shown}"
-    if info.get("columns"):
-        rows["features"] += f": {format_columns(info['columns'])}"
+        rows["classes"] += f": {list_some(map(clean, info['class_names']), CLASSES_SHOWN)}"
+    parts = []
+    for kind, title in (("number", "numbers"), ("boolean", "truth values"), ("category", "categories")):
+        found = [column for column in info.get("columns", ()) if column["kind"] == kind]
+        names = [
+            clean(column["name"]) + (f" ({column['categories']:,})" if kind == "category" else "")
+            for column in found
+        ]
+        parts += [f"{title} {list_some(names, COLUMNS_SHOWN)}"] * bool(found)
+    if parts:
+        rows["features"] += f": {'; '.join(parts)}"
     lines = [format_rows(card, rows), "  set sizes", *format_histogram(info["set_sizes"])]
     if info.get("answers"):
         lines += format_answers(info["answers"])
-    lines += [f"  notice: {notice}" for notice in info["notices"]]
+    lines += [f"  warning: {warning}" for warning in info["notices"]]
+    return "\n".join(lines)
+
+
+def list_some(texts: Any, most: int) -> str:
+    """Return the first texts, and a sign that there are more."""
+    texts = list(texts)
+    return ", ".join(texts[:most]) + (" …" if len(texts) > most else "")
+
+
+def format_histogram(set_sizes: dict[int, int]) -> list[str]:
+    """Return one line per set size: the size, how many sets have it, and a bar."""
+    largest = max(set_sizes.values())
+    return [
+        f"  {size:>6} {count:>8,} {'#' * max(1, round(BAR_WIDTH * count / largest))}"
+        for size, count in set_sizes.items()
+    ]
+
+
+def format_answers(stats: dict[str, Any]) -> list[str]:
+    """Return the content of `summarise_answers` as lines."""
+    unsure = f", {stats['n_unsure']:,} of them unsure" if stats["n_unsure"] else ""
+    lines = [f"  answers       {stats['n_answers']:,} of {stats['n_annotators']:,} annotators{unsure}"]
+    if stats["agreement"] is not None:
+        lines += [
+            f"  agreement     {stats['agreement']:.1%} of the pairs of answers to one item are equal",
+            f"                {stats['unanimous']:.1%} of the items have equal answers only, "
+            f"{stats['common']:.1%} a class that is in all",
+        ]
+    for title, key, what, of in (
+        ("an item has", "answers_per_item", "answers", "items"),
+        ("an answer has", "set_sizes", "labels", "answers"),
+    ):
+        counts = [f"{number} {what}: {count:,} {of}" for number, count in stats[key].items()]
+        lines.append(f"  {title:<13} {list_some(counts, COUNTS_SHOWN)}")
+    by_annotator = sorted(stats["answers_per_annotator"].items(), key=lambda entry: -entry[1])
+    shown = ", ".join(f"{clean(name)} {count:,}" for name, count in by_annotator[:ANNOTATORS_SHOWN])
+    rest = len(by_annotator) - ANNOTATORS_SHOWN
+    lines.append(f"  annotators    {shown}" + (f" and {rest} more" if rest > 0 else ""))
+    if stats["noise_by_annotators"]:
+        lines.append("  noise of the union of 1, 2, … annotators")
+        lines += [
+            f"  {row['annotators']:>6} {row['noise_rate']:>8.2%}  ({row['items']:,} items)"
+            for row in stats["noise_by_annotators"]
+        ]
+    return lines
+
+
+def show_stats(args: argparse.Namespace) -> int:
+    """Print the statistics of a dataset's candidate sets, and draw them if a file is named."""
+    source = find_source(args.name)
+    loaded = load_dataset(args.name, args.data_dir)
+    dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
+    stats = describe_candidates(dataset.candidates, dataset.labels, dataset.class_names)
+    noise = None
+    answers = dataset.answers
+    if answers is None and source.annotations is not None:
+        folder = None if args.data_dir is None else Path(args.data_dir)
+        answers = source.annotations(folder, dataset.n_examples)
+    if answers is not None and dataset.labels is not None:
+        contains = answers.sets[range(len(answers.sets)), dataset.labels[answers.item]]
+        noise = measure_annotator_noise(answers.item, contains)
+    if args.output is not None:
+        check_figure(args.output, args.width)
+        with figure_style():
+            save_figure(draw_dataset(dataset.card.name, stats, noise, args.width), args.output)
+    flipping = stats.flipping  # a row without examples is null
+    content: dict[str, Any] = {
+        "dataset": dataset.card.name,
+        "examples": stats.n_examples,
+        "classes": stats.n_classes,
+        "mean_set_size": stats.mean_size,
+        "set_sizes": {size: int(count) for size, count in enumerate(stats.size_counts) if count},
+        "noise_rate": stats.noise_rate,
+        "ambiguity_degree": stats.ambiguity_degree,
+        "ambiguous_pair": None if stats.ambiguous_pair is None else list(stats.ambiguous_pair),
+        "candidates_by_class": stats.candidate_counts.tolist(),
+        "labels_by_class": None if stats.label_counts is None else stats.label_counts.tolist(),
+        "flipping": None
+        if flipping is None
+        else [None if row[0] != row[0] else row for row in flipping.tolist()],
+        "noise_by_annotators": None if noise is None else noise.tolist(),
+    }
+    if dataset.class_names is not None:
+        content["class_names"] = list(dataset.class_names)
+    print(json.dumps(content, indent=2) if args.json else format_stats(content))
+    return 0
+
+
+def format_stats(content: dict[str, Any]) -> str:
+    """Return the statistics as text."""
+    noise = "unknown (no true labels)" if content["noise_rate"] is None else f"{content['noise_rate']:.2%}"
+    labels, names = content["labels_by_class"], content.get("class_names")
+    lines = [
+        f"{content['dataset']}: {content['examples']:,} examples, {content['classes']:,} classes",
+        f"  mean set size     {content['mean_set_size']:.2f}",
+        f"  noise rate        {noise}",
+    ]
+    if content["ambiguous_pair"] is not None:
+        first, second = content["ambiguous_pair"]
+        lines.append(
+            f"  ambiguity degree  {content['ambiguity_degree']:.4f}: the largest p(j ∈ S | y = i) off the "
+            f"diagonal, at i = {first} ({labels[first]:,} examples), j = {second}"
+        )
+    if content["noise_by_annotators"]:
+        rates = ", ".join(f"{rate:.2%}" for rate in content["noise_by_annotators"])
+        lines.append(f"  noise rate of 1, 2, … annotators' sets joined: {rates}")
+    lines += ["  set sizes", *format_histogram(content["set_sizes"])]
+    lines.append("  class   candidates" + ("" if labels is None else "   true labels"))
+    for number, count in enumerate(content["candidates_by_class"]):
+        truth = "" if labels is None else f" {labels[number]:>13,}"
+        named = "" if names is None else f"   {clean(names[number])}"
+        lines.append(f"  {number:>5} {count:>12,}{truth}{named}")
     return "\n".join(lines)
