@@ -1,4 +1,4 @@
-"""The settings of a run, each declared once: type, default, bounds, help, and whether it decides the numbers.
+"""The settings of a run, each declared once: type, default, bounds, help, and whether it affects results.
 
 Everything else that knows settings is derived from `Settings`: what a run is (`RunConfig`), the grids of a
 sweep and their files, the flags of commands, the keywords of `plench.train` and `plench.sweep`, what a cell
@@ -24,17 +24,18 @@ CandidateWeights = Literal["uniform", "votes"]
 
 DEFAULT_FPS_RATE = 0.3  # the middle of the 0.1, 0.3, 0.5 that papers usually report
 DEFAULT_ID_RATE = 0.4
+EARLIER_NAMES = {"resume_anyway": "force_resume"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """The declaration of one setting.
 
-    `decides` says that it decides the numbers of a run, so it belongs to the run's identity; the others say
-    how a run is carried out. `cell` is its name in what a cell of a table stands for: runs that differ in
-    it are never averaged. `per_run` settings are chosen run by run in a sweep, so that grids have none of
-    them. `block` is the object in run.json that it is part of, if it is not on top. Files name a setting
-    that differs from its default; the `founding` ones, which were there first, are always named.
+    `affects_results`: it belongs to the run's identity; the other settings only say how a run is computed.
+    `cell` is its name in what a cell of a table stands for: runs that differ in it are never averaged.
+    `per_run` settings are chosen for each run of a sweep, so grids do not have them. `block` is the object in
+    run.json that it is part of, if it is not on top. Files name a setting that differs from its default, and
+    always the `always_recorded` ones.
     """
 
     name: str
@@ -43,17 +44,17 @@ class Setting:
     choices: tuple[str, ...]
     default: Any
     help: str
-    decides: bool
-    cell: str | None
-    per_run: bool
-    founding: bool
-    block: str | None
-    group: str
-    metavar: str | None
-    above: float | None
-    at_least: float | None
-    below: float | None
-    at_most: float | None
+    affects_results: bool = True
+    cell: str | None = None
+    per_run: bool = False
+    always_recorded: bool = False
+    block: str | None = None
+    group: str = ""
+    metavar: str | None = None
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
 
     @property
     def allowed(self) -> str:
@@ -69,8 +70,8 @@ class Setting:
             ("below", self.below),
             ("of at most", self.at_most),
         )
-        told = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-        return f"{what} {told}".strip()
+        limits = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        return f"{what} {limits}".strip()
 
     def check(self, value: Any) -> Any:
         """Return a value in this setting's type; raise UsageError where it is not allowed."""
@@ -95,74 +96,46 @@ class Setting:
         return value
 
 
-def declare(
-    default: Any,
-    help: str,
-    *,
-    decides: bool = True,
-    cell: str | None = None,
-    per_run: bool = False,
-    founding: bool = False,
-    block: str | None = None,
-    group: str = "",
-    metavar: str | None = None,
-    above: float | None = None,
-    at_least: float | None = None,
-    below: float | None = None,
-    at_most: float | None = None,
-) -> Any:
+def declare(default: Any, help: str, **details: Any) -> Any:
     """Declare a setting: a dataclass field whose metadata is the declaration (see `Setting`)."""
-    details = {name: value for name, value in locals().items() if name != "default"}
-    return field(default=default, metadata={"setting": details})
+    return field(default=default, metadata={"help": help, **details})
 
 
-_candidates: dict[str, Any] = {"founding": True, "block": "candidates", "group": "candidate sets"}
-_split: dict[str, Any] = {"founding": True, "group": "split", "metavar": "F", "at_least": 0, "below": 1}
-_carried_out: dict[str, Any] = {"decides": False, "group": "computing"}
+_count: dict[str, Any] = {"at_least": 1, "metavar": "N"}
+_seed: dict[str, Any] = {"at_least": 0, "metavar": "N", "per_run": True, "always_recorded": True}
+_split: dict[str, Any] = {
+    "at_least": 0,
+    "below": 1,
+    "metavar": "F",
+    "group": "split",
+    "always_recorded": True,
+}
+_arithmetic: dict[str, Any] = {"group": "arithmetic", "always_recorded": True}
+_candidates: dict[str, Any] = {"group": "candidate sets", "block": "candidates", "always_recorded": True}
+_rate: dict[str, Any] = {"at_least": 0, "at_most": 1, "metavar": "P", **_candidates}
+_computing: dict[str, Any] = {"affects_results": False, "group": "computing"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a user can set of a run, beside algorithm, dataset and hyperparameters.
+    """What a user can set for a run, apart from algorithm, dataset and hyperparameters.
 
-    None means that the dataset decides: its number of steps in the protocol, its own candidate sets.
+    None stands for the dataset's own: its number of steps in the protocol, its candidate sets.
     """
 
     steps: int | None = declare(
         None,
         "updates (default: the dataset's number in the protocol)",
         cell="steps",
-        at_least=1,
-        metavar="N",
-        founding=True,
+        always_recorded=True,
+        **_count,
     )
-    checkpoint_freq: int = declare(
-        1000, "updates between evaluations", at_least=1, metavar="N", founding=True
-    )
-    trial_seed: int = declare(
-        0,
-        "seed of the split and of generated candidates",
-        at_least=0,
-        metavar="N",
-        per_run=True,
-        founding=True,
-    )
+    checkpoint_freq: int = declare(1000, "updates between evaluations", always_recorded=True, **_count)
+    trial_seed: int = declare(0, "seed of the split and of generated candidates", **_seed)
     hparams_seed: int = declare(
-        0,
-        "number of the random configuration; 0: all hyperparameters at their defaults",
-        at_least=0,
-        metavar="N",
-        per_run=True,
-        founding=True,
+        0, "number of the random configuration; 0: all hyperparameters at their defaults", **_seed
     )
-    seed: int = declare(
-        0,
-        "seed of initialisation, batches, views and the algorithm's own draws",
-        at_least=0,
-        metavar="N",
-        per_run=True,
-        founding=True,
-    )
+    seed: int = declare(0, "seed of initialisation, batches, views and the algorithm's own draws", **_seed)
     holdout_fraction: float = declare(
         0.1, "fraction of training examples held out for validation", cell="holdout_fraction", **_split
     )
@@ -172,24 +145,17 @@ class Settings:
     imbalance: float | None = declare(
         None,
         "make the training split long-tailed: class k keeps R^(-k/(K-1)) of the first class's number "
-        "(default: left as it is)",
+        "(default: not)",
         cell="imbalance",
         group="split",
         metavar="R",
         at_least=1,
     )
     precision: Precision = declare(
-        "float32",
-        "bf16: networks compute in bfloat16",
-        cell="precision",
-        group="arithmetic",
-        founding=True,
+        "float32", "bf16: networks compute in bfloat16", cell="precision", **_arithmetic
     )
     compile: bool = declare(
-        False,
-        "compile the networks (slow to start, needs a C++ compiler)",
-        group="arithmetic",
-        founding=True,
+        False, "compile the networks (slow to start, needs a C++ compiler)", **_arithmetic
     )
     pl_type: PartialLabelType | None = declare(
         None,
@@ -198,31 +164,13 @@ class Settings:
         **_candidates,
     )
     fps_rate: float | None = declare(
-        None,
-        f"flipping probability of fps (default: {DEFAULT_FPS_RATE})",
-        cell="fps_rate",
-        metavar="P",
-        at_least=0,
-        at_most=1,
-        **_candidates,
+        None, f"flipping probability of fps (default: {DEFAULT_FPS_RATE})", cell="fps_rate", **_rate
     )
     id_rate: float | None = declare(
-        None,
-        f"flipping rate of id (default: {DEFAULT_ID_RATE})",
-        cell="id_rate",
-        metavar="P",
-        at_least=0,
-        at_most=1,
-        **_candidates,
+        None, f"flipping rate of id (default: {DEFAULT_ID_RATE})", cell="id_rate", **_rate
     )
     drop_true_rate: float | None = declare(
-        None,
-        "rate at which true labels are dropped (default: 0)",
-        cell="drop_true_rate",
-        metavar="P",
-        at_least=0,
-        at_most=1,
-        **_candidates,
+        None, "rate at which true labels are dropped (default: 0)", cell="drop_true_rate", **_rate
     )
     candidate_weights: CandidateWeights = declare(
         "uniform",
@@ -232,20 +180,18 @@ class Settings:
     )
     more_criteria: str = declare(
         "",
-        "third parties' criteria to compute as well: file.py:NAME or module:NAME, separated by commas",
+        "third-party criteria to compute as well: file.py:NAME or module:NAME, separated by commas",
         metavar="SPEC",
     )
-    device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_carried_out)
-    threads: int = declare(1, "compute threads of a run", at_least=1, metavar="N", **_carried_out)
-    save_seconds: float = declare(60.0, "seconds between checkpoints", above=0, metavar="S", **_carried_out)
-    save_steps: int | None = declare(
-        None, "also checkpoint every N updates", at_least=1, metavar="N", **_carried_out
+    device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_computing)
+    threads: int = declare(1, "compute threads of a run", **_count, **_computing)
+    save_seconds: float = declare(60.0, "seconds between checkpoints", above=0, metavar="S", **_computing)
+    save_steps: int | None = declare(None, "also checkpoint every N updates", **_count, **_computing)
+    force_resume: bool = declare(
+        False, "resume a run that began under other versions or threads", **_computing
     )
-    resume_anyway: bool = declare(
-        False, "continue a run begun under other versions or threads", **_carried_out
-    )
-    skip_model_save: bool = declare(False, "keep no model after the run", **_carried_out)
-    save_model_every_checkpoint: bool = declare(False, "keep a model of every evaluation", **_carried_out)
+    skip_model_save: bool = declare(False, "keep no model after the run", **_computing)
+    save_model_every_checkpoint: bool = declare(False, "keep a model of every evaluation", **_computing)
 
     def __post_init__(self) -> None:
         for name, setting in declared().items():
@@ -274,17 +220,18 @@ def declared() -> dict[str, Setting]:
             optional=optional,
             choices=choices,
             default=entry.default,
-            **entry.metadata["setting"],
+            **entry.metadata,
         )
     return found
 
 
 def read_settings(given: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
-    """Return values checked by name; an unknown name is a UsageError that offers the nearest.
+    """Return values checked by name; an unknown name is a UsageError that suggests the nearest.
 
-    `known` are further keywords that the caller takes, to be offered too.
+    `known` are further keywords of the caller, to be suggested too.
     """
     settings = declared()
+    given = {EARLIER_NAMES.get(name, name): value for name, value in given.items()}
     for name in given:
         if name not in settings:
             nearest = find_name(name, [*known, *settings], "setting")
@@ -293,28 +240,27 @@ def read_settings(given: Mapping[str, Any], known: Iterable[str] = ()) -> dict[s
 
 
 def describe_settings(values: Mapping[str, Any], *, nested: bool = True) -> dict[str, Any]:
-    """Return the settings that decide the numbers, as run.json (`nested`) and records (flat) hold them.
+    """Return the settings that affect results, as run.json (`nested`) and records (flat) hold them.
 
-    A setting that is not a founding one is there only where it differs from its default.
+    A setting that is not always recorded is there only if it differs from its default.
     """
     written: dict[str, Any] = {}
     for name, setting in declared().items():
-        if setting.decides and (setting.founding or values[name] != setting.default):
+        if setting.affects_results and (setting.always_recorded or values[name] != setting.default):
             place = written.setdefault(setting.block, {}) if setting.block and nested else written
             place[name] = values[name]
     return written
 
 
 def describe_cell(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what settings add to what a cell of a table stands for; runs that differ in it are never
-    averaged.
+    """Return what settings add to what a cell of a table stands for; runs that differ in it are not averaged.
 
-    `values` may lack settings, as records of other versions do: a founding one is then None.
+    Records of other versions may not have all settings: one that is always recorded is then None.
     """
     written: dict[str, Any] = {}
     for name, setting in declared().items():
-        value = values.get(name, None if setting.founding else setting.default)
-        if setting.cell is not None and (setting.founding or value != setting.default):
+        value = values.get(name, None if setting.always_recorded else setting.default)
+        if setting.cell is not None and (setting.always_recorded or value != setting.default):
             place = written.setdefault(setting.block, {}) if setting.block else written
             place[setting.cell] = value
     return written
@@ -322,18 +268,18 @@ def describe_cell(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def format_table() -> str:
     """Return the table of settings in Markdown, for docs/runs.md."""
-    lines = ["| setting | values | default | meaning | decides the numbers |", "|---|---|---|---|---|"]
+    lines = ["| setting | values | default | meaning | affects results |", "|---|---|---|---|---|"]
     for setting in declared().values():
-        meaning, _, told = setting.help.partition(" (default: ")
-        default = told.rstrip(")") if setting.default is None else f"`{setting.default}`".lower()
+        meaning, _, stated = setting.help.partition(" (default: ")
+        default = stated.rstrip(")") if setting.default is None else f"`{setting.default}`".lower()
         default = default if setting.default != "" else "none"
-        decides = "yes" if setting.decides else "no"
-        lines.append(f"| `{setting.name}` | {setting.allowed} | {default} | {meaning} | {decides} |")
+        affects = "yes" if setting.affects_results else "no"
+        lines.append(f"| `{setting.name}` | {setting.allowed} | {default} | {meaning} | {affects} |")
     return "\n".join(lines)
 
 
 def _read_type(hint: Any) -> tuple[type, tuple[str, ...], bool]:
-    """Take an annotation apart: its plain type, the choices of a Literal, and whether None is allowed."""
+    """Return the plain type of an annotation, the choices of a Literal, and whether None is allowed."""
     optional = get_origin(hint) in (Union, UnionType)
     if optional:
         (hint,) = (part for part in get_args(hint) if part is not type(None))

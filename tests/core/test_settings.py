@@ -144,7 +144,7 @@ def test_misspelt_settings_are_refused_with_the_nearest() -> None:
 def test_what_decides_the_numbers_is_described_and_nothing_else() -> None:
     described = describe_settings(Settings(device="cpu", threads=4, steps=5).values())
     assert set(described) == {
-        *(name for name, setting in declared().items() if setting.founding and not setting.block),
+        *(name for name, setting in declared().items() if setting.always_recorded and not setting.block),
         "candidates",
     }
     assert describe_cell(Settings(steps=5).values())["steps"] == 5

@@ -129,8 +129,8 @@ def test_other_threads_need_a_word(tmp_path: Path) -> None:
     code, _, err = finish(start(tmp_path / "a", "PRODEN", None, "--steps", "300", "--threads", "2"))
     assert code == 2
     assert "threads 1 → 2" in err
-    assert "--resume-anyway" in err
-    anyway = ("--steps", "300", "--threads", "2", "--resume-anyway")
+    assert "--force-resume" in err
+    anyway = ("--steps", "300", "--threads", "2", "--force-resume")
     code, _, err = finish(start(tmp_path / "a", "PRODEN", None, *anyway))
     assert code == 0, err
 

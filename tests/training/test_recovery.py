@@ -163,10 +163,10 @@ def test_a_run_killed_while_it_writes_leaves_no_half_file(undisturbed: Path, tmp
 def test_other_threads_are_refused_unless_asked_for(tmp_path: Path) -> None:
     folder = crash(tmp_path, 50)
     records = read_records(folder)
-    with pytest.raises(ResumeError, match=r"threads 1 → 2.*--resume-anyway"):
+    with pytest.raises(ResumeError, match=r"threads 1 → 2.*--force-resume"):
         run(tmp_path, threads=2)
     assert read_records(folder) == records
-    assert run(tmp_path, threads=2, resume_anyway=True).status == "done"
+    assert run(tmp_path, threads=2, force_resume=True).status == "done"
 
 
 def test_other_versions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

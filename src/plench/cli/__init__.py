@@ -66,7 +66,7 @@ COMMAND_ALIASES = {
     "submit": ("results", "submit"),
     "verify": ("results", "verify"),
 }
-FLAG_ALIASES: dict[str, str] = {}
+FLAG_ALIASES = {"--resume-anyway": "--force-resume"}
 
 
 class Parser(argparse.ArgumentParser):

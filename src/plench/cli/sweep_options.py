@@ -155,7 +155,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
 
 def carrying_out() -> list[str]:
     """Return the names of the settings that say how the runs of a sweep are carried out."""
-    return [name for name, setting in declared().items() if not setting.decides]
+    return [name for name, setting in declared().items() if not setting.affects_results]
 
 
 def read_specs(arguments: argparse.Namespace) -> list[SweepSpec]:

@@ -320,7 +320,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
     """Return one row per cell, with its figures, what it rests on and its place among the algorithms."""
     ranks = {criterion.name: board.rank(criterion) for criterion in board.criteria}
     # Settings that are named only where they differ from their default.
-    later = (setting.cell for setting in declared().values() if setting.cell and not setting.founding)
+    later = (setting.cell for setting in declared().values() if setting.cell and not setting.always_recorded)
     young = [name for name in later if any(name in setting.details for setting in board.settings)]
     scored = split_by_truth(board)[1]
     rows = []

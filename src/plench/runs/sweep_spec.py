@@ -111,7 +111,7 @@ class Grid(Settings):
 
 def grid_settings() -> list[str]:
     """Return the names of the settings that a grid decides for all its runs."""
-    return [name for name, setting in declared().items() if setting.decides and not setting.per_run]
+    return [name for name, setting in declared().items() if setting.affects_results and not setting.per_run]
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
     if other:
         raise ResumeError(
             f"this run was begun under other conditions ({', '.join(other)}), so continuing it might not "
-            "give the numbers of an undisturbed run; use --resume-anyway to continue all the same, or delete "
+            "give the numbers of an undisturbed run; use --force-resume to continue all the same, or delete "
             "its folder to start over"
         )
 

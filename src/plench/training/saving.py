@@ -90,7 +90,7 @@ class SavedRun:
                 f"{self.store.folder} was begun on other candidate sets of the same description, perhaps by "
                 "another version of a library; delete the folder to start over"
             )
-        if not self.config.resume_anyway:
+        if not self.config.force_resume:
             check_environment(checkpoint["environment"], self.environment)
 
     def is_own(self, checkpoint: Mapping[str, Any]) -> bool:

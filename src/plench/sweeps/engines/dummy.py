@@ -46,7 +46,7 @@ def make_command(run: PlannedRun, assignment: Assignment) -> str:
         "hparams": json.dumps(hparams),
     }
     for name, setting in declared().items():
-        if (setting.founding and setting.decides) or getattr(config, name) != setting.default:
+        if (setting.always_recorded and setting.affects_results) or getattr(config, name) != setting.default:
             words[name] = getattr(config, name)
     command = ["python", "-m", "plench.train"]
     for name, value in words.items():
