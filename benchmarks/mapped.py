@@ -31,7 +31,6 @@ from plench.algorithms import find_algorithm
 from plench.data import load_dataset
 from plench.runs.folder import RunStore
 from plench.training import configure_run
-from plench.training.callbacks import NoCallback
 from plench.training.run import TrainingRun
 
 STRETCHES = 15
@@ -90,7 +89,7 @@ def measure(folder: str, in_memory: bool) -> dict[str, Any]:
         dataset = replace(dataset, features=np.array(dataset.features))
     entry = find_algorithm("PRODEN")
     config = configure_run(entry, dataset.card, steps=STRETCHES * STRETCH, device="cpu")
-    run = TrainingRun(config, dataset, entry, RunStore(Path(folder) / "run"), NoCallback(), None)
+    run = TrainingRun(config, dataset, entry, RunStore(Path(folder) / "run"))
     run.build()
     fixed = run.training_set.next_batch()
     steps, ratios = [], []

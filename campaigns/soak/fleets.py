@@ -25,7 +25,7 @@ from plench.data import load_dataset
 from plench.runs.folder import RunStore
 from plench.training import RunOutcome, configure_run, prepare_data
 from plench.training.callbacks import NoCallback
-from plench.training.stack_loop import FleetTask, run_fleet
+from plench.training.loop import RunTask, train_runs
 
 SIZE = 4
 # Between fleets of other members: numbers agree to rounding, which is all that is promised then.
@@ -44,8 +44,8 @@ def train_fleet(algorithm: str, output: Path, save_steps: int) -> int:
         config = configure_run(entry, dataset.card, hparams=hparams, **settings, **place)
         store = RunStore(output / config.folder_name(dataset.fingerprint))
         prepare = partial(prepare_data, dataset, config, torch.device("cpu"))
-        tasks.append(FleetTask(config, entry, store, NoCallback(), prepare, ended.append))
-    run_fleet(tasks, dataset)
+        tasks.append(RunTask(config, entry, store, NoCallback(), prepare, ended.append))
+    train_runs(tasks, dataset)
     for error in ended:
         if not isinstance(error, RunOutcome):
             print(f"error: {type(error).__name__}: {error}")

@@ -108,8 +108,8 @@ def refit(
     from plench.runs.folder import RunStore
     from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
+    from plench.training.loop import run_training
     from plench.training.model import find_own_entry
-    from plench.training.run import run_training
 
     choice = _choose(folder, criterion)
     store = RunStore(choice.run.path)

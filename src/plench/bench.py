@@ -19,12 +19,11 @@ import torch
 
 import plench
 from plench.algorithms import find_algorithm
-from plench.algorithms.base import LossAlgorithm, build_adam, build_network, descend
+from plench.algorithms.base import build_adam, build_network, descend
 from plench.data import Dataset, DatasetCard, load_dataset
 from plench.errors import RunFailedError, UsageError
 from plench.runs import read_runs
 from plench.runs.folder import RunStore
-from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.environment import (
     compute_threads,
@@ -35,7 +34,8 @@ from plench.training.environment import (
 )
 from plench.training.evaluate import choose_chunk, evaluate
 from plench.training.run import TrainingRun
-from plench.training.stack import StackedBatches, StackError, stack_runs
+from plench.training.stack import StackedStep, StackError
+from plench.training.step import SingleStep
 
 SYNTHETIC = "Synthetic_"
 WARM_UP = 100
@@ -95,7 +95,7 @@ def build_run(
     data, entry = find_data(dataset, data_dir), find_algorithm(algorithm)
     config = configure_run(entry, data.card, hparams=hparams, device="cpu", **settings)
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
-    run = TrainingRun(config, data, entry, store, NoCallback(), None)
+    run = TrainingRun(config, data, entry, store)
     run.build()
     return run
 
@@ -108,10 +108,10 @@ def time_stretch(step: Callable[[], object], count: int) -> float:
     return (time.perf_counter() - start) / count * 1000
 
 
-def time_alone(run: TrainingRun, count: int) -> float:
-    """Return the milliseconds of a step of one run."""
-    with run.streams.ambient("algorithm"):
-        return time_stretch(run.make_update, count)
+def time_steps(step: SingleStep | StackedStep, count: int) -> float:
+    """Return the milliseconds per step."""
+    with step.ambient():
+        return time_stretch(step.update, count)
 
 
 def take_turns(
@@ -148,7 +148,7 @@ def measure_step(
         network = build_network(run.data.input_shape, run.dataset.n_classes, run.config.hparams)
         optimizer = build_adam(network.parameters(), run.config.hparams)
         features = batch.view(run.entry.card.views[0])
-        run.choose_step()
+        step = SingleStep(run)
 
         def baseline() -> None:
             descend(optimizer, network(features).mean())
@@ -157,10 +157,11 @@ def measure_step(
             optimizer.zero_grad(set_to_none=True)
             network(features).mean().backward()
 
-        with run.streams.ambient("algorithm"):
+        with step.ambient():
             starts = [] if run.data.inputs.kind == "image" else run.algorithm.phases().values()
-            time_stretch(
-                run.make_update, max([warm_up, *(first for first in starts if first <= LONGEST_WARM_UP)])
+            phases = [first for first in starts if first <= LONGEST_WARM_UP]
+            time_stretch(step.update, max([warm_up, *phases]))
+                step.update, max([warm_up, *(first for first in starts if first <= LONGEST_WARM_UP)])
             )
             peak = peak_megabytes()
             time_stretch(baseline, warm_up)
@@ -168,7 +169,7 @@ def measure_step(
             stretch = min(max(min(50, warm_up), epoch), LONGEST_STRETCH, 10 * warm_up)
             least = min(stretch, BASELINE_STEPS)
             turns = take_turns(
-                lambda: time_stretch(run.make_update, stretch), lambda: time_stretch(baseline, least), repeats
+                lambda: time_stretch(step.update, stretch), lambda: time_stretch(baseline, least), repeats
             )
             passes = [time_stretch(pass_alone, least) for _ in range(repeats)]
             draws = [time_stretch(run.training_set.next_batch, least) for _ in range(repeats)]
@@ -195,38 +196,30 @@ def measure_stack(
 ) -> dict[str, Any]:
     """Compare a step of a stack of runs, each on a split of its own, with the steps of each run alone."""
     with compute_threads(1), flush_denormals():
-        together, apart = (
+        runs, separate = (
             [
                 build_run(algorithm, dataset, data_dir, {"batch_size": batch_size}, seed=n, trial_seed=n)
                 for n in range(size)
             ]
             for _ in range(2)
         )
-        members = [run.algorithm for run in together if isinstance(run.algorithm, LossAlgorithm)]
         try:
-            if len(members) < size:
-                raise StackError("it is not a LossAlgorithm")
-            stack = stack_runs(members, [run.streams for run in together])
-            batches = StackedBatches([run.training_set for run in together])
+            stack = StackedStep(runs)
         except StackError as error:
             raise UsageError(f"runs of {algorithm} on {dataset} cannot be stacked: {error}") from error
-        for run in apart:
-            run.choose_step()
+        steps = [SingleStep(run) for run in separate]
 
-        def time_together(count: int) -> float:
-            return time_stretch(lambda: stack.update(batches.next()), count)
+        def time_separate(count: int) -> float:
+            return sum(time_steps(step, count) for step in steps)
 
-        def time_apart(count: int) -> float:
-            return sum(time_alone(run, count) for run in apart)
-
-        time_together(warm_up)
-        time_apart(warm_up)
+        time_steps(stack, warm_up)
+        time_separate(warm_up)
         stretch = min(STACK_STRETCH, warm_up)
-        turns = take_turns(lambda: time_together(stretch), lambda: time_apart(stretch), repeats)
+        turns = take_turns(lambda: time_steps(stack, stretch), lambda: time_separate(stretch), repeats)
     return {
-        "algorithm": apart[0].entry.name,
+        "algorithm": separate[0].entry.name,
         "dataset": dataset,
-        "examples": len(apart[0].training_set),
+        "examples": len(separate[0].training_set),
         "batch_size": batch_size,
         "runs": size,
         **turns,

@@ -35,11 +35,10 @@ from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep
 from plench.sweeps.plan import DataShelf
 from plench.text import counted
-from plench.training.config import configure_run
+from plench.training.config import RunOutcome, configure_run
 from plench.training.data import prepare_split
 from plench.training.environment import choose_device
-from plench.training.outcome import RunOutcome
-from plench.training.run import run_training
+from plench.training.loop import run_training
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

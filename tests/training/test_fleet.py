@@ -17,9 +17,9 @@ from plench.errors import BusyError, DataError, PlenchError, StorageError, Usage
 from plench.runs.folder import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.callbacks import NoCallback, StopRequest
-from plench.training.checkpoint import parse, read_whole
+from plench.training.checkpoint import parse, read_checkpoints
+from plench.training.loop import Member, RunTask, train_runs
 from plench.training.stack import StackedRuns
-from plench.training.stack_loop import FleetTask, Member, run_fleet
 from tests.training.harness import (
     Crash,
     CrashAt,
@@ -51,7 +51,7 @@ def train(
     """Carry out runs as one; return how each ended, in their order."""
     ended: dict[int, Any] = {}
     tasks = [
-        FleetTask(
+        RunTask(
             config,
             find_algorithm(config.algorithm),
             store_of(folder, config),
@@ -61,7 +61,7 @@ def train(
         )
         for number, config in enumerate(runs)
     ]
-    run_fleet(tasks, DATASET, patience)
+    train_runs(tasks, DATASET, patience=patience)
     return [ended[number] for number in range(len(runs))]
 
 
@@ -153,10 +153,10 @@ def test_checkpoints_of_members_are_not_held_together(
         train(tmp_path, runs, [NoCallback(), CrashAt(20), NoCallback()])
     read: list[weakref.ref[Kept]] = []
     held: list[int] = []
-    begin = Member.begin
+    begin = Member.start
 
     def read_and_remember(store: RunStore) -> Iterator[Kept]:
-        for checkpoint in read_whole(store):
+        for checkpoint in read_checkpoints(store):
             kept = Kept(checkpoint)
             read.append(weakref.ref(kept))
             yield kept
@@ -166,8 +166,8 @@ def test_checkpoints_of_members_are_not_held_together(
         held.append(sum(reference() is not None for reference in read))
         begin(self, updates)
 
-    monkeypatch.setattr("plench.training.stack_loop.read_whole", read_and_remember)
-    monkeypatch.setattr(Member, "begin", look_and_begin)
+    monkeypatch.setattr("plench.training.loop.read_checkpoints", read_and_remember)
+    monkeypatch.setattr(Member, "start", look_and_begin)
     started = [Started(), Started(), Started()]
     assert statuses(train(tmp_path, runs, started)) == ["done"] * 3
     assert [each.updates for each in started] == [14] * 3
@@ -180,14 +180,14 @@ def test_a_member_whose_checkpoint_has_gone_is_carried_out_alone(
     runs = configs()
     with pytest.raises(Crash):
         train(tmp_path, runs, [NoCallback(), CrashAt(20), NoCallback()])
-    begin = Member.begin
+    begin = Member.start
 
     def lose_and_begin(self: Member, updates: int) -> None:
         if self.run.config is runs[1]:
-            (self.run.store.folder / CHECKPOINT).unlink()
+            (self.run.store.folder / CHECKPOINT).unlink(missing_ok=True)
         begin(self, updates)
 
-    monkeypatch.setattr(Member, "begin", lose_and_begin)
+    monkeypatch.setattr(Member, "start", lose_and_begin)
     started = [Started(), Started(), Started()]
     assert statuses(train(tmp_path, runs, started)) == ["done"] * 3
     assert [each.updates for each in started] == [14, 7, 14]

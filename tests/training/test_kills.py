@@ -96,7 +96,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert code == 130, err
-    assert out.startswith("interrupted (the same command continues it): ")
+    assert out.startswith("interrupted (the same command resumes it): ")
     assert "Traceback" not in err
     stopped_at = read_description(only_folder(tmp_path / "b"))["updates"]
     assert 0 < stopped_at < STEPS

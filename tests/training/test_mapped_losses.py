@@ -17,7 +17,6 @@ from plench.contract import AlgorithmUnderTest, checks, run_check
 from plench.contract.under_test import make_examples
 from plench.hparams import Hyperparameter
 from plench.training import configure_run
-from plench.training.callbacks import NoCallback
 from plench.training.run import TrainingRun
 from plench.training.stack import StackedBatches, StackError, choose_form, stack_runs
 from plench.training.step import find_step
@@ -33,7 +32,7 @@ def start(entry: AlgorithmEntry, seed: int, **hparams: Any) -> TrainingRun:
     config = configure_run(
         entry, dataset.card, hparams={"batch_size": 16, **hparams}, steps=50, seed=seed, pl_type="real"
     )
-    run = TrainingRun(config, dataset, entry, RunStore(Path("nowhere")), NoCallback(), None)
+    run = TrainingRun(config, dataset, entry, RunStore(Path("nowhere")))
     run.build()
     return run
 

@@ -13,7 +13,7 @@ from plench.cli import main
 from plench.criteria import measure_all
 from plench.data import draw_candidates, split_dataset
 from plench.errors import DataError, UsageError
-from plench.training.outcome import Status
+from plench.training.config import Status
 from tests.conftest import ROOT
 from tests.training.harness import (
     LISTING,

@@ -197,7 +197,7 @@ def test_a_stopped_run_saves_and_says_how_to_go_on(
     outcome = run(tmp_path / "b", callback=StopAt(20, number))
     assert signal.getsignal(number) is handler
     assert outcome.status == "interrupted"
-    assert outcome.message == "the same command continues it"
+    assert outcome.message == "the same command resumes it"
     assert outcome.updates_made == 21
     assert read_description(outcome.folder)["status"] == "interrupted"
     again = run(tmp_path / "b")

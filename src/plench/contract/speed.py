@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms.base import LossAlgorithm
 from plench.contract.training import find_difference, snapshot
 from plench.contract.under_test import (
     AlgorithmUnderTest,
@@ -24,8 +23,8 @@ from plench.contract.under_test import (
     make_examples,
     required,
 )
-from plench.training.stack import StackedBatches, StackError, choose_form, stack_runs
-from plench.training.step import find_step
+from plench.training.stack import StackedStep, StackError, choose_form
+from plench.training.step import SingleStep
 
 EPOCH = 6
 # Updates of an epoch that neither begin nor end it: work once per epoch is allowed to differ.
@@ -163,19 +162,16 @@ def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
     """
     tested.need_batches()
     members = [tested.start(seed=seed) for seed in range(RUNS)]
-    algorithms = [member.algorithm for member in members]
     try:
         form = choose_form(tested.entry.cls)
-        own = [algorithm for algorithm in algorithms if isinstance(algorithm, LossAlgorithm)]
-        stack = stack_runs(own, [member.run.streams for member in members])
+        step = StackedStep([member.run for member in members])
     except StackError as reason:
         raise NotChecked(f"its runs are not stacked: {reason}") from None
     updates = tested.count_updates(members[0])
-    batches = StackedBatches([member.training_set for member in members])
     try:
         for _ in range(updates):
-            stack.update(batches.next())
-        stack.hand_out()
+            step.update()
+        step.sync()
     except Exception as error:
         if form == "mapped":
             first_line = "".join(str(error).strip().splitlines()[:1])
@@ -194,11 +190,11 @@ def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
         problem = f"after {updates} updates {different} of a stacked run is not that of the run alone"
         ensure(different is None, f"{problem}. {ADVICE[form]}")
     by_hand = tested.start(seed=RUNS - 1)
-    step = find_step(by_hand.algorithm)
-    if step is not None:
-        with by_hand.run.streams.ambient("algorithm"):
+    single = SingleStep(by_hand.run)
+    if single.by_hand is not None:
+        with single.ambient():
             for _ in range(updates):
-                step.update(by_hand.training_set.next_batch())
+                single.update()
         different = find_difference(wanted, snapshot(by_hand.algorithm))
         problem = f"after {updates} updates {different} differs between update and the step written by hand"
         ensure(different is None, f"{problem}. Leave out stacked=True, or write update yourself")

@@ -31,7 +31,7 @@ from plench.contract.under_test import (
 )
 from plench.data import Dataset, split_dataset
 from plench.runs.folder import RunStore
-from plench.training.checkpoint import dump, list_state, parse, read_newest, take_snapshot
+from plench.training.checkpoint import dump, list_state, parse, read_checkpoints, take_snapshot
 from plench.training.evaluate import evaluate
 from plench.training.streams import capture_global
 
@@ -119,7 +119,7 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
 def resume(tested: AlgorithmUnderTest, store: RunStore, saved: Session) -> Session:
     """Build a fresh run and resume it from the checkpoint that a session has written."""
     session = tested.start(store=store)
-    checkpoint = read_newest(store)
+    checkpoint = next(read_checkpoints(store), None)
     if checkpoint is None:
         causes = []
         for path, value in snapshot(saved.algorithm).items():

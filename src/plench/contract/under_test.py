@@ -19,7 +19,6 @@ from plench.data import Dataset, DatasetCard
 from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
-from plench.training.callbacks import NoCallback
 from plench.training.config import configure_run
 from plench.training.data import TrainingSet
 from plench.training.evaluate import Totals
@@ -233,7 +232,7 @@ class AlgorithmUnderTest:
         settings: dict[str, Any] = {"seed": seed, "pl_type": "real", "device": device or self.device}
         config = configure_run(self.entry, dataset.card, hparams=values, steps=steps, **settings)
         store = store or RunStore(Path(os.devnull))
-        run = TrainingRun(config, dataset, self.entry, store, NoCallback(), None)
+        run = TrainingRun(config, dataset, self.entry, store)
         if self.entry.card.answers:  # an annotator for each class names it where it is a candidate
             candidates = run.data.train_candidates
             item, label = np.nonzero(candidates)

@@ -19,12 +19,11 @@ from plench.runs.description import describe_run
 from plench.runs.folder import RunStore
 from plench.sweeps.engines.base import Assignment, AttemptStatus, RunAttempt, Task
 from plench.sweeps.plan import PlannedRun
-from plench.training.callbacks import Callback, StopRequest
+from plench.training.callbacks import Callback
+from plench.training.config import RunOutcome
 from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
-from plench.training.outcome import RunOutcome
-from plench.training.run import run_training
-from plench.training.stack_loop import FleetTask, run_fleet
+from plench.training.loop import RunTask, train_runs
 
 # Runs of one split of one dataset stand together in a sweep; two leave room for the change-over.
 PREPARED_KEPT = 2
@@ -46,17 +45,10 @@ class Performer:
         self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
 
     def perform(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunAttempt:
-        """Carry out a run or continue it; whatever happens becomes an attempt with its reason.
-
-        A process that has just been killed may hold the run's folder a moment longer, so a busy run is tried
-        again for a while.
-        """
-        until = time.monotonic() + BUSY_PATIENCE_SECONDS
-        while True:
-            attempt = self._try_once(run, dataset, store, callback)
-            if attempt.status != "busy" or time.monotonic() > until:
-                return attempt
-            time.sleep(0.1)
+        """Train one run, or resume it; whatever happens becomes an attempt with its reason."""
+        attempts: list[RunAttempt] = []
+        self.perform_fleet((run,), dataset, [store], [callback], lambda _, attempt: attempts.append(attempt))
+        return attempts[0]
 
     def perform_fleet(
         self,
@@ -66,59 +58,29 @@ class Performer:
         callbacks: Sequence[Callback],
         ended: Callable[[PlannedRun, RunAttempt], None],
     ) -> None:
-        """Carry out runs as one, or continue them; `ended` is called for each, as soon as it ends."""
-        if len(runs) == 1:
-            ended(runs[0], self.perform(runs[0], dataset, stores[0], callbacks[0]))
-            return
+        """Train runs, or resume them, several as a stack; `ended` is called once per run, when it ends."""
         begun = time.perf_counter()
-        parts = zip(runs, stores, callbacks, strict=True)
-        left = {run.folder: (run, store, callback) for run, store, callback in parts}
+        waiting: dict[str, partial[None]] = {}
+        tasks = []
 
-        def end(run: PlannedRun, outcome: RunOutcome | BaseException) -> None:
-            _, store, _ = left.pop(run.folder)
+        def end(run: PlannedRun, store: RunStore, outcome: RunOutcome | BaseException) -> None:
+            del waiting[run.folder]
             seconds = (time.perf_counter() - begun) / len(runs)
             ended(run, make_attempt(run, dataset, store, outcome, seconds))
 
-        with StopRequest() as stop:
+        for run, store, callback in zip(runs, stores, callbacks, strict=True):
+            end_run = waiting[run.folder] = partial(end, run, store)
             try:
-                tasks = [
-                    FleetTask(
-                        run.config,
-                        load_parts(run),
-                        store,
-                        callback,
-                        partial(self._prepare, run, dataset),
-                        partial(end, run),
-                    )
-                    for run, store, callback in left.values()
-                ]
-                run_fleet(tasks, dataset, BUSY_PATIENCE_SECONDS)
-            except (Exception, SystemExit):  # each by itself will tell what is wrong
-                logger.warning(
-                    "%s: a fleet stopped, its runs continue one by one", runs[0].label, exc_info=True
-                )
-            for run, store, callback in list(left.values()):
-                if stop.asked:
-                    ended(run, RunAttempt("interrupted", "the same command continues it"))
-                else:
-                    ended(run, self.perform(run, dataset, store, callback))
-
-    def _try_once(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunAttempt:
-        begun = time.perf_counter()
-        outcome: RunOutcome | BaseException
-        try:
-            outcome = self._train(run, dataset, store, callback)
-        except (Exception, SystemExit) as error:
-            outcome = error
-        return make_attempt(run, dataset, store, outcome, time.perf_counter() - begun)
-
-    def _train(self, run: PlannedRun, dataset: Dataset, store: RunStore, callback: Callback) -> RunOutcome:
-        entry = load_parts(run)
-        prepared = self._prepare(run, dataset)
-        folder = store.folder.parent
-        return run_training(
-            run.config, dataset, entry, folder, callback, prepared, store, ends_at=self.ends_at
-        )
+                prepare = partial(self._prepare, run, dataset)
+                tasks.append(RunTask(run.config, load_parts(run), store, callback, prepare, end_run))
+            except (Exception, SystemExit) as error:
+                end_run(error)
+        if tasks:
+            try:
+                train_runs(tasks, dataset, patience=BUSY_PATIENCE_SECONDS, ends_at=self.ends_at)
+            except (Exception, SystemExit) as error:
+                for end_run in list(waiting.values()):
+                    end_run(error)
 
     def _prepare(self, run: PlannedRun, dataset: Dataset) -> PreparedData:
         key = preparation_key(dataset, run.config)

@@ -44,10 +44,6 @@ class NoCallback:
         """Do nothing."""
 
 
-# An evaluation with no more than so many batches left is completed.
-FEW_BATCHES = 4
-
-
 class StopRequest:
     """Notes a request to stop; a second Ctrl-C stops immediately.
 
@@ -77,8 +73,8 @@ class StopRequest:
             self.asked = True
         return self
 
-    def leaves(self, seconds: float) -> bool:
-        """Say whether so many seconds are left."""
+    def has_time(self, seconds: float) -> bool:
+        """Return True if at least so many seconds are left."""
         return time.monotonic() + seconds <= self.ends_at
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
@@ -97,27 +93,3 @@ class StopRequest:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-
-class EvaluationStopped(Exception):
-    """Ends an evaluation during which a stop was requested."""
-
-
-class Watch:
-    """Reports the progress of an evaluation; ends it if a stop was requested and much of it is left."""
-
-    def __init__(self, callback: Any, stop: StopRequest, total: int, batches: int) -> None:
-        self._tell = getattr(callback, "evaluating", None)
-        self._stop = stop
-        self._total = total
-        self._batches = batches
-        self._done = 0
-
-    def after_batch(self, examples: int) -> None:
-        """Count a batch's examples."""
-        self._done += examples
-        self._batches -= 1
-        if self._stop.asked and self._batches > FEW_BATCHES:
-            raise EvaluationStopped
-        if self._tell is not None:
-            self._tell(self._done, self._total)

@@ -6,12 +6,11 @@ import dataclasses
 import functools
 import hashlib
 import io
-import json
 import logging
 import random
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -20,10 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.criteria import criteria
 from plench.data.unpickle import scan_pickle
 from plench.errors import DataError, PlenchError, ResumeError
-from plench.runs.folder import MODEL, RunStore
+from plench.runs.folder import RunStore
 from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
 from plench.zip_archive import STORED, list_entries, read_entry
 
@@ -536,12 +534,7 @@ def check_checkpoint(payload: dict[str, Any]) -> dict[str, Any]:
     return payload
 
 
-def read_newest(store: RunStore) -> dict[str, Any] | None:
-    """Return the newest checkpoint that is whole, or None if the run has to start at the beginning."""
-    return next(read_whole(store), None)
-
-
-def read_whole(store: RunStore) -> Iterator[dict[str, Any]]:
+def read_checkpoints(store: RunStore) -> Iterator[dict[str, Any]]:
     """Yield the checkpoints that are whole, the newest first; others are removed."""
     for name, content in store.read_checkpoints():
         try:
@@ -551,29 +544,6 @@ def read_whole(store: RunStore) -> Iterator[dict[str, Any]]:
             store.discard(name)
         else:
             yield payload
-
-
-def find_lost_model(
-    store: RunStore, records: Sequence[str], best: Mapping[str, float], run_id: str
-) -> str | None:
-    """Name the model of a best checkpoint that a continued run no longer has; None if all are there.
-
-    What was written before the checkpoint may have been lost or changed since, and is not written again.
-    """
-    evaluations = [json.loads(line) for line in records]
-    for name, value in best.items():
-        key = criteria[name].record_key
-        reached = (r["step"] for r in evaluations if r["step"] > 0 and r.get(key) == value)
-        step = next(reached, None)
-        if step is None:  # a record that an older version wrote in another way
-            continue
-        try:
-            payload = parse(store.read_model(name) or b"")
-        except ValueError:
-            return MODEL.format(name)
-        if payload.get("run_id", run_id) != run_id or payload.get("updates") != step + 1:
-            return MODEL.format(name)
-    return None
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from plench.algorithms import AlgorithmEntry
 from plench.criteria import find_criteria
@@ -27,6 +28,8 @@ from plench.settings import (
     read_settings,
 )
 from plench.version import PROTOCOL_VERSION
+
+Status = Literal["done", "diverged", "failed", "interrupted"]
 
 logger = logging.getLogger("plench")
 
@@ -122,6 +125,20 @@ class RunConfig(Settings):
             "dataset": self.dataset,
             **describe_settings(vars(self), nested=False),
         }
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended, where its records are, and how many updates this call made.
+
+    `out_of_time`: it was interrupted because the time left was too short for another round.
+    """
+
+    status: Status
+    folder: Path
+    updates_made: int
+    message: str = ""
+    out_of_time: bool = False
 
 
 def configure_run(

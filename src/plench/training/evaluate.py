@@ -29,11 +29,6 @@ def choose_chunk(stored: Stored) -> int:
     return max(1, min(CHUNK, CHUNK_NUMBERS_ON_CPU // math.prod(stored.shape[1:])))
 
 
-def count_batches(stored: Stored) -> int:
-    """Return how many passes without gradients a part of the data takes."""
-    return math.ceil(len(stored) / choose_chunk(stored)) if len(stored) else 0
-
-
 def predict_logits(
     algorithm: Algorithm, inputs: Inputs, stored: Stored, after_batch: Callable[[int], None] | None = None
 ) -> np.ndarray:
@@ -59,16 +54,10 @@ def predict_logits(
             module.training = training
 
 
-def evaluate(
-    algorithm: Algorithm,
-    data: PreparedData,
-    more_criteria: Sequence[Criterion] = (),
-    after_batch: Callable[[int], None] | None = None,
-) -> dict[str, float | None] | None:
-    """Return the record's figures, or None if a logit is not finite."""
-    validation = predict_logits(algorithm, data.inputs, data.validation.stored, after_batch)
-    test = predict_logits(algorithm, data.inputs, data.test.stored, after_batch)
-    return measure(validation, test, data, more_criteria)
+def evaluate(algorithm: Algorithm, data: PreparedData) -> dict[str, float | None] | None:
+    """Return the figures of a record, or None if a logit is not finite."""
+    validation = predict_logits(algorithm, data.inputs, data.validation.stored)
+    return measure(validation, predict_logits(algorithm, data.inputs, data.test.stored), data)
 
 
 def measure(
@@ -120,6 +109,26 @@ class Totals:
             else:  # a copy, because an algorithm may log a buffer that it changes in place later
                 self.sums[name] = value.clone() if isinstance(value, Tensor) else value
                 self.counts[name] = 1
+
+    @classmethod
+    def stack(cls, totals: Sequence[Totals]) -> Totals:
+        """Return the sums of several runs as tensors (R,)."""
+        together, first = cls(), totals[0]
+        if any((each.count, each.counts) != (first.count, first.counts) for each in totals):
+            raise ValueError("they have logged at different steps")
+        together.count, together.counts = first.count, dict(first.counts)
+        for name in first.sums:
+            together.sums[name] = torch.stack([torch.as_tensor(each.sums[name]) for each in totals])
+        return together
+
+    def of_run(self, number: int) -> Totals:
+        """Return one run's part of the sums of a stack."""
+        own = Totals()
+        own.count, own.counts = self.count, dict(self.counts)
+        for name, value in self.sums.items():
+            stacked = isinstance(value, Tensor) and value.dim() > 0
+            own.sums[name] = value[number].clone() if stacked else value  # type: ignore[index]
+        return own
 
     def means(self) -> dict[str, float]:
         """Return each name's mean over the updates that logged it; this waits for the device."""

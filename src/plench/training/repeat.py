@@ -15,7 +15,7 @@ from plench.runs.records import Run, read_run
 from plench.runs.verify import TOLERANCE, compare_conditions, compare_runs, is_foreign
 from plench.training.config import RunConfig
 from plench.training.environment import MUST_AGREE
-from plench.training.run import run_training
+from plench.training.loop import run_training
 
 # Where these agree, so do all bits, if the processor is of the same kind, which records do not say.
 CONDITIONS = (*MUST_AGREE, "platform")

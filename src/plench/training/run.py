@@ -1,11 +1,15 @@
-"""The one training loop: from a configuration to records, exact, resumable, safe to kill."""
+"""One run: built from its configuration or restored from a checkpoint, and what it writes to its folder."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 import time
+import traceback
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,139 +17,117 @@ import numpy as np
 import torch
 
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
+from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
 from plench.data.sources.crowd import explain_lack
-from plench.errors import BusyError, PlenchError, ResumeError, StorageError, UsageError
+from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
-from plench.runs.description import IGNORES_WEIGHTS
-from plench.runs.folder import ALGORITHM, NETWORK, RunStore
-from plench.training.callbacks import Callback, EvaluationStopped, NoCallback, StopRequest, Watch
-from plench.training.checkpoint import find_lost_model, fitting, list_state, read_newest, take_snapshot
-from plench.training.config import RunConfig
-from plench.training.data import PreparedData, TrainingSet
-from plench.training.environment import (
-    compute_threads,
-    flush_denormals,
-    set_execution,
+from plench.runs.description import IGNORES_WEIGHTS, describe_run
+from plench.runs.folder import ALGORITHM, MODEL, NETWORK, RunStore
+from plench.training.callbacks import Callback, NoCallback
+from plench.training.checkpoint import (
+    check_names,
+    dump,
+    fitting,
+    list_state,
+    parse,
+    restore_snapshot,
+    take_snapshot,
 )
-from plench.training.evaluate import count_batches, evaluate
-from plench.training.outcome import RunOutcome, Status, check_owner, find_fault, leave_finished, reopen
-from plench.training.saving import SavedRun
-from plench.training.step import HandwrittenStep, find_step
+from plench.training.config import RunConfig, RunOutcome, Status
+from plench.training.data import PreparedData, TrainingSet, prepare_data
+from plench.training.environment import (
+    check_environment,
+    choose_device,
+    describe_environment,
+    set_execution,
+    source_commit,
+)
+from plench.training.evaluate import Totals, measure
+from plench.training.streams import Streams
+
+# Criteria whose best checkpoint is kept as a model, in addition to the last one.
+KEPT_CRITERIA = ("CR", "AA")
+RESUMES = "the same command resumes it"
 
 logger = logging.getLogger("plench")
 
 
-def run_training(
-    config: RunConfig,
-    dataset: Dataset,
-    entry: AlgorithmEntry,
-    output_dir: str | Path,
-    callback: Callback | None = None,
-    prepared: PreparedData | None = None,
-    store: RunStore | None = None,
-    notices: Sequence[str] = (),
-    ends_at: float = math.inf,
-) -> RunOutcome:
-    """Carry out a run, or continue it from its last checkpoint; a finished run is left as it is.
+class TrainingRun:
+    """The algorithm, data, random streams and files of a run; `plench.training.loop` makes its updates."""
 
-    `prepared` saves a sweep from preparing the same data again; `store` says where the run is kept if not in
-    its folder below `output_dir`; `notices` are kept in run.json with the run's own. `ends_at`, by the
-    monotonic clock, is when the time of this process ends: no round is begun that would not be over by then.
-    """
-    store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
-    run_id = config.run_id(dataset.fingerprint)
-    if store.finished and find_fault(store, config, run_id) is None:
-        return leave_finished(store)
-    with compute_threads(config.threads), flush_denormals():
-        run = TrainingRun(config, dataset, entry, store, callback or NoCallback(), prepared)
-        run.notices += notices
-        run.ends_at = ends_at
-        with store.locked():
-            return take_up(store, config, run_id) or run.carry_out()
+    algorithm: Algorithm
+    training_set: TrainingSet
 
+    def __init__(
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        entry: AlgorithmEntry,
+        store: RunStore,
+        callback: Callback | None = None,
+        data: PreparedData | None = None,
+    ) -> None:
+        self.config = config
+        self.dataset = dataset
+        self.entry = entry
+        self.store = store
+        self.callback = callback or NoCallback()
+        self.run_id = config.run_id(dataset.fingerprint)
+        self.device = choose_device(config.device)
+        self.environment = describe_environment(self.device, config.threads)
+        self.data = data or prepare_data(dataset, config, self.device)
+        self.more_criteria = find_criteria(config.more_criteria)
+        self.streams = Streams(config.seed, self.device)
+        self.state: list[dict[str, Any]] = []
+        self.stack_size = 1
+        self.stack_id = ""  # of which runs the stack consists
+        self.totals = Totals()
+        self.records: list[str] = []
+        self.best: dict[str, float] = {}
+        self.warnings: list[str] = list(dataset.warnings)
+        self.updates = 0
+        self.updates_made = 0
+        self.window_seconds = 0.0
+        self.seconds = {"training": 0.0, "evaluation": 0.0}
+        self.begun = datetime.now(UTC).isoformat(timespec="seconds")
+        self.has_started = False
+        self.has_older_models = False  # written before the checkpoint that the run resumed from
 
-def take_up(store: RunStore, config: RunConfig, run_id: str) -> RunOutcome | None:
-    """Look at a folder that has just been locked: return how its run ended, None if it is to be carried out.
-
-    Another process may have ended it between a first look and the lock, or it is not whole.
-    """
-    check_owner(store, run_id)
-    if store.finished:
-        fault = find_fault(store, config, run_id)
-        if fault is None:
-            return leave_finished(store)
-        reopen(store, fault)
-    return None
-
-
-class TrainingRun(SavedRun):
-    """One run while it is being carried out: built or restored, trained, evaluated, concluded."""
-
-    step: HandwrittenStep | None = None
-    ends_at = math.inf
-    out_of_time = False
-
-    def carry_out(self, *, afresh: bool = False) -> RunOutcome:
-        """Build or restore, train to the end, and say how it ended; `afresh` passes over checkpoints."""
-        checkpoint = None if afresh else read_newest(self.store)
-        if checkpoint is not None:
-            self.check_conditions(checkpoint)
-        acknowledge = getattr(self.callback, "stopping", None)
-        try:
-            self.build()
-            with self.streams.ambient("algorithm"), StopRequest(acknowledge, self.ends_at) as stop:
-                self.begin(checkpoint)
-                self.has_begun = True
-                status = self.train(stop)
-        except (BusyError, StorageError):
-            raise
-        except PlenchError as error:  # run.json must not say that it is still running
-            if self.has_begun:
-                self.fail(error)
-            raise
-        except (Exception, SystemExit) as error:  # is recorded, and ends this run only
-            return self.fail(error)
-        return self.conclude(status)
-
-    def conclude(self, status: Status) -> RunOutcome:
-        """Write what belongs to the end of an attempt, and say how it ended."""
-        if status == "interrupted":
-            self.write_checkpoint()
-            self.describe("interrupted")
-            message = "the same command continues it"
-            if self.out_of_time:
-                message = f"the time left is too short for another round; {message}"
-            return RunOutcome("interrupted", self.store.folder, self.updates_made, message, self.out_of_time)
-        if self.config.skip_model_save:
-            self.store.discard_models()
-        elif status == "done":
-            self.write_model("last")
-        if self.has_older_models and not self.config.skip_model_save:
-            lost = find_lost_model(self.store, self.records, self.best, self.run_id)
-            if lost:
-                return self.start_over(lost)
-        message = ""
-        if status == "diverged":
-            message = f"the loss or an output became NaN or infinite before update {self.updates}"
-        self.describe(status)
-        self.store.finish()
-        return RunOutcome(status, self.store.folder, self.updates_made, message)
-
-    def start_over(self, lost: str) -> RunOutcome:
-        """Carry out the whole run once more: a model of before the checkpoint can be made in no other way."""
-        logger.warning("%s in %s is missing or was changed, so the run starts over", lost, self.store.folder)
-        again = TrainingRun(self.config, self.dataset, self.entry, self.store, self.callback, self.data)
-        again.ends_at = self.ends_at
-        return again.carry_out(afresh=True)
+    # Building and restoring.
 
     def build(self) -> None:
         """Build the algorithm and its batches, as they are before the first update."""
+        data = self.data
         with self.streams.ambient("init"):
-            self.algorithm = self.build_algorithm()
+            candidates = data.train_candidates.astype(np.float32)
+            algorithm = self.entry.cls(data.input_shape, candidates, dict(self.config.hparams))
+            if isinstance(algorithm, FittedAlgorithm):
+                algorithm.seed = self.config.seed
+            if data.train_weights is not None:
+                if not algorithm.uses_weights:
+                    self.warn(f"{self.config.algorithm} {IGNORES_WEIGHTS}")
+                algorithm.weigh_candidates(torch.from_numpy(data.train_weights.copy()))
+            set_execution(algorithm, self.config.precision, self.config.compile)
+            self.algorithm = algorithm.to(self.device).train()
         self.state = list_state(self.algorithm)
         self.training_set = self.build_training_set()
         self.attach(self.algorithm)
+
+    def build_training_set(self, batch_size: int | None = None) -> TrainingSet:
+        """Return batches of the training split, as the algorithm declares them."""
+        data, card = self.data, self.entry.card
+        weights = None if data.train_weights is None else torch.from_numpy(data.train_weights.copy())
+        return TrainingSet(
+            data.inputs,
+            data.train,
+            torch.from_numpy(data.train_candidates).to(self.device),
+            batch_size or int(self.config.hparams.get("batch_size", len(data.train))),
+            self.entry.cls.choose_views(card.views, self.config.hparams),
+            card.second_batch,
+            self.streams,
+            None if weights is None else weights.to(self.device),
+        )
 
     def attach(self, algorithm: Algorithm) -> None:
         """Give an algorithm access to the training inputs and, if its card asks for them, to answers."""
@@ -155,43 +137,14 @@ class TrainingRun(SavedRun):
                 raise UsageError(explain_lack(self.config.algorithm, self.config.dataset))
             algorithm.attach_answers(self.data.train_answers)
 
-    def build_algorithm(self) -> Algorithm:
-        """Build the algorithm from what it may know: shapes, candidates, hyperparameters."""
-        candidates = self.data.train_candidates.astype(np.float32)
-        algorithm = self.entry.cls(self.data.input_shape, candidates, dict(self.config.hparams))
-        if isinstance(algorithm, FittedAlgorithm):
-            algorithm.seed = self.config.seed
-        if self.data.train_weights is not None:
-            if not algorithm.uses_weights:
-                self.notice(f"{self.config.algorithm} {IGNORES_WEIGHTS}")
-            algorithm.weigh_candidates(torch.from_numpy(self.data.train_weights.copy()))
-        set_execution(algorithm, self.config.precision, self.config.compile)
-        return algorithm.to(self.device).train()
-
-    def build_training_set(self, batch_size: int | None = None) -> TrainingSet:
-        """Put the training split behind the batches that the algorithm declares, of the configured size."""
-        return TrainingSet(
-            self.data.inputs,
-            self.data.train,
-            torch.from_numpy(self.data.train_candidates).to(self.device),
-            batch_size or int(self.config.hparams.get("batch_size", len(self.data.train))),
-            self.entry.cls.choose_views(self.entry.card.views, self.config.hparams),
-            self.entry.card.second_batch,
-            self.streams,
-            None
-            if self.data.train_weights is None
-            else torch.from_numpy(self.data.train_weights.copy()).to(self.device),
-        )
-
-    def begin(self, checkpoint: Mapping[str, Any] | None) -> None:
-        """Start at the beginning, or where the checkpoint was taken; records after it are cut off."""
+    def start(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Start at the beginning or at the checkpoint; records after it are removed."""
         for name, first in self.algorithm.phases().items():
             if first >= self.config.steps:
-                self.notice(
-                    f"{name} would begin at update {first}, after the last of this run's {self.config.steps}"
-                )
+                last = f"after the last of this run's {self.config.steps}"
+                self.warn(f"{name} would begin at update {first}, {last}")
         if checkpoint is None:
-            self.notice_unsaved(take_snapshot(self.algorithm).unsaved)
+            self.warn_unsaved(take_snapshot(self.algorithm).unsaved)
         else:
             with fitting(f"the checkpoint in {self.store.folder} cannot be restored", ResumeError):
                 self.restore(checkpoint)
@@ -203,75 +156,216 @@ class TrainingRun(SavedRun):
         if network is not None and network.source is not None:
             self.store.write_file(NETWORK, Path(network.source).read_bytes())
         self.callback.started(self.config, self.updates)
+        self.has_started = True
 
-    def train(self, stop: StopRequest) -> Status:
-        """Make the remaining updates."""
-        config = self.config
-        self.choose_step()
-        saved_at = told_at = window_begun = time.perf_counter()
-        if self.totals.count and self.is_recorded(self.updates - 1):  # it was stopped within an evaluation
-            if (ended := self.evaluate(self.updates - 1, window_begun, stop)) is not None:
-                return ended
-            window_begun = time.perf_counter()
-        while self.updates < config.steps:
-            begun = time.perf_counter()
-            self.totals.add(self.make_update())
-            step = self.updates
-            self.updates += 1
-            self.updates_made += 1
-            now = time.perf_counter()
-            if self.is_recorded(step):
-                if (ended := self.evaluate(step, window_begun, stop)) is not None:
-                    return ended
-                window_begun = now = time.perf_counter()
-                if not self.has_time(now - begun, stop):
-                    return "interrupted"
-            due = self.updates % config.save_steps == 0 if config.save_steps else False
-            if (due or now - saved_at >= config.save_seconds) and self.updates < config.steps:
-                self.window_seconds += now - window_begun
-                self.write_checkpoint()
-                saved_at = window_begun = now = time.perf_counter()
-            if stop.asked and self.updates < config.steps:
-                self.window_seconds += now - window_begun
-                return "interrupted"
-            if self.totals.count and now - told_at >= 0.25:
-                self.callback.advanced(self.updates, self.totals.means()["loss"])
-                told_at = now
-        return "done"
+    def check_conditions(self, checkpoint: Mapping[str, Any]) -> None:
+        """Raise ResumeError for a checkpoint of another run, of other data or of other conditions."""
+        if checkpoint.get("run_id", self.run_id) != self.run_id:
+            raise ResumeError(
+                f"a checkpoint in {self.store.folder} belongs to another run; remove it to resume from an "
+                "earlier one or to start over"
+            )
+        if checkpoint["candidates"] != self.candidates_digest():
+            raise ResumeError(
+                f"{self.store.folder} was started on other candidate sets of the same description, perhaps "
+                "by another version of a library; delete the folder to start over"
+            )
+        if not self.config.force_resume:
+            check_environment(checkpoint["environment"], self.environment)
 
-    def choose_step(self) -> None:
-        """Take the step that is written by hand where there is one for the algorithm."""
-        self.step = find_step(self.algorithm)
+    def candidates_digest(self) -> str:
+        """Return a hash of the training split's candidates, and of their weights where they have any."""
+        digest = hashlib.sha256(np.packbits(self.data.train_candidates).tobytes())
+        if self.data.train_weights is not None:
+            digest.update(np.ascontiguousarray(self.data.train_weights, "<f4").data)
+        return digest.hexdigest()
 
-    def make_update(self) -> Mapping[str, Any]:
-        """Make the next update: a step on a batch, or a round, which needs none."""
-        if isinstance(self.algorithm, FittedAlgorithm):
-            return self.algorithm.update()
-        batch = self.training_set.next_batch()
-        return self.algorithm.update(batch) if self.step is None else self.step.update(batch)
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Restore a checkpoint; if its state has other names, it is refused before anything changes."""
+        built, saved = take_snapshot(self.algorithm).tree, checkpoint["algorithm"]
+        same_source = checkpoint["environment"].get("source") == self.environment["source"]
+        check_names(built, saved, type(self.algorithm).__name__, extra=same_source)
+        restore_snapshot(self.algorithm, saved)
+        self.training_set.load_state(checkpoint["data"])
+        self.streams.load_state(checkpoint["streams"])
+        self.totals.load_state(checkpoint["totals"], self.device)
+        for name in ("updates", "best", "window_seconds", "seconds", "begun"):
+            setattr(self, name, checkpoint[name])
+        self.has_older_models = checkpoint["keep_models"]
+        self.records = list(checkpoint["records"])
+        self.warnings = list(dict.fromkeys([*checkpoint["notices"], *self.warnings]))
+        if not self.config.skip_model_save and not checkpoint["keep_models"]:
+            self.warn(f"models of the first {self.updates} updates were not kept; the best may be among them")
 
-    def has_time(self, seconds: float, stop: StopRequest) -> bool:
-        """Say whether the time left holds a round that takes as long as the last; a step always fits."""
-        if self.config.fitted and 1 < self.updates < self.config.steps:
-            self.out_of_time = not stop.leaves(seconds)
-        return not self.out_of_time
+    # Warnings, records, models and checkpoints.
+
+    def warn(self, text: str) -> None:
+        """Log a warning once, and keep it for run.json."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            logger.warning("%s on %s: %s", self.config.algorithm, self.config.dataset, text)
+
+    def warn_unsaved(self, paths: Sequence[str]) -> None:
+        """Warn about parts of the algorithm that checkpoints cannot contain."""
+        for path in paths:
+            self.warn(f"{path} cannot be saved, so a resumed run may differ from an undisturbed one")
 
     def is_recorded(self, step: int) -> bool:
-        """Say whether a record is made after the update of a step."""
+        """Return True if a record follows the update of this step."""
         return step % self.config.checkpoint_freq == 0 or step == self.config.steps - 1
 
-    def evaluate(self, step: int, window_begun: float, stop: StopRequest) -> Status | None:
-        """Write the record of a step; say how the run ends if it has diverged or is stopped meanwhile."""
+    def record(self, validation: np.ndarray, test: np.ndarray, spent: float) -> Status | None:
+        """Write the record of the last update, given the logits of both sets, which took `spent` seconds.
+
+        Return "diverged" instead if the loss or an output is not finite.
+        """
+        begun = time.perf_counter() - spent
+        with self.streams.ambient("evaluation"):
+            figures = measure(validation, test, self.data, self.more_criteria)
         logged = self.totals.means()
-        now = time.perf_counter()
-        window = self.window_seconds + now - window_begun
-        try:
-            with self.streams.ambient("evaluation"):
-                parts = (self.data.validation.stored, self.data.test.stored)
-                examples, batches = sum(map(len, parts)), sum(map(count_batches, parts))
-                watch = Watch(self.callback, stop, examples, batches)
-                figures = evaluate(self.algorithm, self.data, self.more_criteria, watch.after_batch)
-        except EvaluationStopped:  # the totals stay, and the run continues with this evaluation
-            self.window_seconds = window
-            return "interrupted"
-        return self.record(step, logged, figures, window, now)
+        if figures is None or not math.isfinite(logged["loss"]):
+            return "diverged"
+        step = self.updates - 1
+        is_cuda = self.device.type == "cuda"
+        record = {
+            "step": step,
+            "epoch": step * self.training_set.order.batch_size / len(self.training_set),
+            "loss": logged.pop("loss"),
+            "step_time": self.window_seconds / self.totals.count,
+            "mem_gb": torch.cuda.max_memory_allocated(self.device) / 2**30 if is_cuda else None,
+            **figures,
+            "logged": {name: value if math.isfinite(value) else None for name, value in logged.items()},
+            "hparams": dict(self.config.hparams),
+            "args": self.config.args(),
+            **({"fleet_size": self.stack_size} if self.stack_size > 1 else {}),
+        }
+        line = json.dumps(record, allow_nan=False)
+        self.records.append(line)
+        self.store.append_record(line)
+        self.keep_models(step, figures)
+        self.seconds["training"] += self.window_seconds
+        self.seconds["evaluation"] += time.perf_counter() - begun
+        self.totals, self.window_seconds = Totals(), 0.0
+        self.callback.evaluated(record)
+        return None
+
+    def keep_models(self, step: int, figures: Mapping[str, float | None]) -> None:
+        """Save the model where a criterion is best so far (the record of step 0 never counts)."""
+        if self.config.save_model_every_checkpoint:
+            self.write_model(f"step{step}")
+        for name in KEPT_CRITERIA:
+            value = figures[criteria[name].record_key]
+            if step > 0 and value is not None and value > self.best.get(name, -math.inf):
+                self.best[name] = value
+                if not self.config.skip_model_save:
+                    self.write_model(name)
+
+    def write_model(self, name: str) -> None:
+        """Save what prediction needs, under the name of a criterion, `last` or a step."""
+        payload = {
+            "run_id": self.run_id,
+            "algorithm": take_snapshot(self.algorithm, for_prediction=True).tree,
+            "inputs": self.data.inputs.state(),
+            "updates": self.updates,
+        }
+        self.store.write_model(name, dump(payload))
+
+    def write_checkpoint(self) -> None:
+        """Save everything needed to resume exactly from here."""
+        snapshot = take_snapshot(self.algorithm)
+        self.warn_unsaved(snapshot.unsaved)
+        payload = {
+            "run_id": self.run_id,
+            "environment": self.environment,
+            "candidates": self.candidates_digest(),
+            "keep_models": not self.config.skip_model_save,
+            "updates": self.updates,
+            "records": self.records,
+            "best": self.best,
+            "algorithm": snapshot.tree,
+            "data": self.training_set.state(),
+            "streams": self.streams.state(),
+            "totals": self.totals.state(),
+            "window_seconds": self.window_seconds,
+            "seconds": self.seconds,
+            "notices": self.warnings,
+            "begun": self.begun,
+            **({"stack": self.stack_id} if self.stack_id else {}),
+        }
+        self.store.write_checkpoint(dump(payload))
+
+    # The end of a run, or of an attempt at it.
+
+    def find_lost_model(self) -> str | None:
+        """Return the name of a best model that was written before the resumed checkpoint and is lost since.
+
+        The run would not write it again.
+        """
+        if not self.has_older_models or self.config.skip_model_save:
+            return None
+        evaluations = [json.loads(line) for line in self.records]
+        for name, value in self.best.items():
+            key = criteria[name].record_key
+            step = next(r["step"] for r in evaluations if r["step"] > 0 and r.get(key) == value)
+            try:
+                payload = parse(self.store.read_model(name) or b"")
+            except ValueError:
+                return MODEL.format(name)
+            if payload.get("run_id", self.run_id) != self.run_id or payload.get("updates") != step + 1:
+                return MODEL.format(name)
+        return None
+
+    def conclude(self, status: Status, out_of_time: bool = False) -> RunOutcome:
+        """Write what belongs to the end of an attempt, and return how it ended."""
+        message = ""
+        if status == "interrupted":
+            self.write_checkpoint()
+            message = f"the time left is too short for another round; {RESUMES}" if out_of_time else RESUMES
+        elif self.config.skip_model_save:
+            self.store.discard_models()
+        elif status == "done":
+            self.write_model("last")
+        if status == "diverged":
+            message = f"the loss or an output became NaN or infinite before update {self.updates}"
+        self.describe(status)
+        if status != "interrupted":
+            self.store.finish()
+        return RunOutcome(status, self.store.folder, self.updates_made, message, out_of_time)
+
+    def fail(self, error: BaseException) -> RunOutcome:
+        """Record that an error of the algorithm stopped the run; its records stay."""
+        description = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "traceback": "".join(traceback.format_exception(error)),
+        }
+        self.describe("failed", error=description)
+        message = f"{type(error).__name__}: {error}"
+        return RunOutcome("failed", self.store.folder, self.updates_made, message)
+
+    def describe(self, status: str, error: Mapping[str, str] | None = None) -> None:
+        """Write run.json."""
+        records = [json.loads(line) for line in self.records]
+        largest = max([self.stack_size, *(record.get("fleet_size", 1) for record in records)])
+        self.store.write_run(
+            {
+                **describe_run(self.config, self.dataset, self.entry, self.data),
+                "status": status,
+                "error": error,
+                "diverged_after_step": records[-1]["step"] if status == "diverged" and records else None,
+                "state": self.state,
+                "versions": self.environment,
+                "commit": source_commit(),
+                "device": str(self.device),
+                "threads": self.config.threads,
+                "timings": {
+                    "begun": self.begun,
+                    "written": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "training_seconds": self.seconds["training"],
+                    "evaluation_seconds": self.seconds["evaluation"],
+                },
+                "updates": self.updates,
+                "notices": self.warnings,
+                **({"fleet_size": largest} if largest > 1 else {}),
+            }
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,14 +21,16 @@ from plench.algorithms.registry import own_card
 from plench.batch import Batch
 from plench.training.checkpoint import MODULE_INTERNALS
 from plench.training.data import TrainingSet
-from plench.training.inputs import TableInputs, TabularInputs
+from plench.training.evaluate import choose_chunk
+from plench.training.inputs import Stored, TableInputs, TabularInputs
+from plench.training.run import TrainingRun
 from plench.training.step import FusedAdam, HandwrittenMLP, is_plain_adam, layers_of
 from plench.training.streams import Streams
 
 # Attributes of an algorithm that a stack deals with itself.
 KNOWN = ("hparams", "num_data", "num_classes", "per_example_names", "steps_done")
 # Those that it has beside these.
-OF_STACK = ("members", "streams", "adam", "offsets", "handed_out")
+OF_STACK = ("members", "streams", "adam", "offsets", "synced")
 
 
 class StackError(Exception):
@@ -124,7 +127,7 @@ class StackedRuns(LossAlgorithm):
     streams: list[Streams]
     adam: FusedAdam
     offsets: Tensor
-    handed_out: dict[str, Any]
+    synced: dict[str, Any]
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Return each run's rows `index` (R, B) of the per-example state `name`."""
@@ -170,19 +173,19 @@ class StackedRuns(LossAlgorithm):
             name: torch.tensor([float(row[name]) for row in rows], dtype=torch.float64) for name in rows[0]
         }
 
-    def hand_out(self) -> None:
+    def sync_members(self) -> None:
         """Let every member have its slice of the state as it is now, the time, and changed attributes.
 
         A plain value that is the same for all runs is every run's. What else has changed and is no buffer
         cannot be given back, so that a run which is saved or stacked anew would have the old value.
         """
         now = self.list_attributes()
-        for name in list_changed(self.handed_out, now):
+        for name in list_changed(self.synced, now):
             if name not in vars(self) or not is_plain_value(vars(self)[name]):
                 raise StackError(f"its {name} changes, and is no buffer that each run could have a slice of")
             for member in self.members:
                 setattr(member, name, vars(self)[name])
-        self.handed_out = now
+        self.synced = now
         for run, member in enumerate(self.members):
             member.steps_done = self.steps_done
             for name, state in self._buffers.items():
@@ -200,16 +203,17 @@ class StackedRuns(LossAlgorithm):
         }
 
 
-def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> StackedRuns:
+def stack_runs(runs: Sequence[Algorithm], streams: Sequence[Streams]) -> StackedRuns:
     """Return one algorithm that stands for several runs at the same step; StackError where that cannot be."""
+    members = [run for run in runs if isinstance(run, LossAlgorithm)]
+    together = object.__new__(stacked_class(type(runs[0])))
     first = members[0]
-    together = object.__new__(stacked_class(type(first)))
     assert isinstance(together, StackedRuns)
     vars(together).update({name: value for name, value in vars(first).items() if name in MODULE_INTERNALS})
     for name in ("_parameters", "_buffers", "_modules"):
         vars(together)[name] = {}
     together.members, together.streams = list(members), list(streams)
-    together.hparams, together.handed_out = {}, {}
+    together.hparams, together.synced = {}, {}
     together.per_example_names = list(first.per_example_names)
     together.num_data, together.num_classes = first.num_data, first.num_classes
     together.steps_done = first.steps_done
@@ -222,7 +226,7 @@ def stack_runs(members: Sequence[LossAlgorithm], streams: Sequence[Streams]) -> 
     together.hparams = merge_hparams(together, device)
     merge_attributes(together, device)
     together.join(together.members)
-    together.handed_out = together.list_attributes()
+    together.synced = together.list_attributes()
     return together
 
 
@@ -241,7 +245,7 @@ def choose_form(cls: type[Algorithm]) -> str:
     return "mapped"
 
 
-def stacked_class(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
+def stacked_class(cls: type[Algorithm]) -> type[Algorithm]:
     """Return the class of stacks of an algorithm."""
     base = StackedRuns if choose_form(cls) == "stacked" else MappedRuns
     return type(f"Stacked{cls.__name__}", (base, cls), {})
@@ -290,7 +294,7 @@ def stack_buffers(together: StackedRuns) -> None:
         if len({(state.shape, state.dtype) for state in there}) > 1:
             raise StackError(f"their {name} differ in shape")
         together.register_buffer(name, torch.stack(there))
-    together.hand_out()
+    together.sync_members()
 
 
 def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]:
@@ -527,3 +531,50 @@ def as_tensor(training_set: TrainingSet) -> Tensor:
 def join(parts: Sequence[Tensor]) -> Tensor:
     """Return parts as one tensor; a single part is not copied."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+class StackedStep:
+    """The updates and predictions of several runs as a stack."""
+
+    def __init__(self, runs: Sequence[TrainingRun]) -> None:
+        self.stack = stack_runs([run.algorithm for run in runs], [run.streams for run in runs])
+        self.batches = StackedBatches([run.training_set for run in runs])
+        self.data = [run.data for run in runs]
+
+    def ambient(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing: each run's generators are set where it draws."""
+        return nullcontext()
+
+    def update(self) -> Mapping[str, Tensor | float]:
+        """Make the next update of every run; what is logged has the shape (R,)."""
+        return self.stack.update(self.batches.next())
+
+    def sync(self) -> None:
+        """Give every run its part of the stack."""
+        self.stack.sync_members()
+
+    def predict(self, after_batch: Callable[[int], None]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the logits of the validation and the test set of each run."""
+        validation = self.predict_part([data.validation.stored for data in self.data], after_batch)
+        test = self.predict_part([data.test.stored for data in self.data], after_batch)
+        return list(zip(validation, test, strict=True))
+
+    def predict_part(self, stored: Sequence[Stored], after_batch: Callable[[int], None]) -> list[np.ndarray]:
+        """Return the logits (n, K) of each run on its own examples, all runs in one pass."""
+        tensors = [rows for rows in stored if isinstance(rows, Tensor)]
+        sizes = {len(rows) for rows in stored}
+        if len(sizes) > 1 or len(tensors) < len(stored):
+            raise StackError("their evaluation sets differ in size")
+        (size,) = sizes
+        if size == 0:  # the runs leave this part out
+            return [np.empty((0, self.stack.num_classes))] * len(tensors)
+        shared = all(rows is tensors[0] for rows in tensors)
+        chunk = max(1, choose_chunk(tensors[0]) // len(tensors))
+        parts = []
+        with torch.no_grad():
+            for start in range(0, size, chunk):
+                rows = [each[start : start + chunk] for each in (tensors[:1] if shared else tensors)]
+                inputs = rows[0].expand(len(tensors), *rows[0].shape) if shared else torch.stack(rows)
+                parts.append(self.stack.predict(inputs))
+                after_batch(len(rows[0]))
+            return list(torch.cat(parts, 1).cpu().double().numpy())

@@ -6,17 +6,22 @@ bit. What is saved is the graph: gradients go into tensors that are made once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as of_torch
 
+from plench.algorithms import FittedAlgorithm
 from plench.algorithms.base import Adam, Algorithm, LossAlgorithm, detach
 from plench.algorithms.registry import own_card
 from plench.batch import Batch
 from plench.networks import MLP, Classifier, Linear
+from plench.training.evaluate import predict_logits
+from plench.training.run import TrainingRun
 
 
 def layers_of(network: object) -> tuple[nn.Linear, nn.Linear] | None:
@@ -256,3 +261,36 @@ def find_step(algorithm: Algorithm) -> HandwrittenStep | None:
     if not same or not learns or not is_plain_adam(algorithm.optimizer, parameters):
         return None
     return HandwrittenStep(algorithm)
+
+
+class SingleStep:
+    """The updates and predictions of one run."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+        self.by_hand = find_step(run.algorithm)
+
+    def ambient(self) -> AbstractContextManager[None]:
+        """Return a block in which the global random generators are the algorithm's."""
+        return self.run.streams.ambient("algorithm")
+
+    def update(self) -> Mapping[str, Tensor | float]:
+        """Make the next update: a step on a batch, or a round of a fitted method, which needs none."""
+        algorithm = self.run.algorithm
+        if isinstance(algorithm, FittedAlgorithm):
+            return algorithm.update()
+        batch = self.run.training_set.next_batch()
+        return algorithm.update(batch) if self.by_hand is None else self.by_hand.update(batch)
+
+    def sync(self) -> None:
+        """Do nothing: the run has its own state."""
+
+    def predict(self, after_batch: Callable[[int], None]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the logits of the validation and the test set."""
+        data = self.run.data
+        with self.run.streams.ambient("evaluation"):
+            validation, test = (
+                predict_logits(self.run.algorithm, data.inputs, part.stored, after_batch)
+                for part in (data.validation, data.test)
+            )
+        return [(validation, test)]
