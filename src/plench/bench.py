@@ -161,8 +161,6 @@ def measure_step(
             starts = [] if run.data.inputs.kind == "image" else run.algorithm.phases().values()
             phases = [first for first in starts if first <= LONGEST_WARM_UP]
             time_stretch(step.update, max([warm_up, *phases]))
-                step.update, max([warm_up, *(first for first in starts if first <= LONGEST_WARM_UP)])
-            )
             peak = peak_megabytes()
             time_stretch(baseline, warm_up)
             epoch = len(run.training_set) // len(batch)

@@ -1,7 +1,6 @@
 """Which runs of a sweep are trained as one, and what an engine makes of them."""
 
 import json
-import signal
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -269,28 +268,22 @@ def test_default_fleets_of_ordinary_tables_have_ten_runs() -> None:
         assert estimate_gb(fleet, lost, 108) < FleetOptions.memory_gb / 5
 
 
-def test_a_stop_is_kept_where_a_fleet_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def give_up(*given: Any) -> None:
-        raise RuntimeError("no fleet")
+def test_an_error_of_the_loop_itself_fails_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(*given: Any, **settings: Any) -> None:
+        raise RuntimeError("no stack")
 
-    class Stopping(NoCallback):
-        def evaluated(self, record: Any) -> None:
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr("plench.sweeps.perform.run_fleet", give_up)
+    monkeypatch.setattr("plench.sweeps.perform.train_runs", give_up)
     runs = tuple(plan("CC", n_hparams=3, n_trials=1, steps=20, checkpoint_freq=10, device="cpu"))
     stores = [RunStore(tmp_path / run.folder) for run in runs]
     ended: dict[str, RunAttempt] = {}
-    callbacks = [Stopping(), NoCallback(), NoCallback()]
     Performer().perform_fleet(
         runs,
         SHELF.get("Digits_USS"),
         stores,
-        callbacks,
+        [NoCallback()] * 3,
         lambda run, attempt: ended.update({run.folder: attempt}),
     )
-    assert [ended[run.folder].status for run in runs] == ["interrupted"] * 3
-    assert [store.folder.exists() for store in stores] == [True, False, False]
+    assert [ended[run.folder].message for run in runs] == ["RuntimeError: no stack"] * 3
 
 
 @pytest.fixture

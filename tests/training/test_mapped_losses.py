@@ -85,7 +85,7 @@ def compare(entry: AlgorithmEntry, hparams: list[dict[str, Any]]) -> None:
                     rtol=1e-4,
                     atol=1e-5,
                 )
-    together.hand_out()
+    together.sync_members()
     for one, other in zip(alone, members, strict=True):
         found = other.algorithm.state_dict()
         for name, value in one.algorithm.state_dict().items():
@@ -415,7 +415,7 @@ def test_attributes_that_a_stack_changes_are_handed_out() -> None:
         batches = StackedBatches([run.training_set for run in members])
         for _ in range(6):
             together.update(batches.next())
-        together.hand_out()
+        together.sync_members()
     for one, other in zip(alone, members, strict=True):
         for _ in range(12):
             one.algorithm.update(one.training_set.next_batch())
@@ -438,10 +438,10 @@ def test_a_changed_attribute_that_cannot_be_handed_out_is_refused(cls: type[Any]
     for member in members:
         member.spare = 1
     together = stack_runs(members, [run.streams for run in runs])
-    together.hand_out()
+    together.sync_members()
     together.update(StackedBatches([run.training_set for run in runs]).next())
     with pytest.raises(StackError, match=re.escape(f"its {name} changes, and is no buffer")):
-        together.hand_out()
+        together.sync_members()
 
 
 def test_the_contract_tells_of_attributes() -> None:

@@ -87,7 +87,7 @@ DOUBLES = [features.double() for features, _ in SPLITS]
 
 
 def compare(together: Any, runs: Sequence[Made], members: Sequence[Made], **tolerance: float) -> None:
-    together.hand_out()
+    together.sync_members()
     for run, member in zip(runs, members, strict=True):
         assert member.algorithm.steps_done == run.algorithm.steps_done
         own = dict(member.algorithm.named_parameters()) | dict(member.algorithm.named_buffers())
@@ -183,7 +183,7 @@ def test_a_run_that_leaves_does_not_change_the_others() -> None:
         batches = StackedBatches([each.training_set for each in left])
         for _ in range(updates):
             together.update(batches.next())
-        together.hand_out()
+        together.sync_members()
         left = left[1:]
     for run, times in zip(alone, (30, 60, 60), strict=True):
         for _ in range(times):
