@@ -7,7 +7,7 @@ from typing import Any
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 
-from plench.version import __version__
+from plench.settings import __version__
 
 project = "plench"
 author = "The plench authors"

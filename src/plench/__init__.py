@@ -22,7 +22,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from plench.version import __version__
+from plench.settings import __version__
 
 if TYPE_CHECKING:
     from plench.api import collect as collect

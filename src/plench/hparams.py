@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plench.errors import UsageError
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 
 if TYPE_CHECKING:  # what reads runs draws nothing, and goes without numpy
     import numpy as np

@@ -16,8 +16,8 @@ from typing import Any
 
 from plench.errors import DataError
 from plench.runs.files import write_through
+from plench.settings import __version__
 from plench.text import short_repr
-from plench.version import __version__
 
 SUFFIX = ".plench"
 FORMAT = "plench model"

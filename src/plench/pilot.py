@@ -28,8 +28,7 @@ from plench.report.tables import Notes, TableEntry, TableLayout, describe_gaps, 
 from plench.runs.records import Experiment, Run
 from plench.runs.select import Plan, place_experiments, select
 from plench.runs.sweep_spec import Grid, SweepSpec
-from plench.seeds import seed_hash
-from plench.settings import declared
+from plench.settings import declared, seed_hash
 from plench.sweeps.engines.base import Engine, SweepCallback
 from plench.sweeps.fleets import read_fleet
 from plench.sweeps.launch import SweepOutcome, launch_sweep

@@ -1,5 +1,7 @@
 """The settings of a run, each declared once: type, default, bounds, help, and whether it affects results.
 
+Also here: the versions of plench and of the protocol, and how seeds are hashed.
+
 Everything else that knows settings is derived from `Settings`: what a run is (`RunConfig`), the grids of a
 sweep and their files, the flags of commands, the keywords of `plench.train` and `plench.sweep`, what a cell
 of a table stands for, and the table of options in docs/runs.md. A new setting is one field here, and is
@@ -8,6 +10,7 @@ read where it acts.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -17,6 +20,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from plench.errors import UsageError
 from plench.text import find_name, short_repr
+
+__version__ = "0.2.0"
+# Of the protocol: raised whenever a change of ours alters the numbers that a configuration gives.
+PROTOCOL_VERSION = 1
 
 PartialLabelType = Literal["real", "uss", "fps", "id"]
 Precision = Literal["float32", "bf16"]
@@ -237,6 +244,11 @@ def read_settings(given: Mapping[str, Any], known: Iterable[str] = ()) -> dict[s
             nearest = find_name(name, [*known, *settings], "setting")
             raise UsageError(f"unknown setting {name!r}; did you mean {nearest}?")
     return {name: settings[name].check(value) for name, value in given.items()}
+
+
+def seed_hash(*args: object) -> int:
+    """Hash any arguments to a seed in [0, 2³¹): md5 of the tuple's Python text."""
+    return int(hashlib.md5(str(args).encode("utf-8"), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
 def describe_settings(values: Mapping[str, Any], *, nested: bool = True) -> dict[str, Any]:

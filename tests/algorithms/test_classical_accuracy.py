@@ -11,7 +11,7 @@ import pytest
 import plench
 from plench.algorithms import find_algorithm
 from plench.data import load_dataset
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.training.environment import compute_threads
 from tests.conftest import ROOT
 from tests.probe import build_fitted, fit, predict

@@ -47,7 +47,7 @@ from plench.algorithms.classical.pl_knn import PL_KNN, vote_by_distance
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.data.answers import Answers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from tests.conformance.harness import Case, Kind, list_cases, run_adapter
 from tests.probe import answer_by_labels, build_fitted, fit, predict
 

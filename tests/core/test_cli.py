@@ -9,7 +9,7 @@ from plench import train
 from plench.cli import COMMAND_ALIASES, COMMANDS, FLAG_ALIASES, build_parser, main, spell_flags
 from plench.cli.list import choose_columns
 from plench.errors import UsageError
-from plench.version import __version__
+from plench.settings import __version__
 
 
 def test_the_options_of_every_command_are_shown_without_torch():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from plench.cli import doctor, main
-from plench.version import __version__
+from plench.settings import __version__
 from tests.data.test_sources import write_mat
 
 

@@ -15,10 +15,11 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "src" / "plench"
 # From bottom to top: a package or module imports only from lines above its own, or from itself.
 LAYERS = (
-    "errors version",
-    "seeds text",
+    "errors",
+    "text",
     "plain_files zip_archive parquet_limits",
-    "settings hparams registry",
+    "settings registry",
+    "hparams",
     "criteria batch networks data",
     "algorithms",
     "runs",

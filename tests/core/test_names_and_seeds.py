@@ -2,7 +2,7 @@ import pytest
 
 from plench.algorithms import find_algorithm
 from plench.errors import UsageError
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.text import find_name, normalise
 
 

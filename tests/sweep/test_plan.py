@@ -12,7 +12,7 @@ from plench.cli import main
 from plench.data import dataset_card
 from plench.errors import DataError, UsageError
 from plench.runs.sweep_spec import Grid, SweepSpec
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.sweeps import probe
 from plench.sweeps.plan import DataShelf, expand, expand_all, settle
 from plench.sweeps.probe import RunCost, estimate_cost

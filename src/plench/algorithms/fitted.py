@@ -19,7 +19,7 @@ from plench.algorithms.base import Algorithm, TrainingInputs
 from plench.algorithms.classical.parts import Bools, Floats, normalise_rows, share_equally, take_logs
 from plench.batch import Batch
 from plench.errors import UsageError
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 
 
 class UnfitError(ValueError):

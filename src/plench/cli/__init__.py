@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
+from plench.settings import __version__
 from plench.text import clean_text
-from plench.version import __version__
 
 HELP = """Benchmark and toolbox for partial-label learning.
 

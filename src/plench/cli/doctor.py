@@ -23,7 +23,7 @@ from typing import Any
 from plench.data.sources import dataset_names, find_source
 from plench.errors import MissingDataError, PlenchError
 from plench.plain_files import is_folder
-from plench.version import __version__
+from plench.settings import __version__
 
 # What extras bring: packages, and what each is for.
 EXTRAS = {

@@ -13,9 +13,9 @@ from plench.cli.repeating import add_repeat_options, repeat_sample
 from plench.errors import UsageError
 from plench.runs.gather import gather_results
 from plench.runs.parquet import StoredResults, check_name, write_results_file
+from plench.settings import PROTOCOL_VERSION
 from plench.sweeps.submission import check_submission, merge_results
 from plench.text import clean
-from plench.version import PROTOCOL_VERSION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

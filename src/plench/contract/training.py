@@ -33,7 +33,7 @@ from plench.contract.under_test import (
 from plench.data import Dataset, dataset_card, draw_candidates, load_dataset
 from plench.errors import UsageError
 from plench.hparams import DataTraits
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.training.checkpoint import saved_values, take_snapshot
 
 BUILT_IN = ("Digits_USS", "Digits_FPS", "Digits_ID")

@@ -17,8 +17,7 @@ from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, check_l
 from plench.data.encoding import TableEncoder
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
-from plench.seeds import seed_hash
-from plench.settings import CandidateWeights, Settings
+from plench.settings import CandidateWeights, Settings, seed_hash
 
 Rng = Generator | RandomState
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from plench.data.dataset import Dataset
 from plench.errors import DataError, UsageError
-from plench.seeds import seed_hash
-from plench.settings import Settings, declared
+from plench.settings import Settings, declared, seed_hash
 
 # The thirds of the classes by their number of training examples, in the order of `Split.thirds`.
 THIRDS = ("many", "medium", "few")

@@ -23,7 +23,7 @@ from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
 from plench.runs.ended import RESULTS
 from plench.runs.folder import RunStore
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.callbacks import Callback, NoCallback
 from plench.training.environment import choose_device

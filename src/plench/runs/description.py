@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from plench.hparams import DataTraits
 from plench.plain_files import read_plain
 from plench.runs.json_text import find_parser, parse_json
+from plench.settings import PROTOCOL_VERSION
 from plench.text import short_repr
-from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # these import torch
     from plench.algorithms import AlgorithmCard, AlgorithmEntry

@@ -16,9 +16,8 @@ from plench.hparams import Value
 from plench.plain_files import read_plain
 from plench.runs.files import write_text
 from plench.runs.gather import MAX_SWEEP_BYTES, SWEEP_FILES
-from plench.settings import Settings, declared, describe_settings
+from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
-from plench.version import __version__
 
 # The default of `--fleet`.
 DEFAULT_FLEET = "auto"

@@ -14,7 +14,7 @@ from plench.data.sources.crowd import explain_lack
 from plench.errors import DataError, MissingDataError, UsageError
 from plench.hparams import DataTraits
 from plench.runs.sweep_spec import Grid, SweepSpec
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 from plench.training.config import RunConfig, configure_run
 
 logger = logging.getLogger("plench")

@@ -21,7 +21,7 @@ from plench.errors import PlenchError
 from plench.plain_files import read_plain
 from plench.runs.files import write_text
 from plench.runs.json_text import parse_json
-from plench.version import PROTOCOL_VERSION, __version__
+from plench.settings import PROTOCOL_VERSION, __version__
 
 if TYPE_CHECKING:  # imports torch
     from plench.runs.sweep_spec import SweepSpec

@@ -15,8 +15,8 @@ from plench.plain_files import is_plain
 from plench.runs.description import FINISHED, DescriptionError, read_description
 from plench.runs.ended import DONE, find_breach
 from plench.runs.folder import LOCK, RUN
+from plench.settings import PROTOCOL_VERSION
 from plench.text import clean_text, short_repr
-from plench.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:  # imports torch
     from plench.sweeps.plan import PlannedRun

@@ -20,6 +20,7 @@ from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
 from plench.networks import find_network
 from plench.settings import (
+    PROTOCOL_VERSION,
     PartialLabelType,
     Settings,
     declared,
@@ -27,7 +28,6 @@ from plench.settings import (
     describe_settings,
     read_settings,
 )
-from plench.version import PROTOCOL_VERSION
 
 Status = Literal["done", "diverged", "failed", "interrupted"]
 

@@ -19,7 +19,7 @@ import torch
 from plench.algorithms import Algorithm
 from plench.errors import ResumeError, UsageError
 from plench.networks import FeatureExtractor
-from plench.version import __version__
+from plench.settings import __version__
 
 # A run may only be continued under the same of these: another value can change its numbers.
 MUST_AGREE = (
@@ -52,7 +52,6 @@ DECISIVE = (
     "training",
     "batch.py",
     "hparams.py",
-    "seeds.py",
     "settings.py",
 )
 

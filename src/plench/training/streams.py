@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 
 
 class Streams:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from plench.seeds import seed_hash
+from plench.settings import seed_hash
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -33,7 +33,7 @@ from plench.report.site.scripts import as_script
 from plench.runs.files import write_text
 from plench.runs.parquet import StoredResults, import_pyarrow, write_results_file
 from plench.runs.records import Experiment
-from plench.version import __version__
+from plench.settings import __version__
 
 GENERATOR = "plench report"
 PAGE = "index.html"
