@@ -82,9 +82,9 @@ def test_fps_takes_a_matrix():
 @pytest.mark.parametrize(
     ("flips", "message"),
     [
-        (np.zeros((3, 2)), r"shape \(3, 2\); allowed is 3×3"),
+        (np.zeros((3, 2)), r"must have shape \(3, 3\), not \(3, 2\)"),
         (np.full((3, 3), 1.5), r"entry \(0, 0\) of the flipping matrix is 1.5"),
-        (np.full((3, 3), np.nan), "is nan; allowed are numbers from 0 to 1"),
+        (np.full((3, 3), np.nan), "is nan; expected 0 to 1"),
         (-0.1, "fps_rate must be .* not -0.1"),
     ],
 )

@@ -463,9 +463,9 @@ def test_folder_with_a_table_of_candidates(tmp_path: Path) -> None:
     table.write_text("file,annotator,label\ndog/0.png,a,dog\ndog/0.png,b,cat\ncat/1.png,a,cat\n")
     assert load_dataset(str(folder)).candidates.astype(int).tolist() == [[1, 1], [1, 0]]
     for file, message in (
-        ("../x.png", "is no image file of this folder"),
+        ("../x.png", "is not an image file of this folder"),
         ("dog/99.png", "there is no file"),
-        ("notes.txt", "is no image file of this folder"),
+        ("notes.txt", "is not an image file of this folder"),
     ):
         table.write_text(f"file,candidates\ndog/0.png,dog|cat\n{file},cat\n")
         with pytest.raises(DataError, match=rf"item 2.*{message}"):

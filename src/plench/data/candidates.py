@@ -44,8 +44,7 @@ def draw_candidates(dataset: Dataset, spec: CandidateSpec, trial_seed: int) -> D
         return dataset
     if dataset.labels is None:
         raise DataError(
-            f"{dataset.card.name} has no true labels, which pl_type uss, fps, id and drop_true_rate need; "
-            "allowed is pl_type real"
+            f"{dataset.card.name} has no true labels; expected pl_type real and no drop_true_rate"
         )
     labels, n_classes = dataset.labels, dataset.n_classes
     stream = RandomState(seed_hash(int(trial_seed), "candidates"))
@@ -122,16 +121,12 @@ def draw_fps(labels: ArrayLike, n_classes: int, flips: float | ArrayLike, rng: R
         return draw_flips(np.broadcast_to(probability, (len(labels), n_classes)), labels, rng)
     matrix = np.asarray(flips, dtype=np.float64)
     if matrix.shape != (n_classes, n_classes):
-        raise UsageError(
-            f"the flipping matrix has shape {matrix.shape}; allowed is {n_classes}×{n_classes} (classes)"
-        )
+        raise UsageError(f"the flipping matrix must have shape {(n_classes, n_classes)}, not {matrix.shape}")
     wrong = ~((matrix >= 0) & (matrix <= 1))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise UsageError(
-            f"entry ({row}, {column}) of the flipping matrix is {matrix[row, column]}; "
-            "allowed are numbers from 0 to 1"
-        )
+        value = matrix[row, column]
+        raise UsageError(f"entry ({row}, {column}) of the flipping matrix is {value}; expected 0 to 1")
     return draw_flips(matrix[labels], labels, rng)
 
 

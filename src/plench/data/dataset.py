@@ -117,9 +117,9 @@ class DatasetCard:
 
 @dataclass(frozen=True, eq=False)
 class TestSet:
-    """A dataset's own test set (CIFAR-10 has one, tabular datasets have none)."""
+    """A dataset's own test set, as CIFAR-10 has one."""
 
-    __test__: ClassVar[bool] = False  # the name begins with "Test", but it is no test class for pytest
+    __test__: ClassVar[bool] = False  # not a test of pytest, in spite of its name
 
     features: NDArray[Any] | Table
     labels: NDArray[np.int64]

@@ -94,7 +94,10 @@ def read_content(
     given = read_answers(table, roles, answers_table, of_answers, keep)
     if roles.annotator is not None:
         table, features = fold_items(table, roles, features)
-    truth = [] if roles.truth is None else list(read_truth(table, roles.truth, keep))
+    truth: list[Names | None] = []
+    if roles.truth is not None:
+        for row, text in enumerate(table.texts(roles.truth, keep)):
+            truth.append(None if text is None else Names((text,), Cell(text, table, row, roles.truth)))
     sets = list(read_sets(table, roles, keep))
     names = declared or tuple(strip_prefix(column, "class_columns") for column in roles.class_columns)
     if not names:
@@ -121,6 +124,9 @@ def read_content(
         raise DataError(f"{table.name} needs candidates, or the truth of every row to generate them from")
     else:
         candidates = labels[:, None] == np.arange(len(classes.names))  # until sets are drawn
+    groups = None
+    if roles.group is not None:
+        groups = np.unique(table.complete(roles.group), return_inverse=True)[1]
     return TableContent(
         features=features,
         items=None if roles.item is None else tuple(text or "" for text in table.texts(roles.item)),
@@ -128,9 +134,7 @@ def read_content(
         labels=labels,
         class_names=classes.names,
         answers=answers,
-        groups=None
-        if roles.group is None
-        else np.unique(table.complete(roles.group), return_inverse=True)[1],
+        groups=groups,
         split=None if roles.split is None else read_split(table, roles.split),
         warnings=tuple(warnings),
         is_generated=answers is None and not sets,
@@ -244,12 +248,6 @@ def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> 
     return table.take(rows), None if features is None else features[rows]
 
 
-def read_truth(table: RawTable, column: str, keep: frozenset[str]) -> Iterator[Names | None]:
-    """Yield the true label of each row, None if it is missing."""
-    for row, text in enumerate(table.texts(column, keep)):
-        yield None if text is None else Names((text,), Cell(text, table, row, column))
-
-
 def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[Names]:
     """Yield the candidates of each row: from their column, or from a column of 0 and 1 per class."""
     if roles.candidates is not None:
@@ -290,7 +288,7 @@ def assemble(
 ) -> Dataset:
     """Make the dataset. Items of the split `test` become its own test set, if their truth is known.
 
-    `features` are those of the items, if the table has none.
+    `features` are those of the items, if they are not in the table.
     """
     features = content.features if features is None else features
     assert features is not None
