@@ -14,6 +14,7 @@ import math
 import re
 import sys
 import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -185,18 +186,20 @@ def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
     header = text.lstrip("\r\n").split("\n", 1)[0]
     delimiter = "\t" if suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     try:
-        frame = pd.read_csv(
-            io.StringIO(text, newline=None),
-            sep=delimiter,
-            header=None,
-            index_col=False,
-            dtype=str,
-            keep_default_na=False,
-            engine="python",  # strict: it refuses broken quotes and marks rows that are too short
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas 2 cuts rows that are too long
+            frame = pd.read_csv(
+                io.StringIO(text, newline=None),
+                sep=delimiter,
+                header=None,
+                index_col=False,
+                dtype=str,
+                keep_default_na=False,
+                engine="python",  # strict: it refuses broken quotes and marks rows that are too short
+            )
     except pd.errors.EmptyDataError:
         raise DataError(f"{name} is empty; expected a header with the names of its columns") from None
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise DataError(f"{name} cannot be read as a table ({error})") from None
     short = np.flatnonzero(frame.isna().any(axis=1))
     if len(short):
@@ -312,16 +315,16 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
 
 def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
     """Type the named columns; return the table, and warnings about what a user may not expect."""
-    columns, warnings = [], []
+    columns, messages = [], []
     for name in names:
         column = make_column(raw, name)
         gaps = int(column.missing.sum())
         if gaps == len(raw):
-            warnings.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
+            messages.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
             continue
         columns.append(column)
         if gaps:
-            warnings.append(
+            messages.append(
                 f"{raw.name}: column {short_repr(name)} has {gaps:,} of {len(raw):,} values missing; they "
                 "are filled in from the training split, and an input of its own says where"
             )
@@ -330,14 +333,14 @@ def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
         texts, present = raw.texts(name), len(raw) - gaps
         others = [row for row, text in enumerate(texts) if text and read_number(text) is None]
         if 2 * len(others) < present:
-            warnings.append(
+            messages.append(
                 f"{raw.place(others[0], name)}: because of {short_repr(texts[others[0]])} the column is read "
                 f"as {len(column.categories):,} categories, although {present - len(others):,} of "
                 f"{present:,} values are numbers; correct such cells or leave them empty"
             )
     if not columns:
         raise DataError(f"{raw.name} has no feature column with a value in it")
-    return Table(tuple(columns)), warnings
+    return Table(tuple(columns)), messages
 
 
 def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Column:
