@@ -8,15 +8,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plench.plain_files import is_plain
+from plench.criteria import find_criterion
+from plench.errors import DataError
+from plench.report.leaderboard import choose_in_run, choose_run
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables, build_tables
-from plench.runs.sweep_spec import DEFAULT_FLEET
+from plench.runs.ended import RESULTS
+from plench.runs.folder import RunStore
+from plench.runs.records import read_run
+from plench.runs.sweep_spec import DEFAULT_FLEET, SweepSpec
 from plench.settings import Settings, declared, read_settings
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
-    from plench.runs.select import ChosenRun
     from plench.sweeps.engines.base import SweepCallback
     from plench.sweeps.launch import SweepOutcome
     from plench.training import RunOutcome
@@ -32,10 +36,12 @@ def takes_settings(*, per_run: bool) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
-        hints = Settings.__annotations__
         keywords = [
             inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=setting.default, annotation=hints[name]
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=setting.default,
+                annotation=Settings.__annotations__[name],
             )
             for name, setting in declared().items()
             if per_run or not setting.per_run
@@ -58,13 +64,44 @@ def train(
     callback: Callback | None = None,
     **settings: Any,
 ) -> RunOutcome:
-    """Train an algorithm on a dataset; the same call continues an interrupted run and returns a finished one.
+    """Train an algorithm on a dataset.
 
-    `algorithm` is a name or `path/to/file.py:ClassName`; `dataset` a name, a path, a `plench.Dataset`, or
-    arrays `(features, candidates)` or `(features, candidates, labels)`. The other keywords are the settings
-    of docs/runs.md, the same as the flags of `plench train`. The outcome says how the run ended and where
-    it is.
+    The same call resumes an interrupted run, and returns the outcome of a finished one.
 
+    Parameters
+    ----------
+    algorithm : str
+        A name (`plench.list_algorithms`), or `path/to/file.py:ClassName`.
+    dataset : str, path, Dataset or tuple of arrays
+        A name (`plench.list_datasets`), the path of a file or folder, a `plench.Dataset`, or arrays
+        `(features, candidates)` or `(features, candidates, labels)`.
+    output_dir : str or path, default "runs"
+        Folder of runs, in which the run gets a folder of its own.
+    hparams : mapping, optional
+        Hyperparameters to set; the others have their defaults, or the values that `hparams_seed` draws.
+    data_dir : str or path, optional
+        Folder with the files of named datasets; built-in ones need none.
+    progress : bool, default True
+        Whether to show the progress on standard error or in the notebook.
+    callback : Callback, optional
+        Observer of the run, in place of the progress.
+    **settings
+        The settings of docs/runs.md, which are also the flags of `plench train`: `steps`, `trial_seed`, ….
+
+    Returns
+    -------
+    RunOutcome
+        `status` (done, diverged, failed or interrupted), `folder` and `message`.
+
+    Raises
+    ------
+    UsageError
+        If a name or a value is not known or not allowed.
+    DataError
+        If the dataset cannot be used.
+
+    Examples
+    --------
     >>> outcome = plench.train("PRODEN", "Digits_FPS", steps=500, trial_seed=1, hparams={"lr": 0.01})
     >>> outcome = plench.train("CC", (features, candidates), "mine", steps=2000)
     >>> plench.load(outcome.folder).predict(features[:5])
@@ -74,13 +111,12 @@ def train(
     from plench.progress import watch_run
     from plench.training import configure_run, run_training
 
-    given = read_settings(settings, known=_keywords(train))
+    given = read_settings(settings, known=inspect.signature(train).parameters)
     entry = find_algorithm(algorithm)
     data = as_dataset(dataset, data_dir)
     config = configure_run(entry, data.card, hparams=hparams, **given)
-    shown = nullcontext(callback) if callback is not None or not progress else watch_run()
-    with shown as told:
-        return run_training(config, data, entry, output_dir, told)
+    with nullcontext(callback) if callback is not None or not progress else watch_run() as observer:
+        return run_training(config, data, entry, output_dir, observer)
 
 
 def refit(
@@ -93,50 +129,72 @@ def refit(
     progress: bool = True,
     callback: Callback | None = None,
 ) -> RunOutcome:
-    """Retrain the configuration that a criterion chose on all data: nothing is held out.
+    """Retrain the configuration that a criterion chose on all data, for the chosen number of steps.
 
-    `folder` is that of a run, or of the runs of a sweep, among which the criterion chooses. The configuration
-    is trained for the chosen number of steps. `dataset` is needed where the data came by path or as arrays;
-    it must be the data of the run.
+    Nothing is held out for validation or test.
 
+    Parameters
+    ----------
+    folder : str or path
+        Folder of a run, or of the runs of a sweep on one dataset, among which the criterion chooses.
+    dataset : str, path, Dataset or tuple of arrays, optional
+        The data of the run. Needed if they came by path or as arrays.
+    output_dir : str or path, default "refit"
+        Folder of runs to write to.
+    criterion : str, default "CR"
+        Name of the criterion.
+    data_dir, progress, callback
+        As in `plench.train`.
+
+    Returns
+    -------
+    RunOutcome
+        How the run ended, and its folder.
+
+    Raises
+    ------
+    DataError
+        If nothing can be chosen, or if these are not the data of the run.
+
+    Examples
+    --------
     >>> outcome = plench.refit("runs", "pets.csv", criterion="CR")
     >>> plench.load(outcome.folder).predict("new.csv")
     """
     from plench.data import as_dataset
-    from plench.errors import DataError
     from plench.progress import watch_run
-    from plench.runs.folder import RunStore
     from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
     from plench.training.loop import run_training
     from plench.training.model import find_own_entry
 
-    choice = _choose(folder, criterion)
+    chooser, path = find_criterion(criterion), Path(folder).resolve()
+    if (path / RESULTS).is_file():
+        choice = choose_in_run(read_run(path), chooser)
+    else:
+        choice = choose_run(read_results(path).runs, folder, chooser)
     store = RunStore(choice.run.path)
     described = store.read_run()
     if described is None or "dataset" not in described:
         raise DataError(f"{store.folder} has no run.json that says what was computed")
-    broken = f"the run.json of {store.folder} does not say what is to be trained"
+    broken = f"the run.json of {store.folder} does not say what to train"
     with fitting(broken, DataError):
         name, wanted = str(described["config"]["dataset"]), str(described["dataset"]["fingerprint"])
     if dataset is None and "@" in name:
         raise DataError(
-            f"{name} was given by path or as arrays: give it again, on the command line with -d, in Python "
-            "with dataset="
+            f"{name} was given by path or as arrays: name it again (dataset=, on the command line -d)"
         )
     data = as_dataset(name if dataset is None else dataset, data_dir)
     if data.fingerprint != wanted:
         raise DataError(
-            f"{data.card.name} has the fingerprint {data.fingerprint[:16]}…, the run was made on "
-            f"{wanted[:16]}… "
-            f"({name}): these are other data"
+            f"these are not the data of the run: {data.card.name} has the fingerprint "
+            f"{data.fingerprint[:16]}…, the run was made on {wanted[:16]}… ({name})"
         )
     with fitting(broken, DataError):
         config, everything = configure_refit(described, choice.record.step, data)
         entry = find_own_entry(store, described)
-    shown = nullcontext(callback) if callback is not None or not progress else watch_run()
-    with shown as told:
-        return run_training(config, everything, entry, output_dir, told)
+    with nullcontext(callback) if callback is not None or not progress else watch_run() as observer:
+        return run_training(config, everything, entry, output_dir, observer)
 
 
 @takes_settings(per_run=False)
@@ -152,8 +210,8 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
-    fleet: str | int = DEFAULT_FLEET,
-    fleet_memory_gb: float | None = None,
+    stack: str | int = DEFAULT_FLEET,
+    stack_memory_gb: float | None = None,
     retry: bool = False,
     extend: str | Path | Sequence[str | Path] = (),
     progress: bool = True,
@@ -162,53 +220,96 @@ def sweep(
 ) -> SweepOutcome:
     """Train every algorithm on every dataset, for several configurations and splits, on this machine.
 
-    Configurations `n_hparams_from` … `n_hparams` − 1 (0 is the default one) and splits `n_trials_from` …
-    `n_trials` − 1 (5 for tabular data and 3 for images, as in the protocol) are run; what is finished
-    stays, so the same call continues an interrupted sweep. Failed runs are repeated with `retry`.
-    `datasets` are names or paths. `fleet` says how many runs are trained as one (off, auto or a number),
-    `fleet_memory_gb` how much memory these may take (1 by default). Runs that are done or diverged in one
-    of the results files `extend` count as finished.
+    Finished runs are skipped, so the same call resumes an interrupted sweep.
 
+    Parameters
+    ----------
+    algorithms, datasets : str or sequence of str
+        Names or paths, as in `plench.train`.
+    output_dir : str or path, default "runs"
+        Folder of runs.
+    n_hparams, n_hparams_from : int, default 20 and 0
+        Configurations `n_hparams_from` … `n_hparams` − 1; 0 has all hyperparameters at their defaults.
+    n_trials, n_trials_from : int, default None and 0
+        Splits `n_trials_from` … `n_trials` − 1. None stands for 5 on tabular data and 3 on images.
+    hparams : mapping, optional
+        Hyperparameters to set in every configuration.
+    data_dir : str or path, optional
+        Folder with the files of named datasets.
+    workers : int, optional
+        Parallel runs; one per GPU or core by default.
+    stack : "auto", "off" or int, default "auto"
+        How many runs are stacked and trained together.
+    stack_memory_gb : float, optional
+        Memory that a stack may take; 1 by default.
+    retry : bool, default False
+        Whether to repeat failed runs.
+    extend : path or sequence of paths, optional
+        Results files whose done and diverged runs count as finished.
+    progress, callback
+        As in `plench.train`.
+    **settings
+        The settings of docs/runs.md that hold for all runs: `steps`, `device`, ….
+
+    Returns
+    -------
+    SweepOutcome
+        The state of every run, and what failed.
+
+    Examples
+    --------
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
     """
-    from plench.runs.sweep_spec import Grid, SweepSpec
     from plench.sweeps.engines.local import LocalEngine
     from plench.sweeps.fleets import read_fleet
     from plench.sweeps.launch import launch_sweep
     from plench.sweeps.progress import watch_sweep
     from plench.sweeps.suites import make_grids
 
-    shared = read_settings(settings, known=_keywords(sweep))
+    stack = settings.pop("fleet", stack)  # earlier names
+    stack_memory_gb = settings.pop("fleet_memory_gb", stack_memory_gb)
     changes: dict[str, Any] = {
         "n_hparams": n_hparams,
         "n_hparams_from": n_hparams_from,
         "n_trials_from": n_trials_from,
         "hparams": dict(hparams or {}),
         **({} if n_trials is None else {"n_trials": n_trials}),
-        **shared,
+        **read_settings(settings, known=inspect.signature(sweep).parameters),
     }
-    grids: tuple[Grid, ...] = make_grids(_listed(algorithms), _listed(datasets), **changes)
-    shown = nullcontext(callback) if callback is not None or not progress else watch_sweep()
-    with shown as told:
+    listed = ([names] if isinstance(names, str) else [*names] for names in (algorithms, datasets))
+    grids = make_grids(*listed, **changes)
+    with nullcontext(callback) if callback is not None or not progress else watch_sweep() as observer:
         return launch_sweep(
             SweepSpec(grids),
             output_dir,
             data_dir=data_dir,
             engine=LocalEngine(workers=workers),
-            callback=told,
+            callback=observer,
             retry=retry,
-            fleet=read_fleet(fleet, fleet_memory_gb),
+            fleet=read_fleet(stack, stack_memory_gb),
             extend=[extend] if isinstance(extend, str | Path) else extend,
         )
 
 
 def results(folders: str | Path | Iterable[str | Path], **filters: Any) -> Results:
-    """Read folders of runs: records, cells and chosen runs as rows, or as a pandas or polars frame.
+    """Read folders of runs, or results files.
 
-    `filters` are those of `plench collect`: `datasets`, `algorithms`, `criteria`, `where`, `planned_trials`,
-    `planned_hparams`.
+    Parameters
+    ----------
+    folders : path or iterable of paths
+        Folders of runs (ours or the public benchmark's), or results files (`plench results export`).
+    **filters
+        `datasets`, `algorithms` and `criteria` (lists of names or patterns), `where` (list of `"key=value"`),
+        `planned_trials` and `planned_hparams` (numbers), as in `plench collect`.
 
+    Returns
+    -------
+    Results
+        Records, cells and chosen runs as rows (`cells()`, `chosen()`, …), or as a frame (`frame("cells")`).
+
+    Examples
+    --------
     >>> found = plench.results("runs", algorithms=["SCL_*", "CC"])
     >>> found.cells()[0]["mean_test_accuracy"]
     >>> found.frame("chosen")
@@ -219,9 +320,22 @@ def results(folders: str | Path | Iterable[str | Path], **filters: Any) -> Resul
 def collect(folders: str | Path | Iterable[str | Path], *, by: str = "dataset", **filters: Any) -> Tables:
     """Select by every criterion and return the tables, which show themselves in a notebook.
 
-    One table per dataset (columns: criteria), or with `by="criterion"` one per criterion (columns: datasets).
-    `filters` are those of `plench.results`. `str()` gives what `plench collect` prints.
+    Parameters
+    ----------
+    folders : path or iterable of paths
+        As in `plench.results`.
+    by : "dataset" or "criterion", default "dataset"
+        One table per dataset (columns: criteria) or per criterion (columns: datasets).
+    **filters
+        As in `plench.results`.
 
+    Returns
+    -------
+    Tables
+        `str()` gives what `plench collect` prints; `markdown()` and `latex()` give other forms.
+
+    Examples
+    --------
     >>> plench.collect("runs", criteria=["CR", "AA"])
     >>> print(plench.collect("runs", by="criterion").latex())
     """
@@ -230,8 +344,15 @@ def collect(folders: str | Path | Iterable[str | Path], *, by: str = "dataset", 
 
 
 def list_algorithms() -> list[dict[str, Any]]:
-    """Return every algorithm with family, venue, views and cost, as rows.
+    """Return every algorithm with family, venue, views and cost.
 
+    Returns
+    -------
+    list of dict
+        One row per algorithm, sorted by family and name.
+
+    Examples
+    --------
     >>> [row["name"] for row in plench.list_algorithms()]
     """
     from plench.algorithms import describe_algorithms
@@ -240,38 +361,17 @@ def list_algorithms() -> list[dict[str, Any]]:
 
 
 def list_datasets() -> list[dict[str, Any]]:
-    """Return every dataset that is known by name, with its sizes and where its files come from, as rows.
+    """Return every named dataset with its sizes and where its files come from.
 
+    Returns
+    -------
+    list of dict
+        One row per dataset, sorted by name.
+
+    Examples
+    --------
     >>> [row["name"] for row in plench.list_datasets() if row["data"] == "built in"]
     """
     from plench.data import describe_datasets
 
     return describe_datasets()
-
-
-def _choose(folder: str | Path, criterion: str) -> ChosenRun:
-    """Return what a criterion chooses, in a run's folder or among the runs of a folder."""
-    from plench.criteria import find_criterion
-    from plench.errors import DataError
-    from plench.report.leaderboard import choose_in_run, choose_run
-    from plench.runs.ended import RESULTS
-    from plench.runs.records import read_runs_with_notices
-
-    chooser, path = find_criterion(criterion), Path(folder).resolve()
-    if not is_plain(path / RESULTS):
-        return choose_run(read_results(path).runs, folder, chooser)
-    runs, notices = read_runs_with_notices(path.parent)
-    found = [run for run in runs if run.path.name == path.name]
-    if not found:
-        reasons = "; ".join(notice for notice in notices if notice.startswith(f"{path.name}/"))
-        raise DataError(f"{folder} holds no run that can be read" + (f": {reasons}" if reasons else ""))
-    return choose_in_run(found[0], chooser)
-
-
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's own parameters."""
-    return list(inspect.signature(function).parameters)

@@ -149,9 +149,9 @@ def test_without_true_labels_tables_rank_by_the_criteria_and_the_best_is_refitte
     again = plench.refit(best["folder"], reference, folder / "refit")
     assert again.folder == Path(outcome["folder"])
     assert len(plench.load(again.folder).predict(items)) == 1000
-    with pytest.raises(DataError, match="these are other data"):
+    with pytest.raises(DataError, match="not the data of the run"):
         plench.refit(
             best["folder"], items.with_name("items.csv").as_posix() + "?answers=answers.csv&ignore=width"
         )
-    with pytest.raises(DataError, match="give it again, on the command line with -d"):
+    with pytest.raises(DataError, match="name it again"):
         plench.refit(best["folder"])
