@@ -80,10 +80,15 @@ def read_content(
     has_features: bool = True,
 ) -> TableContent:
     """Read a table, and perhaps a second one with one answer per row."""
-    of_answers = TableOptions(annotator=options.annotator, answer=options.answer)
+    long = None
     if answers_table is not None:
+        elsewhere = TableOptions(annotator=options.annotator, answer=options.answer)
+        long = answers_table, find_roles(answers_table, elsewhere)
         options = replace(options, annotator=None, answer=None)
     roles = find_roles(table, options)
+    check_one_form(table, roles, has_file=long is not None)
+    if roles.annotator is not None:
+        long = table, roles
     features, warnings = None, list[str]()
     if has_features:
         if not roles.features:
@@ -91,13 +96,10 @@ def read_content(
         features, warnings = make_table(table, roles.features)
     declared = options.classes or (taxonomy.classes if taxonomy else ())
     keep = frozenset(declared)
-    given = read_answers(table, roles, answers_table, of_answers, keep)
+    given = read_answers(table, roles, long, keep)
     if roles.annotator is not None:
         table, features = fold_items(table, roles, features)
-    truth: list[Names | None] = []
-    if roles.truth is not None:
-        for row, text in enumerate(table.texts(roles.truth, keep)):
-            truth.append(None if text is None else Names((text,), Cell(text, table, row, roles.truth)))
+    truth = [] if roles.truth is None else read_truth(table, roles.truth, keep)
     sets = list(read_sets(table, roles, keep))
     names = declared or tuple(strip_prefix(column, "class_columns") for column in roles.class_columns)
     if not names:
@@ -142,42 +144,29 @@ def read_content(
     )
 
 
-def read_answers(
-    table: RawTable,
-    roles: TableOptions,
-    answers_table: RawTable | None,
-    of_answers: TableOptions,
-    keep: frozenset[str],
-) -> list[Answer]:
-    """Return the annotators' answers, in whichever form the table has them."""
+def check_one_form(table: RawTable, roles: TableOptions, has_file: bool) -> None:
+    """Raise DataError if candidate sets could come from two places."""
     forms = {
-        "one answer per row": roles.annotator is not None,
-        "a file of answers": answers_table is not None,
-        "columns of annotators": bool(roles.annotators),
-        "a column of lists": roles.answers is not None,
-        "candidates": roles.candidates is not None or bool(roles.class_columns),
+        "one answer per row": roles.annotator,
+        "a file of answers": has_file,
+        "columns of annotators": roles.annotators,
+        "a column of lists": roles.answers,
+        "candidates": roles.candidates or roles.class_columns,
     }
     present = [form for form, is_present in forms.items() if is_present]
     if len(present) > 1:
         raise DataError(
             f"{table.name} has {present[0]} and {present[1]}; leave one of them out with ignore=COLUMN"
         )
-    if not present or present == ["candidates"]:
-        return []
-    if roles.annotator is not None:
-        cells = list_long(table, roles, number_items(table, roles), keep)
-    elif answers_table is not None:
-        numbers = number_items(table, roles)
-        if len(numbers) < len(table):
-            raise DataError(
-                f"{table.name}: two rows have one name in column {roles.item!r}; expected one row per item"
-            )
-        cells = list_long(answers_table, find_roles(answers_table, of_answers), numbers, keep)
-    else:
-        cells = list_wide(table, roles, keep)
+
+
+def read_answers(
+    table: RawTable, roles: TableOptions, long: tuple[RawTable, TableOptions] | None, keep: frozenset[str]
+) -> list[Answer]:
+    """Return the annotators' answers, in whichever form they are; an annotator answers an item once."""
     answers: list[Answer] = []
     rows: dict[tuple[int, str], int] = {}
-    for item, annotator, cell in cells:
+    for item, annotator, cell in list_answers(table, roles, long, keep):
         if cell.value is None:
             continue
         if rows.setdefault((item, annotator), cell.row) != cell.row:
@@ -186,42 +175,42 @@ def read_answers(
                 f"{rows[item, annotator] + 1}; write several labels as one answer, a{roles.separator}b"
             )
         answers.append(Answer(item, annotator, read_names(cell, roles.separator, keep, is_answer=True)))
-    if not answers:
+    if not answers and (long or roles.annotators or roles.answers):
         raise DataError(f"{table.name}: there is not one answer")
     return answers
 
 
-def number_items(table: RawTable, roles: TableOptions) -> dict[str, int]:
-    """Number items by name, in the order in which they come up."""
-    if roles.item is None:
-        raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
-    return {name: number for number, name in enumerate(dict.fromkeys(table.complete(roles.item)))}
-
-
-def list_long(
-    table: RawTable, roles: TableOptions, numbers: Mapping[str, int], keep: frozenset[str]
+def list_answers(
+    table: RawTable, roles: TableOptions, long: tuple[RawTable, TableOptions] | None, keep: frozenset[str]
 ) -> Iterator[tuple[int, str, Cell]]:
-    """Yield item, annotator and cell of a table with one answer per row."""
-    if roles.annotator is None or roles.answer is None or roles.item is None:
-        columns = ", ".join(table.columns)
-        raise DataError(f"{table.name} must have columns item, annotator and label; it has {columns}")
-    annotators, cells = table.complete(roles.annotator), table.cells(roles.answer, keep)
-    for row, item in enumerate(table.complete(roles.item)):
-        if item not in numbers:
-            raise DataError(f"{table.place(row, roles.item)}: unknown item {short_repr(item)}")
-        yield numbers[item], annotators[row], Cell(cells[row], table, row, roles.answer)
+    """Yield item, annotator and cell of all answers, gaps included.
 
-
-def list_wide(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[tuple[int, str, Cell]]:
-    """Yield item, annotator and cell of a table with one column per annotator, or one of lists of answers."""
-    columns = {column: table.cells(column, keep) for column in roles.annotators}
+    They are in the table `long` with one answer per row, in columns of annotators, or in a column of lists.
+    """
+    if long is not None:
+        source, own = long
+        if roles.item is None:
+            raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
+        if own.annotator is None or own.answer is None or own.item is None:
+            columns = ", ".join(source.columns)
+            raise DataError(f"{source.name} must have columns item, annotator and label; it has {columns}")
+        names = table.complete(roles.item)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        if source is not table and len(numbers) < len(names):
+            raise DataError(
+                f"{table.name}: two rows have one name in column {roles.item!r}; expected one row"
+            )
+        annotators, cells = source.complete(own.annotator), source.cells(own.answer, keep)
+        for row, item in enumerate(source.complete(own.item)):
+            if item not in numbers:
+                raise DataError(f"{source.place(row, own.item)}: unknown item {short_repr(item)}")
+            yield numbers[item], annotators[row], Cell(cells[row], source, row, own.answer)
+    by_column = {column: table.cells(column, keep) for column in roles.annotators}
     for row in range(len(table)):
-        for column, cells in columns.items():
+        for column, cells in by_column.items():
             yield row, strip_prefix(column, "annotators"), Cell(cells[row], table, row, column)
-    if roles.answers is None:
-        return
-    for row, value in enumerate(table.cells(roles.answers)):
-        cell = Cell(value, table, row, roles.answers)
+    for row, value in enumerate(table.cells(roles.answers) if roles.answers else ()):
+        cell = Cell(value, table, row, roles.answers or "")
         parts = value.split(roles.answer_separator) if isinstance(value, str) else value
         if not isinstance(parts, list | tuple | np.ndarray | None):
             raise DataError(f"{cell.place}: expected a list of answers, not {short_repr(value)}")
@@ -246,6 +235,15 @@ def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> 
             raise DataError(f"{table.place(row, name)}: differs from row {same[row] + 1} of the same item")
     rows = np.array(list(first.values()))
     return table.take(rows), None if features is None else features[rows]
+
+
+def read_truth(table: RawTable, column: str, keep: frozenset[str]) -> list[Names | None]:
+    """Return the true label of each row, None if it is missing."""
+    texts = table.texts(column, keep)
+    return [
+        None if text is None else Names((text,), Cell(text, table, row, column))
+        for row, text in enumerate(texts)
+    ]
 
 
 def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[Names]:
