@@ -7,7 +7,7 @@ import pytest
 
 from plench.data import download, download_dataset
 from plench.data.download import download_file
-from plench.data.integrity import hash_git_blob
+from plench.data.readers import hash_git_blob
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, UsageError
 
@@ -73,8 +73,8 @@ def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
 @pytest.mark.parametrize(
     ("page", "sha1", "message"),
     [
-        ("file", "0" * 40, "did not give the file that is known"),
-        ("short", None, "did not give the file that is known|could not be fetched"),
+        ("file", "0" * 40, "is not the known file"),
+        ("short", None, "is not the known file|could not be fetched"),
         ("missing", None, "could not be fetched .*404"),
     ],
 )
@@ -99,9 +99,11 @@ def test_a_file_that_differs_is_not_overwritten(server, tmp_path):
     assert path.read_bytes() == b"mine"
 
 
-def test_no_server_is_our_error(tmp_path):
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/file", "http://[::1", "nonsense", "http://a\nb/"])
+def test_addresses_without_a_server_are_our_error(url, tmp_path):
     with pytest.raises(DataError, match="could not be fetched"):
-        download_file(remote("http://127.0.0.1:9/file"), tmp_path / "file")
+        download_file(remote(url), tmp_path / "file")
+    assert os.listdir(tmp_path) == []
 
 
 def test_datasets_are_downloaded_by_name(server, tmp_path, monkeypatch):

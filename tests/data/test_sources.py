@@ -138,14 +138,14 @@ def test_a_missing_file_says_where_to_get_it_and_where_to_put_it(tmp_path):
         load_dataset("English", tmp_path)
     with pytest.raises(DataError, match="name its folder with --data-dir"):
         load_dataset("Lost")
-    with pytest.raises(DataError, match=r"absent cannot be read .*it should hold lost.mat"):
+    with pytest.raises(DataError, match=r"absent cannot be read .*it should contain lost.mat"):
         load_dataset("Lost", tmp_path / "absent")
 
 
 def test_two_files_of_one_name_are_refused_and_the_folder_itself_goes_first(tmp_path):
     write_mat(tmp_path / "a" / "lost.mat")
     write_mat(tmp_path / "b" / "Lost.mat")
-    with pytest.raises(DataError, match="which file is meant"):
+    with pytest.raises(DataError, match="several files match"):
         load_dataset("Lost", tmp_path)
     write_mat(tmp_path / "lost.mat", n=24)
     assert load_dataset("Lost", tmp_path).n_examples == 24
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch):
 def test_a_broken_file_is_our_error_and_names_the_file(tmp_path):
     path = write_mat(tmp_path / "lost.mat")
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(DataError, match=r"Lost: .*lost.mat cannot be used: the file is truncated"):
+    with pytest.raises(DataError, match=r"Lost: .*lost.mat cannot be used: it is truncated"):
         load_dataset("Lost", tmp_path)
     path.unlink()
     path.mkdir()

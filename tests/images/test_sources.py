@@ -1,4 +1,4 @@
-"""Image datasets: PLCIFAR10, CIFAR, IDX files, folders and arrays, good ones and hostile ones."""
+"""Image datasets: PLCIFAR10, CIFAR, IDX files, folders and arrays, good ones and broken ones."""
 
 import dataclasses
 import gzip
@@ -15,7 +15,7 @@ from PIL import Image
 from plench.cli import main
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import shrink_images
-from plench.data.integrity import hash_git_blob, hash_md5
+from plench.data.readers import hash_git_blob, hash_md5
 from plench.data.sources import find_source, plcifar10
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, UsageError
@@ -139,7 +139,7 @@ def without(index: int) -> dict[int, Any]:
         (without(7), "no annotations for image 7"),
         ({**ANNOTATIONS, 20: [[1]]}, "annotations for image 20; there are images 0…19"),
         ({**ANNOTATIONS, "x": [[1]]}, "annotations for image 'x'|annotations for image b'x'"),
-        ({**ANNOTATIONS, 3: [[1], [10]]}, "image 3 has the label 10; allowed are 0…9"),
+        ({**ANNOTATIONS, 3: [[1], [10]]}, "image 3 has the label 10; expected 0…9"),
         ({**ANNOTATIONS, 3: [[1], [-1]]}, "image 3 has the label -1"),
         ({**ANNOTATIONS, 3: [[1.0]]}, "image 3 has the label 1.0"),
         ({**ANNOTATIONS, 3: [[True]]}, "image 3 has the label True"),
@@ -148,9 +148,9 @@ def without(index: int) -> dict[int, Any]:
         ({**ANNOTATIONS, 3: [[], []]}, "candidate set of example 3 is empty"),
         ({**ANNOTATIONS, 3: []}, "candidate set of example 3 is empty"),
         ([[[1]]] * 20, "must hold a dict"),
-        (pickle.dumps(ANNOTATIONS)[:-30], "damaged or no pickle"),
+        (pickle.dumps(ANNOTATIONS)[:-30], "damaged or not a pickle"),
         (pickle.dumps({0: print}), "it asks for .*print"),
-        (b"", "damaged or no pickle"),
+        (b"", "damaged or not a pickle"),
     ],
 )
 @pytest.mark.parametrize("name", ["PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"])
@@ -164,14 +164,13 @@ def test_broken_annotations(tmp_path: Path, annotations: Any, message: str, name
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ({b"data": draw_pixels(4), b"labels": [0, 1, 2, 10]}, "label of image 3 is 10; allowed are 0…9"),
+        ({b"data": draw_pixels(4), b"labels": [0, 1, 2, 10]}, "label of image 3 is 10; expected 0…9"),
         ({b"data": draw_pixels(4), b"labels": [0, 1, 2]}, "there must be 4 labels"),
         ({b"data": draw_pixels(4), b"labels": [0, 1, 2, 0.5]}, "whole numbers"),
-        ({b"data": draw_pixels(3), b"labels": [0, 1, 2]}, "has 3 images, data_batch_1 has 4"),
         ({b"data": draw_pixels(4)[:, :100], b"labels": [0] * 4}, "n×3072"),
         ({b"data": draw_pixels(4).astype(np.int16), b"labels": [0] * 4}, "uint8"),
         ({b"labels": [0] * 4}, "`data` must be"),
-        ([1, 2], "holds no dict"),
+        ([1, 2], "does not contain a dict"),
         (print, "it asks for"),
     ],
 )
@@ -204,6 +203,15 @@ def test_python_2_files(tmp_path: Path) -> None:
     write_cifar10(tmp_path, **contents)
     dataset = load_dataset("CIFAR10", tmp_path)
     assert np.array_equal(dataset.features[300:600].reshape(300, -1), draw_pixels(300, 1))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_of_every_protocol(tmp_path: Path, protocol: int) -> None:
+    pixels = np.asfortranarray(draw_pixels(4))
+    batch = {b"data": pixels, b"labels": [0, 1, 2, 3], "more": [1.5, None, True, 2**70, ("text", b"\xff")]}
+    write_cifar10(tmp_path, data_batch_2=pickle.dumps(batch, protocol))
+    dataset = load_dataset("CIFAR10", tmp_path)
+    assert np.array_equal(dataset.features[4:8].reshape(4, -1), pixels)
 
 
 def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
@@ -254,40 +262,6 @@ def test_archive_packed_from_within_its_folder(tmp_path: Path) -> None:
     assert packed.fingerprint == load_dataset("CIFAR10", folder.parent).fingerprint
 
 
-def entry(name: str, **fields: Any) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    for key, value in fields.items():
-        setattr(info, key, value)
-    return info
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (entry("../outside"), "points out of its folder"),
-        (entry("cifar-10-batches-py/../../outside"), "points out of its folder"),
-        (entry("/tmp/outside"), "points out of its folder"),
-        (entry("..\\outside"), "points out of its folder"),
-        (entry("C:/outside"), "points out of its folder"),
-        (entry("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is a link or a device"),
-        (entry("link", type=tarfile.LNKTYPE, linkname="../x"), "is a link or a device"),
-        (entry("device", type=tarfile.CHRTYPE), "is a link or a device"),
-        (entry("pipe", type=tarfile.FIFOTYPE), "is a link or a device"),
-    ],
-)
-def test_hostile_archives_are_refused_whole(tmp_path: Path, bad: tarfile.TarInfo, message: str) -> None:
-    data_dir = tmp_path / "data"
-    folder = write_cifar10(tmp_path / "made")
-    data_dir.mkdir()
-    with tarfile.open(data_dir / "cifar-10-python.tar.gz", "w:gz") as tar:
-        tar.add(folder, folder.name)
-        tar.addfile(bad)
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(DataError, match=message):
-        load_dataset("CIFAR10", data_dir)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 def test_damaged_archives(tmp_path: Path) -> None:
     folder = write_cifar10(tmp_path / "made")
     (tmp_path / "data").mkdir()
@@ -295,7 +269,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     content = archive.read_bytes()
     for damaged in (content[: len(content) // 2], content[:20], b"", b"no archive at all"):
         archive.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"damaged or no tar archive|truncated|has no file"):
+        with pytest.raises(DataError, match=r"damaged or not a tar archive"):
             load_dataset("CIFAR10", tmp_path / "data")
     (folder / "test_batch").unlink()
     pack(folder, archive)
@@ -359,8 +333,8 @@ def test_broken_idx_files(tmp_path: Path) -> None:
     for damaged, message in (
         (content[:-1], "truncated or damaged"),
         (content[:6], "is truncated"),
-        (b"\x00\x00\x0d" + content[3:], "no IDX file of unsigned bytes"),
-        (b"", "no IDX file"),
+        (b"\x00\x00\x0d" + content[3:], "not an IDX file of unsigned bytes"),
+        (b"", "not an IDX file"),
         (content[:4] + b"\xff" * 12, "truncated or damaged"),
     ):
         path.write_bytes(damaged)
@@ -441,7 +415,7 @@ def test_broken_folders(tmp_path: Path) -> None:
     assert dataset.features.shape == (16, 3, 7, 9)
     assert "1 of 16 images have another size than most and are resized to 9×7" in dataset.warnings[1]
     Image.fromarray(np.full((7, 9), 1000, np.uint16)).save(odd)
-    with pytest.raises(DataError, match=r"9\.png has pixels of type I;16; bring all to 8 bits"):
+    with pytest.raises(DataError, match=r"9\.png has pixels of type I;16; convert it to 8 bits"):
         load_dataset(str(tmp_path / "pets"))
     odd.write_bytes(b"no image")
     with pytest.raises(DataError, match=r"9\.png cannot be read as an image"):

@@ -116,23 +116,20 @@ def test_a_folder_or_a_pipe_in_place_of_a_checkpoint(make: Any, undisturbed: Pat
         assert_same_run(undisturbed, folder)
 
 
-def test_packed_and_endless_pickles_are_refused() -> None:
+def test_packed_checkpoints_are_refused() -> None:
     good = dump({"x": torch.zeros(3)})[: -len(SEAL) - 64]
     assert torch.equal(parse(good)["x"], torch.zeros(3))
 
-    def rebuilt(method: int, **changes: bytes) -> bytes:
+    def rebuilt(method: int) -> bytes:
         buffer = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(buffer, "w", method) as new:
             for name in old.namelist():
-                new.writestr(name, changes.get(name.rpartition("/")[2].replace(".", "_"), old.read(name)))
+                new.writestr(name, old.read(name))
         return buffer.getvalue()
 
     assert "x" in parse(rebuilt(zipfile.ZIP_STORED))
     with pytest.raises(ValueError, match="packed entries"):
         parse(rebuilt(zipfile.ZIP_DEFLATED))
-    nested = b"\x80\x02}Nq\x00" + b"0h\x00h\x00\x86q\x00" * 64 + b"K\x01s."
-    with pytest.raises(ValueError, match="a tuple of 2 as a key"):
-        parse(rebuilt(zipfile.ZIP_STORED, data_pkl=nested))
 
 
 # What ends a run.

@@ -26,7 +26,7 @@ import numpy as np
 
 import plench
 from plench.cli.options import add_run_code, check_outputs
-from plench.data.npy import read_npy
+from plench.data.readers import read_array
 from plench.data.roles import KNOWN_NAMES
 from plench.data.sources.folder import FORMATS, read_images
 from plench.data.tables import read_table_file
@@ -86,12 +86,7 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
         if model.inputs.kind == "tabular":
             what = "arrays: give an .npy file (n, D)"
         raise UsageError(f"{data}: the model was trained on {what}")
-    try:
-        return {}, read_npy(Path(data))
-    except OSError as error:
-        raise DataError(f"{data} cannot be read ({error.strerror or error})") from None
-    except DataError as error:
-        raise DataError(f"{data} cannot be read as a plain array ({error})") from None
+    return {}, read_array(Path(data), data)
 
 
 def read_image_folder(folder: Path) -> tuple[dict[str, Sequence[Any]], Any]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.files import read_file
+from plench.data.readers import read_file
 from plench.errors import DataError, UsageError, missing_package
 from plench.text import short_repr
 

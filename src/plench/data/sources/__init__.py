@@ -18,7 +18,6 @@ from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import make_table_dataset
 from plench.data.tables import is_frame
 from plench.errors import DataError, UsageError
-from plench.plain_files import is_folder
 from plench.registry import Entry, Registry, is_third_party
 from plench.text import find_name
 
@@ -124,7 +123,7 @@ def keeps_name(name: str) -> bool:
         return False
     if DATASETS.knows(name):
         return name in DATASETS.own
-    return not Path(name).suffix and not is_folder(name)
+    return not Path(name).suffix and not os.path.isdir(name)
 
 
 def _list_finders(entries: Mapping[str, Entry[AnySource]]) -> list[SourceFinder]:

@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +17,10 @@ from numpy.typing import ArrayLike
 
 from plench.data.answers import check_num_classes, combine_answers, read_answer_matrix
 from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
-from plench.data.npy import map_npy, read_array, read_npy
+from plench.data.readers import read_array
 from plench.data.sources.base import Source, SourceFinder
-from plench.data.unpack import allowed_bytes
 from plench.errors import DataError
-from plench.plain_files import is_plain, open_plain
 from plench.text import short_repr
-from plench.zip_archive import ZipEntry, list_entries
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 LAYOUT = (
@@ -33,40 +29,42 @@ LAYOUT = (
     "and `test_features` or `test_images` with `test_labels`"
 )
 OPTIONAL = ("candidates", "answers", "labels", "class_names", "groups")
-MAX_MEMBER_BYTES = 2**34
 
 
 def find_arrays(name: str) -> Source | None:
     """Answer the path of an `.npz` file; the name in records carries a hash of its content."""
     if not name.lower().endswith(".npz"):
         return None
-    return open_arrays(Path(name), *read_npz(Path(name), name))
+    try:
+        with open(name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                check_array_names(set(archive.files))
+                arrays = {key: archive[key] for key in archive.files}
+    except DataError as error:
+        raise DataError(f"{name} cannot be used: {error}") from None
+    except Exception as error:  # numpy raises many types for a damaged file
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{name} cannot be read as an .npz file of plain arrays ({reason})") from None
+    return make_source(Path(name), digest, arrays)
 
 
 def find_mapped(name: str) -> Source | None:
-    """Answer the path of an `.npy` file of features, or of a folder with `features.npy`."""
+    """Answer the path of an `.npy` file of features, or of a folder with `features.npy`.
+
+    Features are mapped, not read; the other arrays are `.npy` files in the same folder.
+    """
     path = Path(name)
-    found = [path / file for file in ("features.npy", "images.npy") if is_plain(path / file)]
+    found = [path / file for file in ("features.npy", "images.npy") if os.path.isfile(path / file)]
     if found:
         path = found[0]
     elif not name.lower().endswith(".npy"):
         return None
-    return open_arrays(path.resolve().parent, *read_folder(path, name))
-
-
-def open_arrays(path: Path, digest: str, arrays: dict[str, np.ndarray]) -> Source:
-    """Describe a dataset of arrays."""
-    kind: Literal["tabular", "image"] = "image" if "images" in arrays else "tabular"
-    card = make_card(path, digest, kind, has_candidates="candidates" in arrays or "answers" in arrays)
-    return Source(card, partial(build_dataset, card, arrays))
-
-
-def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the hash and the arrays of the `.npy` files beside a file of features, which are mapped."""
     key = "images" if path.stem == "images" else "features"
     files = {key: path}
     for other in (*OPTIONAL, f"test_{key}", "test_labels"):
-        if is_plain(path.parent / f"{other}.npy"):
+        if os.path.isfile(path.parent / f"{other}.npy"):
             files[other] = path.parent / f"{other}.npy"
     try:
         check_array_names(set(files))
@@ -75,14 +73,17 @@ def read_folder(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
     digest = hashlib.sha256()
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
-        try:
-            with open_plain(file) as stream:
-                digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
-            arrays[part] = map_npy(file) if key in part else read_npy(file)
-        except (DataError, OSError, ValueError, MemoryError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{name}: {file.name} cannot be read as a plain array ({reason})") from None
-    return digest.hexdigest(), arrays
+        arrays[part] = read_array(file, f"{name}: {file.name}", mapped=key in part)
+        with open(file, "rb") as stream:
+            digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
+    return make_source(path.resolve().parent, digest.hexdigest(), arrays)
+
+
+def make_source(path: Path, digest: str, arrays: dict[str, np.ndarray]) -> Source:
+    """Describe a dataset of arrays."""
+    kind: Literal["tabular", "image"] = "image" if "images" in arrays else "tabular"
+    card = make_card(path, digest, kind, has_candidates="candidates" in arrays or "answers" in arrays)
+    return Source(card, lambda data_dir: build_dataset(card, arrays))
 
 
 def make_card(
@@ -101,61 +102,24 @@ def make_card(
     )
 
 
-def read_npz(path: Path, name: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the hash of an `.npz` file and its arrays, whatever its size; pickled objects are never read."""
-    try:
-        with open_plain(path) as file:
-            found = list_entries(file)
-            entries = {entry.name.removesuffix(".npy"): entry for entry in found}
-            check_array_names(set(entries))
-            check_array_sizes(found, os.fstat(file.fileno()).st_size)
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            arrays = {key: read_array(file, entry) for key, entry in entries.items()}
-    except FileNotFoundError:
-        raise DataError(f"{name} cannot be read: there is no such file") from None
-    except (OSError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or error or "there is not enough memory"
-        raise DataError(f"{name} cannot be read ({reason})") from None
-    except DataError as error:
-        raise DataError(f"{name} cannot be read as an .npz file of plain arrays: {error}") from None
-    return digest, arrays
-
-
-def check_array_sizes(entries: list[ZipEntry], file_bytes: int) -> None:
-    """Raise DataError where arrays would take more memory than there is, or far more than the file has."""
-    for entry in entries:
-        if entry.size > MAX_MEMBER_BYTES:
-            raise DataError(
-                f"{entry.name} unpacks to {entry.size:,} bytes; allowed are at most {MAX_MEMBER_BYTES:,}"
-            )
-    total = sum(entry.size for entry in entries)
-    allowed = allowed_bytes(file_bytes)
-    if total > allowed:
-        raise DataError(
-            f"it has {file_bytes:,} bytes and unpacks to {total:,}; allowed are {allowed:,} "
-            "for its size. If it is your own, save it with numpy.savez, which does not pack"
-        )
-
-
 def check_array_names(names: set[str]) -> None:
     """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
     if ("features" in names) == ("images" in names):
-        raise DataError(f"it must have either `features` or `images`; expected are {LAYOUT}")
+        raise DataError(f"it must have either `features` or `images`; expected {LAYOUT}")
     if not names & {"candidates", "answers", "labels"}:
-        raise DataError(f"it has neither `candidates` nor `labels`; expected are {LAYOUT}")
+        raise DataError(f"it has neither `candidates` nor `labels`; expected {LAYOUT}")
     if {"candidates", "answers"} <= names:
         raise DataError("it has `candidates` and `answers`; the candidate sets come from one of them")
     key = "images" if "images" in names else "features"
     test = {f"test_{key}", "test_labels"}
     unknown = sorted(names - {key, *OPTIONAL, *test})
     if unknown:
-        raise DataError(f"it has an array {short_repr(unknown[0])} beside `{key}`; expected are {LAYOUT}")
+        raise DataError(f"it has an array {short_repr(unknown[0])} in addition to `{key}`; expected {LAYOUT}")
     if len(names & test) == 1:
         raise DataError(f"a test set needs both `test_{key}` and `test_labels`")
 
 
-def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray], data_dir: Path | None) -> Dataset:
+def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
     """Make the dataset; without `candidates` each set holds the label alone until candidates are drawn."""
     key = "images" if card.kind == "image" else "features"
     features = arrange(arrays[key], card)
@@ -223,7 +187,7 @@ def make_dataset(
         given["class_names"] = np.array([str(name) for name in class_names])
     if (candidates is None) == (answers is None):
         raise DataError("a dataset of arrays has either candidates or annotators' answers")
-    dataset = build_dataset(nameless, given, None)
+    dataset = build_dataset(nameless, given)
     card = make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True)
     return replace(dataset, card=replace(dataset.card, name=card.name))
 

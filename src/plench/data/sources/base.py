@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.integrity import hash_git_blob, hash_md5
+from plench.data.readers import hash_git_blob, hash_md5
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,28 @@ class SourceFinder:
 
 
 def compare_published(dataset: Dataset) -> list[str]:
-    """Notices for sizes, mean set size and noise rate that differ from the paper's table of datasets.
+    """Warnings for sizes, mean set size and noise rate that differ from the paper's table of datasets.
 
     The table rounds mean set sizes to 0.01 and noise rates to 0.01 %: half of that is no difference.
     """
     published = dataset.card.published
     if published is None:
         return []
-    name, notices = dataset.card.name, []
+    name, warnings = dataset.card.name, []
     for what, found, wanted in (
         ("examples", dataset.n_examples, published.examples),
         ("features", math.prod(dataset.input_shape[1:]), published.features),
         ("classes", dataset.n_classes, published.classes),
     ):
         if found != wanted:
-            notices.append(f"{name} has {found:,} {what}; published are {wanted:,}")
+            warnings.append(f"{name} has {found:,} {what}; published are {wanted:,}")
     if abs(dataset.mean_candidates - published.mean_candidates) > 0.005 + 1e-9:
-        notices.append(
+        warnings.append(
             f"{name} has {dataset.mean_candidates:.4f} candidates on average; "
             f"published are {published.mean_candidates:.2f}"
         )
     if dataset.noise_rate is not None and abs(dataset.noise_rate - published.noise_rate) > 0.00005 + 1e-9:
-        notices.append(
+        warnings.append(
             f"{name} has a noise rate of {dataset.noise_rate:.4%}; published are {published.noise_rate:.2%}"
         )
-    return notices
+    return warnings

@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from plench.data.archives import read_members
 from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Sizes, TestSet
-from plench.data.files import find_entry, read_file
-from plench.data.integrity import hash_md5
+from plench.data.readers import find_entry, hash_md5, read_archive, read_file, read_pickle
 from plench.data.sources.base import RemoteFile, Source
-from plench.data.unpickle import read_pickle
 from plench.errors import DataError
-from plench.plain_files import is_folder
 
 CITATION = "A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009."
 TERMS = "free to use with a reference to the technical report"
 IMAGE_SHAPE = (3, 32, 32)
+N_SUPERCLASSES = 20
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,13 @@ class CifarFiles:
 
 @dataclass(frozen=True, eq=False)
 class CifarArrays:
-    """Images and labels of a distribution, superclasses where it has them, and notices."""
+    """Images and labels of a distribution, superclasses if it has them, and warnings."""
 
     features: np.ndarray
     labels: np.ndarray
     test: TestSet
     superclasses: np.ndarray | None
-    notices: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def make_archive(name: str, md5: str) -> RemoteFile:
@@ -85,88 +83,67 @@ CIFAR100_FILES = CifarFiles(
 
 
 def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArrays:
-    """Read a distribution from its unpacked folder or else from its archive; the images are held once."""
+    """Read a distribution from its unpacked folder or else from its archive."""
     place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
-    features = labels = np.empty(0, np.uint8)
-    coarse: list[np.ndarray] = []
-    others: list[str] = []
-    start = 0
-    for file, content in read_contents(files, place, name):
-        if hash_md5(content) != {**files.train, **files.test}[file]:
-            others.append(file)
-        batch = read_batch(content, f"{name}: {place.name}/{file}")
-        images, batch_labels = check_batch(batch, files, f"{name}: {place.name}/{file}")
-        if file in files.test:
-            test = TestSet(images.reshape(-1, *IMAGE_SHAPE), batch_labels)
-            continue
-        if start == 0:  # every file holds as many images as the first, so that one array can take them all
-            features = np.empty((len(files.train) * len(images), *IMAGE_SHAPE), np.uint8)
-            labels = np.empty(len(features), np.int64)
-        if len(images) * len(files.train) != len(features):
-            raise DataError(
-                f"{name}: {place.name}/{file} has {len(images):,} images, "
-                f"{next(iter(files.train))} has {len(features) // len(files.train):,}"
-            )
-        features[start : start + len(images)] = images.reshape(-1, *IMAGE_SHAPE)
-        labels[start : start + len(images)] = batch_labels
-        start += len(images)
-        if b"coarse_labels" in batch:
-            coarse.append(check_image_labels(batch[b"coarse_labels"], len(images), 20, f"{name}: {file}"))
-    superclasses = find_superclasses(labels, coarse, files.n_classes, name) if coarse else None
-    notices: tuple[str, ...] = ()
-    if others:
-        notices = (
-            f"{name}: {place.name} has other files than the public ones (by MD5): {', '.join(others)}",
-        )
-    return CifarArrays(features, labels, test, superclasses, notices)
-
-
-def read_contents(files: CifarFiles, place: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield each file's bytes, the training files first."""
-    wanted = (*files.train, *files.test)
-    if is_folder(place):
-        yield from ((file, read_file(place / file, name)) for file in wanted)
+    wanted = {**files.train, **files.test}
+    contents: Iterator[tuple[str, bytes]]
+    if place.is_dir():
+        contents = ((file, read_file(place / file, name)) for file in wanted)
     else:
-        for member, content in read_members(place, [f"{files.folder}/{file}" for file in wanted], name):
-            yield member.rpartition("/")[2], content
+        contents = read_archive(place, [f"{files.folder}/{file}" for file in wanted], name)
+    others: list[str] = []
+    batches: dict[str, Batch] = {}
+    for path, content in contents:
+        file = path.rpartition("/")[2]
+        if hash_md5(content) != wanted[file]:
+            others.append(file)
+        batches[file] = read_batch(content, files, f"{name}: {place.name}/{file}")
+    train = [batches[file] for file in files.train]
+    test_images, test_labels, _ = batches[next(iter(files.test))]
+    labels = np.concatenate([batch[1] for batch in train])
+    coarse = [batch[2] for batch in train if batch[2] is not None]
+    warnings: tuple[str, ...] = ()
+    if others:
+        warnings = (
+            f"{name}: {place.name} has other files than the public ones (by MD5): "
+            f"{', '.join(sorted(others, key=list(wanted).index))}",
+        )
+    return CifarArrays(
+        np.concatenate([batch[0] for batch in train]),
+        labels,
+        TestSet(test_images, test_labels),
+        find_superclasses(labels, coarse, files.n_classes, name) if coarse else None,
+        warnings,
+    )
 
 
-def read_batch(content: bytes, name: str) -> dict[Any, Any]:
-    """Return the dict that a file holds."""
+def read_batch(content: bytes, files: CifarFiles, name: str) -> Batch:
+    """Return images (n, 3, 32, 32), labels (n,) and superclasses (n,), if any, of one file."""
     batch = read_pickle(content, name)
     if not isinstance(batch, dict):
-        raise DataError(f"{name} holds no dict")
-    return batch
-
-
-def check_batch(batch: dict[Any, Any], files: CifarFiles, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (n, 3072) and labels (n,) of one file."""
+        raise DataError(f"{name} does not contain a dict")
     images = batch.get(b"data")
     width = math.prod(IMAGE_SHAPE)
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
-        raise DataError(f"{name}: `data` must be a uint8 array of n×{width}")
-    if images.shape[1] != width or len(images) == 0:
-        raise DataError(f"{name}: `data` must be of shape n×{width}, not {images.shape}")
-    return images, check_image_labels(batch.get(files.label_key), len(images), files.n_classes, name)
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (width,):
+        raise DataError(f"{name}: `data` must be a uint8 array of shape n×{width}")
+    labels = check_image_labels(batch.get(files.label_key), len(images), files.n_classes, name)
+    coarse = batch.get(b"coarse_labels")
+    if coarse is not None:
+        coarse = check_image_labels(coarse, len(images), N_SUPERCLASSES, name)
+    return images.reshape(-1, *IMAGE_SHAPE), labels, coarse
 
 
 def check_image_labels(labels: Any, count: int, n_classes: int, name: str) -> np.ndarray:
     """Return labels as an array, if there is a whole number below `n_classes` for each image."""
     if not isinstance(labels, list | np.ndarray) or len(labels) != count:
         raise DataError(f"{name}: there must be {count:,} labels, one per image")
-    # Looked at one by one before numpy sees them: a list of lists of lists … could fill all memory.
-    if isinstance(labels, list) and set(map(type, labels)) - {int}:
-        raise DataError(f"{name}: labels must be whole numbers")
-    try:
-        array = np.asarray(labels)
-    except OverflowError:
-        array = np.empty(0, object)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    array = np.asarray(labels) if all(isinstance(label, int | np.integer) for label in labels) else None
+    if array is None or array.dtype.kind not in "iu":
         raise DataError(f"{name}: labels must be whole numbers")
     wrong = np.flatnonzero((array < 0) | (array >= n_classes))
     if len(wrong):
         raise DataError(
-            f"{name}: the label of image {wrong[0]} is {array[wrong[0]]}; allowed are 0…{n_classes - 1}"
+            f"{name}: the label of image {wrong[0]} is {array[wrong[0]]}; expected 0…{n_classes - 1}"
         )
     return array.astype(np.int64)
 
@@ -209,7 +186,7 @@ def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_di
         card = replace(card, superclasses=tuple(arrays.superclasses.tolist()))
     candidates = arrays.labels[:, None] == np.arange(files.n_classes)
     card = replace(card, class_names=files.class_names)
-    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.notices)
+    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.warnings)
 
 
 CIFAR10 = make_source("CIFAR10", CIFAR10_FILES, CandidateSpec("fps"), "image classification")

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from plench.data.answers import Answers, combine_answers, read_answer_matrix
 from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
-from plench.data.files import find_entry, read_file
-from plench.data.npy import parse_npy
+from plench.data.readers import find_entry, read_array, read_file
 from plench.data.sources.base import RemoteFile, Source, SourceFinder
 from plench.data.tables import RawTable, make_column, parse_table
 from plench.errors import DataError, UsageError
-from plench.plain_files import is_plain
 from plench.text import normalise
 
 LABELME_CLASSES = 8
@@ -67,11 +65,11 @@ def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     """Read features, true labels and the matrix of answers, in which −1 is a gap."""
     matrix = read_numbers(files["answers.txt"], f"{name}: answers.txt")
     return CrowdArrays(
-        read_float_matrix(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
+        read_array(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
         read_numbers(files["LabelMe_Z_train.txt"], f"{name}: LabelMe_Z_train.txt").ravel(),
         read_answer_matrix(matrix, LABELME_CLASSES, f"{name}: answers.txt"),
         TestSet(
-            read_float_matrix(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
+            read_array(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
             read_numbers(files["LabelMe_Z_test.txt"], f"{name}: LabelMe_Z_test.txt").ravel(),
         ),
     )
@@ -120,14 +118,6 @@ def stack_columns(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
     return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
 
 
-def read_float_matrix(content: bytes, name: str) -> NDArray[np.float32]:
-    """Read an array; pickled objects are never read."""
-    try:
-        return parse_npy(content)
-    except DataError as error:
-        raise DataError(f"{name} cannot be read as an array ({error})") from None
-
-
 def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
     """Read whole numbers, one row per line."""
     try:
@@ -137,14 +127,14 @@ def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
 
 
 def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Path | None) -> Dataset:
-    """Load a dataset from its files in `data_dir` or a folder directly below; differences become notices."""
+    """Load a dataset from its files in `data_dir` or a folder directly below; differences become warnings."""
     obtain = describe_obtain(release)
-    contents, notices = {}, []
+    contents, warnings = {}, []
     for file, sha1 in release.files.items():
-        path = find_entry(card.name, (file,), data_dir, obtain, accept=is_plain)
+        path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
         contents[file] = read_file(path, card.name)
         if RemoteFile("", file, sha1).explain_mismatch(contents[file]) is not None:
-            notices.append(f"{card.name}: {file} is not the public file (its git SHA-1 differs)")
+            warnings.append(f"{card.name}: {file} is not the public file (its git SHA-1 differs)")
     arrays = release.read(contents, card.name)
     if min_votes == 1:
         candidates = combine_answers(arrays.answers)
@@ -156,8 +146,8 @@ def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Pa
         arrays.labels,
         replace(card, class_names=arrays.class_names),
         arrays.test,
-        tuple(notices),
-        verified=not notices,
+        tuple(warnings),
+        verified=not warnings,
         answers=arrays.answers,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import warnings
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,12 @@ from typing import Any
 import numpy as np
 
 from plench.data.dataset import Dataset, DatasetCard, TestSet
-from plench.data.files import read_file
+from plench.data.readers import read_file
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import assemble, describe_generated, make_table_card, read_table_files
-from plench.data.unpack import allowed_bytes
 from plench.errors import DataError, UsageError, missing_package
-from plench.plain_files import is_folder, is_plain
 from plench.text import short_repr
 
 FORMATS = {
@@ -38,27 +36,26 @@ FORMATS = {
     ".pgm": "PPM",
     ".webp": "WEBP",
 }
-MODES = {"1": "L", "L": "L"}  # black and white, and gray; anything else becomes colour
+GRAY_MODES = ("1", "L")  # black and white, and gray; anything else becomes colour
 BILINEAR = 2  # Pillow's number; it averages where an image becomes smaller
 CANDIDATES = "candidates.csv"
 WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
-PIXELS_PER_BYTE = 256  # of an image file: a photograph has 3 to 30, a drawing in one colour up to 1,000
 
 
 def find_folder(name: str) -> Source | None:
     """Answer the path of a folder; the name in records carries a hash of its images."""
     text, _, query = name.partition("?")
     path = Path(text)
-    if not is_folder(path):
+    if not os.path.isdir(path):
         return None
-    if is_plain(path / CANDIDATES):
+    if (path / CANDIDATES).is_file():
         return open_described(path, split_reference(name)[1])
     if query:
         raise UsageError(
             f"dataset {name!r}: options belong to a folder with {CANDIDATES}, and {path} has none"
         )
     parts = {part: path / part for part in ("train", "test")}
-    if all(map(is_folder, parts.values())):
+    if all(map(Path.is_dir, parts.values())):
         classes = list_classes(parts["train"])
         files = {part: list_images(folder, classes) for part, folder in parts.items()}
     else:
@@ -84,8 +81,8 @@ def open_described(path: Path, options: TableOptions) -> Source:
     card = make_table_card(path.resolve().name, digest, content, "image")
 
     def load(data_dir: Path | None) -> Dataset:
-        images, notices = read_images({"all": files}, card.name)
-        return assemble(content, card, images["all"]).with_warnings(notices)
+        images, warnings = read_images({"all": files}, card.name)
+        return assemble(content, card, images["all"]).with_warnings(warnings)
 
     return Source(card, load)
 
@@ -98,7 +95,7 @@ def find_image(folder: Path, file: str, row: int, name: str) -> Path:
             f"{name}: item {row}: {short_repr(file)} is not an image file of this folder; expected a file "
             f"ending in {', '.join(FORMATS)}"
         )
-    if not is_plain(path):
+    if not os.path.isfile(path):
         raise DataError(f"{name}: item {row}: there is no file {short_repr(file)} in {folder}")
     return path
 
@@ -115,7 +112,7 @@ def list_classes(folder: Path) -> list[str]:
 
 def list_subfolders(folder: Path) -> list[str]:
     """Return the names of the visible folders in a folder, sorted."""
-    return [entry.name for entry in list_folder(folder) if entry.name[0] != "." and is_folder(entry)]
+    return [entry.name for entry in list_folder(folder) if entry.name[0] != "." and entry.is_dir()]
 
 
 def list_folder(folder: Path) -> list[Path]:
@@ -134,12 +131,12 @@ def list_images(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     files = [
         (path, label)
         for label, name in enumerate(classes)
-        if is_folder(folder / name)
+        if (folder / name).is_dir()
         for path in list_folder(folder / name)
         if path.suffix.lower() in FORMATS
     ]
     if not files:
-        raise DataError(f"{folder} has no images; known are files ending in {', '.join(FORMATS)}")
+        raise DataError(f"{folder} has no images; expected files ending in {', '.join(FORMATS)}")
     return files
 
 
@@ -157,7 +154,7 @@ def load_folder(
     card: DatasetCard, classes: list[str], files: dict[str, list[tuple[Path, int]]], data_dir: Path | None
 ) -> Dataset:
     """Read all images; each candidate set holds the label alone until sets are drawn."""
-    images, notices = read_images(
+    images, warnings = read_images(
         {part: [path for path, _ in entries] for part, entries in files.items()}, card.name
     )
     labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
@@ -168,79 +165,54 @@ def load_folder(
         labels["train"],
         card,
         test,
-        (describe_generated(card), *notices),
+        (describe_generated(card), *warnings),
     )
 
 
 def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Read images, gray ones if all are; those of another size than most are resized, with a notice."""
-    reader = ImageReader(name)
-    images = {part: [reader.read(path) for path in paths] for part, paths in files.items()}
+    """Read images, as gray ones if all are gray; images of another size than most are resized.
+
+    Returns an array (N, C, H, W) for each part, and warnings.
+    """
+    images = {part: [read_image(path, name) for path in paths] for part, paths in files.items()}
     every = [image for part in images.values() for image in part]
-    gray = all(MODES.get(image.mode) == "L" for image in every)
+    gray = all(image.mode in GRAY_MODES for image in every)
     sizes = Counter(image.size for image in every)
     size = sizes.most_common(1)[0][0]  # the first that came up, of those that are as frequent
-    reader.check_pixels(len(every) * size[0] * size[1], "images of one size")
     arrays = {}
     for part, decoded in images.items():
         stacked = np.empty((len(decoded), 1 if gray else 3, size[1], size[0]), np.uint8)
         for row, image in enumerate(decoded):
-            shown = image.convert("L" if gray else "RGB")
-            pixels = np.asarray(shown if image.size == size else shown.resize(size, BILINEAR))
+            converted = image.convert("L" if gray else "RGB")
+            pixels = np.asarray(converted if image.size == size else converted.resize(size, BILINEAR))
             stacked[row] = pixels if gray else pixels.transpose(2, 0, 1)
         arrays[part] = stacked
-    notices = []
+    warnings = []
     if len(sizes) > 1:
         others = len(every) - sizes[size]
-        notices.append(
+        warnings.append(
             f"{name}: {others:,} of {len(every):,} images have another size than most and are resized to "
             f"{size[0]}×{size[1]} pixels, whatever their shape"
         )
-    return arrays, notices
+    return arrays, warnings
 
 
-class ImageReader:
-    """Decodes image files. How many pixels they have is looked at before these are read."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.pixels = 0  # of all images so far
-        self.file_bytes = 0
-
-    def read(self, path: Path) -> Any:
-        """Return the decoded image of a file."""
-        try:
-            from PIL import Image
-        except ImportError:
-            raise missing_package(f"{self.name}: reading image files", "pillow", "images") from None
-        content = read_file(path, self.name)
-        self.file_bytes += len(content)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
-                with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
-                    self.pixels += image.size[0] * image.size[1]
-                    self.check_pixels(self.pixels, f"those up to {path}")
-                    image.load()
-                    decoded = image.copy()
-        except DataError:
-            raise
-        except Exception as error:  # decoders raise many types for a damaged file
-            raise DataError(f"{self.name}: {path} cannot be read as an image ({error})") from None
-        if decoded.mode.startswith(WIDE_MODES):
-            raise DataError(
-                f"{self.name}: {path} has pixels of type {decoded.mode}; bring all to 8 bits per channel"
-            )
-        return decoded
-
-    def check_pixels(self, pixels: int, what: str) -> None:
-        """Raise DataError for more pixels than files of such a size can have."""
-        allowed = max(allowed_bytes(0), PIXELS_PER_BYTE * self.file_bytes)
-        if pixels > allowed:
-            raise DataError(
-                f"{self.name}: {what} have {pixels:,} pixels; files of {self.file_bytes:,} bytes may have "
-                f"{allowed:,}"
-            )
+def read_image(path: Path, name: str) -> Any:
+    """Return the decoded image of a file."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise missing_package(f"{name}: reading image files", "pillow", "images") from None
+    content = read_file(path, name)
+    try:
+        with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
+            image.load()
+            decoded = image.copy()
+    except Exception as error:  # decoders raise many types for a damaged file
+        raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
+    if decoded.mode.startswith(WIDE_MODES):
+        raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; convert it to 8 bits")
+    return decoded
 
 
 FOLDER = SourceFinder(

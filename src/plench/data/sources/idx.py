@@ -11,29 +11,26 @@ from pathlib import Path
 import numpy as np
 
 from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Sizes, TestSet
-from plench.data.files import find_entry, read_file
+from plench.data.readers import find_entry, read_file
 from plench.data.sources.base import Source
 from plench.errors import DataError
-from plench.plain_files import is_folder, is_plain
 
 PARTS = {"train": "train", "test": "t10k"}
 UNSIGNED_BYTE = 8
-MAX_AXES = 4  # images have three, labels one
+MAX_RANK = 3  # of images
 N_CLASSES = 10
 
 
 def read_idx(content: bytes, name: str) -> np.ndarray:
     """Return the uint8 array of an IDX file: two zero bytes, type, rank, sides (big-endian), values."""
     if len(content) < 4 or content[:3] != bytes([0, 0, UNSIGNED_BYTE]):
-        raise DataError(f"{name} is no IDX file of unsigned bytes")
+        raise DataError(f"{name} is not an IDX file of unsigned bytes")
     rank = content[3]
-    if rank > MAX_AXES:
-        raise DataError(f"{name} has {rank} axes; allowed are at most {MAX_AXES}")
     start = 4 + 4 * rank
     if len(content) < start:
         raise DataError(f"{name} is truncated")
     shape = struct.unpack(f">{rank}I", content[4:start])
-    if math.prod(shape) != len(content) - start:
+    if rank > MAX_RANK or math.prod(shape) != len(content) - start:
         raise DataError(
             f"{name} is truncated or damaged: {len(content) - start:,} bytes for an array of shape {shape}"
         )
@@ -49,7 +46,7 @@ def load_idx(
 ) -> Dataset:
     """Load the four files of a folder; until candidates are drawn, each set holds the label alone."""
     folder = find_entry(card.name, folders, data_dir, obtain)
-    if is_folder(folder / "raw"):  # where torchvision puts them
+    if (folder / "raw").is_dir():  # where torchvision puts them
         folder = folder / "raw"
     arrays: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for part, prefix in PARTS.items():
@@ -65,7 +62,7 @@ def load_idx(
     features, labels = arrays["train"]
     candidates = labels[:, None] == np.arange(N_CLASSES)
     if (labels >= N_CLASSES).any():
-        raise DataError(f"{card.name}: {folder} has the label {labels.max()}; allowed are 0…{N_CLASSES - 1}")
+        raise DataError(f"{card.name}: {folder} has the label {labels.max()}; expected 0…{N_CLASSES - 1}")
     card = replace(card, class_names=class_names)
     return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]))
 
@@ -73,7 +70,7 @@ def load_idx(
 def read_part(folder: Path, stem: str, name: str) -> np.ndarray:
     """Read one of the four files, packed or not."""
     for path in (folder / stem, folder / f"{stem}.gz", folder / stem.replace("-idx", ".idx")):
-        if is_plain(path):
+        if path.is_file():
             return read_idx(read_file(path, name), f"{name}: {path}")
     raise DataError(f"{name}: {folder} has neither {stem} nor {stem}.gz")
 

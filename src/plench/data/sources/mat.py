@@ -1,22 +1,31 @@
 """The tabular benchmark datasets and FG-NET, read from `.mat` files, and any such file given by path."""
 
 import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plench.data.dataset import Dataset, DatasetCard, Published
-from plench.data.files import find_entry, read_file
-from plench.data.integrity import hash_git_blob
-from plench.data.mat_file import MatContent, read_mat
+from plench.data.readers import find_entry, hash_git_blob, read_file
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
-from plench.plain_files import is_plain
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
 TERMS = "academic use only, at the user's own risk (the authors' notice)"
+VARIABLES = ("data", "partial_target", "target")
+MATRIX, COMPRESSED, SPARSE, COMPLEX = 14, 15, 5, 0x0800  # codes of the format
+NUMBER_CODES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
+NUMERIC_CLASSES = range(5, 16)  # sparse, double, single, and integers of 8 to 64 bits
 
 
 def make_source(
@@ -55,26 +64,20 @@ def make_source(
 def load_mat(
     card: DatasetCard, file: str, git_sha1: str | None, obtain: str, data_dir: Path | None
 ) -> Dataset:
-    """Load a dataset from its file in `data_dir` or a folder directly below; differences become notices."""
-    path = find_entry(card.name, (file,), data_dir, obtain, accept=is_plain)
+    """Load a dataset from its file in `data_dir` or a folder directly below; differences become warnings."""
+    path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
     content = read_file(path, card.name)
-    arrays = parse_mat(content, f"{card.name}: {path}")
+    features, candidates, labels = read_mat(content, f"{card.name}: {path}")
     verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
-    dataset = Dataset(arrays.features, arrays.candidates, arrays.labels, card, verified=verified)
-    notices = []
+    dataset = Dataset(features, candidates, labels, card, verified=verified)
+    warnings = []
     if git_sha1 is not None and not verified:
-        notices.append(f"{card.name}: {path.name} is not the public file (its git SHA-1 differs)")
-    if arrays.labels is None:
-        notices.append(f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured")
-    return dataset.with_warnings(notices + compare_published(dataset))
-
-
-def parse_mat(content: bytes, name: str) -> MatContent:
-    """Return the arrays of a `.mat` file; an error names the file."""
-    try:
-        return read_mat(content)
-    except DataError as error:
-        raise DataError(f"{name} cannot be used: {error}") from None
+        warnings.append(f"{card.name}: {path.name} is not the public file (its git SHA-1 differs)")
+    if labels is None:
+        warnings.append(
+            f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured"
+        )
+    return dataset.with_warnings(warnings + compare_published(dataset))
 
 
 def find_mat(name: str) -> Source | None:
@@ -82,17 +85,112 @@ def find_mat(name: str) -> Source | None:
     path = Path(name)
     if path.suffix.lower() != ".mat":
         return None
-    if not is_plain(path):
-        raise DataError(f"{name} cannot be read: there is no such file")
     content = read_file(path, name)
-    arrays = parse_mat(content, name)
+    arrays = read_mat(content, name)
     card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
-    return Source(card, partial(build_own_dataset, card, arrays))
+    return Source(card, lambda data_dir: Dataset(*arrays, card))
 
 
-def build_own_dataset(card: DatasetCard, arrays: MatContent, data_dir: Path | None) -> Dataset:
-    """Make the dataset of a user's own file."""
-    return Dataset(arrays.features, arrays.candidates, arrays.labels, card)
+def read_mat(content: bytes, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64] | None]:
+    """Return features (N×D), candidates (N×K) and labels (N), if any, of the bytes of a `.mat` file.
+
+    Its variables are `data` (N×D), `partial_target` (K×N, 0 or 1) and `target` (K×N, one 1 per column), each
+    dense or sparse and of any real numeric type.
+    """
+    try:
+        found = load_matrices(content)
+    except DataError as error:
+        raise DataError(f"{name} cannot be used: {error}") from None
+    except Exception as error:  # SciPy raises many types for a damaged file
+        raise DataError(f"{name} cannot be used: it is damaged ({error})") from None
+    features, partial_target, target = found["data"], found["partial_target"], found.get("target")
+    if target is None:
+        return features, partial_target.T, None
+    wrong = ((target != 0) & (target != 1)).any(axis=0) | ((target == 1).sum(axis=0) != 1)
+    if wrong.any():
+        raise DataError(
+            f"{name} cannot be used: `target` of example {np.flatnonzero(wrong)[0]} must be a single 1 "
+            f"among 0s ({wrong.sum()} of {target.shape[1]} examples differ)"
+        )
+    return features, partial_target.T, np.argmax(target, axis=0)
+
+
+def load_matrices(content: bytes) -> dict[str, NDArray[Any]]:
+    """Return the variables of a `.mat` file as dense matrices whose shapes fit together."""
+    from scipy.io import loadmat  # imported late: only these files need it
+    from scipy.sparse import issparse
+
+    names = check_elements(content)
+    if not {"data", "partial_target"} <= names:
+        listed = ", ".join(sorted(names)[:10]) or "nothing"
+        raise DataError(
+            f"it contains {listed}; expected are the variables `data` and `partial_target`, and `target` for "
+            "true labels"
+        )
+    found = loadmat(io.BytesIO(content), variable_names=VARIABLES)
+    matrices = {name: found[name] for name in VARIABLES if name in names}
+    for name, matrix in matrices.items():
+        if matrix.dtype.kind not in "biuf" or matrix.ndim != 2 or 0 in matrix.shape:
+            raise DataError(
+                f"`{name}` is of type {matrix.dtype} and shape {matrix.shape}; expected is a matrix of real "
+                "numbers that is not empty"
+            )
+    expected = (matrices["partial_target"].shape[0], matrices["data"].shape[0])
+    for name in matrices.keys() - {"data"}:
+        if matrices[name].shape != expected:
+            raise DataError(
+                f"`{name}` has shape {matrices[name].shape}; expected is {expected}, classes × examples"
+            )
+    for name, matrix in matrices.items():
+        if issparse(matrix):
+            matrix.check_format(full_check=True)
+            if (np.diff(matrix.indptr) < 0).any():  # not checked in a matrix that is called empty
+                raise DataError(f"it is damaged: the columns of `{name}` overlap")
+            matrices[name] = matrix.toarray()
+    return matrices
+
+
+def check_elements(content: bytes) -> set[str]:
+    """Return the names of the variables; raise DataError where `loadmat` would crash the process.
+
+    It looks type codes up in a table without checking them, so those of the variables to be read are checked
+    here.
+    """
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None:
+        raise DataError("it is not a MATLAB file of version 5 to 7")
+    if content[124:126] == struct.pack(f"{order}H", 0x0200):
+        raise DataError("it is a MATLAB file of version 7.3 (HDF5); save it with the option -v7")
+    names = set()
+    for code, element in iterate_elements(memoryview(content)[128:], order):
+        if code == COMPRESSED:
+            code, element = next(iterate_elements(memoryview(zlib.decompress(element)), order))
+        parts = list(iterate_elements(element, order))
+        if code != MATRIX or len(parts) < 3 or len(parts[0][1]) < 4:
+            raise DataError("it is damaged: an element is not a variable")
+        name = bytes(parts[2][1]).decode("ascii", "replace")
+        names.add(name)
+        (flags,) = struct.unpack_from(f"{order}I", parts[0][1])
+        if name in VARIABLES and (flags & 0xFF) in NUMERIC_CLASSES:
+            n_parts = (6 if flags & 0xFF == SPARSE else 4) + bool(flags & COMPLEX)
+            if len(parts) != n_parts or not {code for code, _ in parts} <= NUMBER_CODES:
+                raise DataError(f"it is damaged: `{name}` is not stored as a matrix is")
+        elif name in VARIABLES:
+            raise DataError(f"`{name}` is not a matrix of numbers")
+    return names
+
+
+def iterate_elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Yield type code and content of the elements that follow one another."""
+    place = 0
+    while place < len(data):
+        code, size = struct.unpack_from(f"{order}II", data, place)
+        start, place = place + 8, place + 8 + size + (0 if code == COMPRESSED else -size % 8)
+        if code >> 16:  # a small element: size and type share four bytes, the content is in the next four
+            code, size, start, place = code & 0xFFFF, code >> 16, start - 4, start
+        if start + size > len(data):
+            raise DataError("it is truncated")
+        yield code, data[start : start + size]
 
 
 MAT = SourceFinder(

@@ -23,7 +23,7 @@ from plench.data.answers import (
     sort_names,
 )
 from plench.data.dataset import Dataset, DatasetCard, TestSet
-from plench.data.files import read_file
+from plench.data.readers import read_file
 from plench.data.roles import TableOptions, find_roles, read_options, split_reference, strip_prefix
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
