@@ -29,12 +29,12 @@ from plench.training.checkpoint import read_checkpoints
 from plench.training.config import RunConfig, RunOutcome, Status
 from plench.training.data import PreparedData
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.evaluate import Totals
+from plench.training.evaluate import Totals, choose_chunk
 from plench.training.run import RESUMES, TrainingRun
 from plench.training.stack import StackedStep, StackError
 from plench.training.step import SingleStep
 
-# An evaluation with no more than so many batches left is completed after a request to stop.
+# An evaluation that has no more examples left than so many batches have is completed after a stop.
 FEW_BATCHES = 4
 SECONDS_BETWEEN_REPORTS = 0.25
 
@@ -464,13 +464,14 @@ class Loop:
         """Return what is called after each batch of an evaluation: it reports progress or stops."""
         data = self.members[0].run.data
         total, done = len(data.validation.stored) + len(data.test.stored), 0
+        few = FEW_BATCHES * choose_chunk(data.test.stored) // len(self.members)
         callbacks = [member.run.callback for member in self.members]
         observers = [callback.evaluating for callback in callbacks if hasattr(callback, "evaluating")]
 
         def after_batch(examples: int) -> None:
             nonlocal done
             done += examples
-            if self.stop.asked and total - done > FEW_BATCHES * examples:
+            if self.stop.asked and total - done > few:
                 raise EvaluationStopped
             for observe in observers:
                 observe(done, total)
