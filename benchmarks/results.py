@@ -25,8 +25,8 @@ import plench
 from plench.algorithms import algorithms
 from plench.runs.ended import make_done
 from plench.runs.sweep_spec import Grid, SweepSpec
-from plench.sweeps.plan import DataShelf, expand, settle
-from plench.sweeps.remembered import remember
+from plench.sweeps.plan import DatasetCache, expand, resolve_names
+from plench.sweeps.status import save_plan_cache
 
 TURNS = 3
 N_HPARAMS = 20
@@ -51,7 +51,7 @@ def make_runs(root: Path, n_runs: int) -> None:
     names = tuple(name for name, entry in algorithms().items() if entry.source is None and entry.card.shared)
     n_trials = -(-n_runs // (len(names) * len(DATASETS) * N_HPARAMS))
     grid = Grid(names, DATASETS, n_hparams=N_HPARAMS, n_trials=n_trials, steps=11, checkpoint_freq=1)
-    spec = settle(SweepSpec((grid,)), DataShelf(None))
+    spec = resolve_names(SweepSpec((grid,)), DatasetCache(None))
     runs = expand(spec)
     random = np.random.default_rng(0)
     for run in runs:
@@ -68,7 +68,7 @@ def make_runs(root: Path, n_runs: int) -> None:
         (place / "results.jsonl").write_text(text, encoding="utf-8")
         (place / "done").write_bytes(make_done(place, ["results.jsonl"]))
     spec.write(root / spec.file_name)
-    remember(spec, runs, root)
+    save_plan_cache(spec, runs, root)
 
 
 def spend(*words: str) -> float:

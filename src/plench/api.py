@@ -16,13 +16,13 @@ from plench.report.tables import Tables, build_tables
 from plench.runs.ended import RESULTS
 from plench.runs.folder import RunStore
 from plench.runs.records import read_run
-from plench.runs.sweep_spec import DEFAULT_FLEET, SweepSpec
+from plench.runs.sweep_spec import SweepSpec
 from plench.settings import Settings, declared, read_settings
 
 if TYPE_CHECKING:  # these import torch
     from plench.data import Dataset
-    from plench.sweeps.engines.base import SweepCallback
     from plench.sweeps.launch import SweepOutcome
+    from plench.sweeps.progress import SweepCallback
     from plench.training import RunOutcome
     from plench.training.callbacks import Callback
 
@@ -210,7 +210,7 @@ def sweep(
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     workers: int | None = None,
-    stack: str | int = DEFAULT_FLEET,
+    stack: str | int = "auto",
     stack_memory_gb: float | None = None,
     retry: bool = False,
     extend: str | Path | Sequence[str | Path] = (),
@@ -262,10 +262,10 @@ def sweep(
     >>> plench.collect("runs")
     """
     from plench.sweeps.engines.local import LocalEngine
-    from plench.sweeps.fleets import read_fleet
     from plench.sweeps.launch import launch_sweep
+    from plench.sweeps.plan import make_grids
     from plench.sweeps.progress import watch_sweep
-    from plench.sweeps.suites import make_grids
+    from plench.sweeps.stacks import read_stack_options
 
     stack = settings.pop("fleet", stack)  # earlier names
     stack_memory_gb = settings.pop("fleet_memory_gb", stack_memory_gb)
@@ -287,7 +287,7 @@ def sweep(
             engine=LocalEngine(workers=workers),
             callback=observer,
             retry=retry,
-            fleet=read_fleet(stack, stack_memory_gb),
+            stack=read_stack_options(stack, stack_memory_gb),
             extend=[extend] if isinstance(extend, str | Path) else extend,
         )
 

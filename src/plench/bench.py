@@ -261,7 +261,7 @@ def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, 
             "--n-trials",
             "2",
         ]
-        words += ["--fleet", STACK, "--steps", str(steps), "--workers", str(workers), "--output-dir", folder]
+        words += ["--stack", STACK, "--steps", str(steps), "--workers", str(workers), "--output-dir", folder]
         command = [
             sys.executable,
             "-m",

@@ -29,10 +29,11 @@ from plench.runs.records import Experiment, Run
 from plench.runs.select import Plan, place_experiments, select
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.settings import declared, seed_hash
-from plench.sweeps.engines.base import Engine, SweepCallback
-from plench.sweeps.fleets import read_fleet
+from plench.sweeps.engines import Engine
 from plench.sweeps.launch import SweepOutcome, launch_sweep
-from plench.sweeps.plan import DataShelf
+from plench.sweeps.plan import DatasetCache
+from plench.sweeps.progress import SweepCallback
+from plench.sweeps.stacks import StackOptions
 from plench.text import counted
 from plench.training.config import RunOutcome, configure_run
 from plench.training.data import prepare_split
@@ -82,7 +83,7 @@ def run_pilot(
         data_dir=data_dir,
         engine=engine,
         callback=callback,
-        fleet=read_fleet("off"),  # as the other arm is trained
+        stack=StackOptions(size=1),  # as the other arm is trained
     )
     trained: list[RunOutcome] = []
     if not sweep.unfinished:
@@ -95,12 +96,12 @@ def run_pilot(
 
 def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path) -> Iterator[RunOutcome]:
     """Run the second arm, run by run."""
-    shelf = DataShelf(data_dir)
+    datasets = DatasetCache(data_dir)
     # The joined data have their candidate sets already.
     candidates = {name: None for name, setting in declared().items() if setting.block == "candidates"}
     for name in grid.datasets:
         for trial_seed in grid.trial_seeds:
-            dataset, split = join_validation(shelf.get(name), grid, trial_seed)
+            dataset, split = join_validation(datasets.get(name), grid, trial_seed)
             prepared = prepare_split(dataset, split, choose_device(grid.device))
             for algorithm in grid.algorithms:
                 entry = find_algorithm(algorithm)

@@ -21,7 +21,7 @@ from plench.errors import DataError, UsageError
 from plench.networks import NETWORKS, Featurizer, find_network
 from plench.registry import DiscoveryError, Registry, is_third_party
 from plench.sweeps.engines import ENGINES
-from plench.sweeps.suites import make_suite
+from plench.sweeps.plan import make_suite
 from tests.training.harness import only_folder, read_description, read_records
 
 REGISTRIES = (ALGORITHMS, CRITERIA, DATASETS, NETWORKS)

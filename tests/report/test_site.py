@@ -40,7 +40,7 @@ from plench.report.statistics import (
 )
 from plench.runs import read_run, read_runs
 from plench.runs.sweep_spec import SweepSpec
-from plench.sweeps.suites import make_grids
+from plench.sweeps.plan import make_grids
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 

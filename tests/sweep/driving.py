@@ -1,4 +1,4 @@
-"""Launching sweeps as a user does, in processes of their own, and comparing what they leave behind."""
+"""Plans of small sweeps, and launching sweeps as a user does, in processes of their own."""
 
 import json
 import os
@@ -6,11 +6,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.sweeps.executor import RunExecutor
+from plench.sweeps.plan import DatasetCache, PlannedRun, expand, make_grids, resolve_names
+from plench.training.callbacks import NoCallback
+
+DATASETS = DatasetCache(None)
 ODD = Path(__file__).with_name("odd_algorithms.py")
 TIMINGS = ("step_time", "mem_gb")
 
@@ -20,6 +28,38 @@ def odd(name: str) -> str:
     return f"{ODD}:{name}"
 
 
+def expand_grid(*grids: Grid) -> list[PlannedRun]:
+    """Return the runs of grids."""
+    return expand(resolve_names(SweepSpec(grids), DATASETS))
+
+
+def plan_runs(*algorithms: str, n_hparams: int = 20, n_trials: int = 3, **changes: Any) -> list[PlannedRun]:
+    """Return the runs of algorithms on Digits_USS."""
+    return expand_grid(
+        *make_grids(algorithms, ["Digits_USS"], n_hparams=n_hparams, n_trials=n_trials, **changes)
+    )
+
+
+def plan_one(algorithm: str = "CC", steps: int = 20) -> PlannedRun:
+    """Return a run of an algorithm on Digits_USS."""
+    (run,) = plan_runs(algorithm, n_hparams=1, n_trials=1, steps=steps, checkpoint_freq=10)
+    return run
+
+
+def run_here(run: PlannedRun, output_dir: Path) -> str:
+    """Run a run in this process; return how it ended."""
+    run = replace(run, config=replace(run.config, device="cpu", skip_model_save=True))
+    ends: list[str] = []
+    RunExecutor().run_task(
+        (run,),
+        DATASETS.get(run.dataset),
+        [RunStore(output_dir / run.folder)],
+        [NoCallback()],
+        lambda run, attempt: ends.append(attempt.status),
+    )
+    return ends[0]
+
+
 def grid_arguments(
     algorithms: Sequence[str] = ("PRODEN", "CC", "LWS"),
     n_hparams: int = 2,
@@ -27,11 +67,11 @@ def grid_arguments(
     steps: int = 200,
     checkpoint_freq: int = 50,
 ) -> list[str]:
-    """Return the options of a small grid on built-in data, whose runs are trained each by itself."""
+    """Return the options of a small grid on built-in data, without stacks."""
     return [
         *("--datasets", "Digits_USS", "--algorithms", *algorithms),
         *("--n_hparams", str(n_hparams), "--n_trials", str(n_trials)),
-        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--fleet", "off"),
+        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--stack", "off"),
     ]
 
 
@@ -64,12 +104,12 @@ def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, s
 
 
 def sweep(*arguments: str, timeout: float = 300, **environment: str) -> tuple[int, str]:
-    """Carry out a sweep command to its end."""
+    """Run a sweep command to its end."""
     return finish(start(*arguments, **environment), timeout)
 
 
 def read_outcomes(output_dir: Path) -> dict[str, Any]:
-    """Return status and records of every run, by folder, without what depends on the clock."""
+    """Return status and records of every run, by folder, without times."""
     outcomes = {}
     for folder in sorted(path for path in output_dir.iterdir() if (path / "run.json").exists()):
         lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
@@ -82,26 +122,26 @@ def read_outcomes(output_dir: Path) -> dict[str, Any]:
     return outcomes
 
 
-def fleet_arguments(steps: int) -> list[str]:
-    """Return the options of a grid whose runs are two fleets of four."""
-    return [*grid_arguments(["PRODEN", "CC"], 1, 4, steps, checkpoint_freq=20), "--fleet", "4"]
+def stack_arguments(steps: int) -> list[str]:
+    """Return the options of a grid whose runs are two stacks of four."""
+    return [*grid_arguments(["PRODEN", "CC"], 1, 4, steps, checkpoint_freq=20), "--stack", "4"]
 
 
 def launch_calmly(grid: Sequence[str], folder: Path, *more: str) -> dict[str, Any]:
-    """Launch a grid on the local engine, undisturbed; return what it leaves behind."""
+    """Launch a grid on the local engine, undisturbed; return its outcomes."""
     code, output = sweep("launch", *grid, "--output_dir", str(folder), "--workers", "2", *more)
     assert code == 0, output
     return read_outcomes(folder)
 
 
-def compare_fleets(folder: Path, calm: dict[str, Any], alone: dict[str, Any]) -> None:
-    """Runs of fleets have the records of undisturbed fleets, and begin as runs that were trained alone."""
+def compare_stacks(folder: Path, calm: dict[str, Any], separate: dict[str, Any]) -> None:
+    """Stacked runs have the records of undisturbed stacks, and start as runs that were trained separately."""
     outcomes = read_outcomes(folder)
     assert outcomes == calm
     for name, (status, done, records) in outcomes.items():
-        assert (status, done) == alone[name][:2] == ("done", True)
+        assert (status, done) == separate[name][:2] == ("done", True)
         assert {record["fleet_size"] for record in records} == {4}
-        for record, expected in zip(records[:2], alone[name][2], strict=False):  # of steps 0 and 20
+        for record, expected in zip(records[:2], separate[name][2], strict=False):  # of steps 0 and 20
             assert record["step"] == expected["step"]
             assert record["loss"] == pytest.approx(expected["loss"], rel=1e-4)
             assert record["val_covering_rate"] == pytest.approx(expected["val_covering_rate"], abs=0.02)
@@ -124,7 +164,7 @@ def find_workers(driver: int) -> list[int]:
             continue
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"plench.sweeps.worker" in (entry / "cmdline").read_bytes():
+            if parent == driver and b"plench.sweeps.executor" in (entry / "cmdline").read_bytes():
                 workers.append(int(entry.name))
         except (OSError, IndexError, ValueError):
             continue
@@ -132,7 +172,7 @@ def find_workers(driver: int) -> list[int]:
 
 
 def is_alive(process: int) -> bool:
-    """Say whether a process exists and is not a zombie."""
+    """Return True if a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -148,5 +188,5 @@ def wait_for(condition: Callable[[], Any], timeout: float = 60, what: str = "") 
         if value:
             return value
         if time.monotonic() > until:
-            raise AssertionError(f"waited {timeout} s in vain for {what or condition}")
+            raise AssertionError(f"{what or condition} did not happen within {timeout} s")
         time.sleep(0.05)

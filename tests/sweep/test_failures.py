@@ -50,7 +50,7 @@ def test_exit_code_and_last_lines_say_so(swept: tuple[Path, int, str]) -> None:
     _, code, output = swept
     assert code == 1
     lines = output.splitlines()
-    assert lines[-1] == "5 runs failed: `plench sweep retry` carries them out again"
+    assert lines[-1] == "5 runs failed: `plench sweep retry` runs them again"
     for name in ("Raising", "Leaving", "Hungry", "Dying", "Endless"):
         assert any(line.startswith(f"failed: {name}@") for line in lines[-6:]), name
     assert "diverged 1, done 1, failed 5" in output

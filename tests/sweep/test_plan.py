@@ -1,6 +1,5 @@
-"""From grids to runs: names, seeds, folders, suites."""
+"""From grids to runs: names, seeds, folders, suites, costs."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,106 +13,103 @@ from plench.errors import DataError, UsageError
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.settings import seed_hash
 from plench.sweeps import probe
-from plench.sweeps.plan import DataShelf, expand, expand_all, settle
+from plench.sweeps.plan import DatasetCache, expand, make_grids, make_suite, plan_runs, resolve_names
 from plench.sweeps.probe import RunCost, estimate_cost
-from plench.sweeps.suites import make_grids, make_suite
 from plench.training.config import configure_run
-from tests.sweep.driving import odd
+from tests.sweep.driving import DATASETS, expand_grid, odd
 
 GRID = Grid(("rc", "cc", "PRODEN"), ("digits uss", "Digits_FPS"), n_hparams=3, n_trials=2, steps=50)
 
 
+def resolve(*grids: Grid, data_dir: Path | None = None, skip_missing: bool = False) -> SweepSpec:
+    return resolve_names(SweepSpec(grids), DatasetCache(data_dir, skip_missing=skip_missing))
+
+
 @pytest.fixture(scope="module")
-def settled() -> SweepSpec:
-    return settle(SweepSpec((GRID,)), DataShelf(None))
+def resolved() -> SweepSpec:
+    return resolve_names(SweepSpec((GRID,)), DATASETS)
 
 
-def test_names_become_canonical_and_unique(settled: SweepSpec) -> None:
-    (grid,) = settled.grids
+def test_names_become_canonical_and_unique(resolved: SweepSpec) -> None:
+    (grid,) = resolved.grids
     assert grid.algorithms == ("PRODEN", "CC")
     assert grid.datasets == ("Digits_USS", "Digits_FPS")
-    assert set(settled.fingerprints) == {"Digits_USS", "Digits_FPS"}
+    assert set(resolved.fingerprints) == {"Digits_USS", "Digits_FPS"}
+    assert DATASETS.get("Digits_USS") is DATASETS.get("Digits_USS")
 
 
-def test_every_run_is_there_once_with_its_own_seed(settled: SweepSpec) -> None:
-    runs = expand(settled)
+def test_every_run_is_listed_once_and_is_what_training_configures(resolved: SweepSpec) -> None:
+    runs = expand(resolved)
     assert len(runs) == 2 * 2 * 3 * 2
     assert len({run.folder for run in runs}) == len(runs)
     for run in runs:
         config = run.config
-        assert config.seed == seed_hash(
-            config.dataset, config.algorithm, config.hparams_seed, config.trial_seed
-        )
+        seeds = {"hparams_seed": config.hparams_seed, "trial_seed": config.trial_seed}
+        assert config.seed == seed_hash(config.dataset, config.algorithm, *seeds.values())
         assert config.steps == config.hparams["max_steps"] == 50
-
-
-def test_an_expanded_run_is_the_run_that_training_configures(settled: SweepSpec) -> None:
-    for run in expand(settled):
         entry, card = find_algorithm(run.algorithm), dataset_card(run.dataset)
-        alone = configure_run(
-            entry,
-            card,
-            steps=50,
-            hparams_seed=run.config.hparams_seed,
-            trial_seed=run.config.trial_seed,
-            seed=run.config.seed,
-        )
-        assert run.config == alone
-        assert run.folder == alone.folder_name(settled.fingerprints[run.dataset])
+        single = configure_run(entry, card, steps=50, seed=config.seed, **seeds)
+        assert config == single
+        assert run.folder == single.folder_name(resolved.fingerprints[run.dataset])
 
 
-def test_runs_of_overlapping_grids_are_not_doubled(settled: SweepSpec) -> None:
-    wider = replace(settled, grids=(*settled.grids, replace(settled.grids[0], n_hparams=4)))
+def test_runs_of_overlapping_grids_are_not_doubled(resolved: SweepSpec) -> None:
+    wider = replace(resolved, grids=(*resolved.grids, replace(resolved.grids[0], n_hparams=4)))
     assert len(expand(wider)) == 2 * 2 * 4 * 2
-    assert len(expand_all([settled, wider])) == 2 * 2 * 4 * 2
+    assert len(plan_runs([resolved, wider], DATASETS)) == 2 * 2 * 4 * 2
 
 
-def test_options_of_a_grid_reach_the_runs() -> None:
-    grid = Grid(
-        ("CC",),
-        ("Digits_USS",),
-        n_hparams=2,
-        n_trials=1,
-        steps=40,
-        checkpoint_freq=7,
-        holdout_fraction=0.2,
-        tabular_test_fraction=0.3,
-        pl_type="fps",
-        fps_rate=0.25,
-        drop_true_rate=0.5,
-        precision="bf16",
-        compile=True,
-        hparams={"lr": 0.5},
-    )
-    for run in expand(settle(SweepSpec((grid,)), DataShelf(None))):
-        config = run.config
-        assert (config.checkpoint_freq, config.holdout_fraction) == (7, 0.2)
-        assert config.tabular_test_fraction == 0.3
-        assert (config.candidates.pl_type, config.candidates.fps_rate) == ("fps", 0.25)
-        assert config.candidates.drop_true_rate == 0.5
-        assert config.hparams["lr"] == 0.5
-        assert (config.precision, config.compile) == ("bf16", True)
+def test_settings_of_a_grid_reach_the_runs() -> None:
+    given = {
+        "steps": 40,
+        "checkpoint_freq": 7,
+        "holdout_fraction": 0.2,
+        "tabular_test_fraction": 0.3,
+        "pl_type": "fps",
+        "fps_rate": 0.25,
+        "drop_true_rate": 0.5,
+        "precision": "bf16",
+        "compile": True,
+    }
+    grid = Grid(("CC",), ("Digits_USS",), n_hparams=2, n_trials=1, hparams={"lr": 0.5}, **given)  # type: ignore[arg-type]
+    for run in expand_grid(grid):
+        assert {name: getattr(run.config, name) for name in given} == given
+        assert run.config.hparams["lr"] == 0.5
 
 
-def test_a_third_partys_algorithm_keeps_its_path_and_gets_a_name_of_its_content() -> None:
+def test_a_third_party_algorithm_keeps_its_path_and_is_named_after_its_content() -> None:
     grid = Grid((odd("Plain"),), ("Digits_USS",), n_hparams=1, n_trials=1, steps=5)
-    settled = settle(SweepSpec((grid,)), DataShelf(None))
-    assert settled.grids[0].algorithms == (odd("Plain"),)
-    (run,) = expand(settled)
+    assert resolve(grid).grids[0].algorithms == (odd("Plain"),)
+    (run,) = expand_grid(grid)
     assert run.config.algorithm.startswith("Plain@")
 
 
-def test_other_data_than_the_sweep_files_are_refused() -> None:
+def test_bad_names_and_data(tmp_path: Path) -> None:
     spec = SweepSpec((Grid(("CC",), ("Digits_USS",)),), {"Digits_USS": "0" * 64})
     with pytest.raises(DataError, match="other data"):
-        settle(spec, DataShelf(None))
-
-
-def test_unknown_names_are_errors() -> None:
+        resolve_names(spec, DATASETS)
     with pytest.raises(UsageError, match="unknown algorithm 'PRODIN'; did you mean PRODEN"):
-        settle(SweepSpec((Grid(("PRODIN",), ("Digits_USS",)),)), DataShelf(None))
+        resolve(Grid(("PRODIN",), ("Digits_USS",)))
     with pytest.raises(UsageError, match="unknown suite"):
         make_suite("enormous")
+    with pytest.raises(DataError, match=r"(?s)2 datasets cannot be loaded:\n- Lost.*\n- MSRCv2"):
+        resolve(Grid(("CC",), ("Lost", "Digits_USS", "MSRCv2")), data_dir=tmp_path)
+    with pytest.raises(DataError, match=r"^Lost"):
+        resolve(Grid(("CC",), ("Lost", "Digits_USS")), data_dir=tmp_path)
+    with pytest.raises(UsageError, match=r"MV_LR learns from the answers .* Digits_USS has none"):
+        resolve(Grid(("CC", "MV_LR"), ("Digits_USS",)))
+
+
+def test_missing_data_may_be_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    grids = Grid(("CC",), ("Lost", "Digits_USS")), Grid(("CC",), ("MSRCv2",))
+    resolved = resolve(*grids, data_dir=tmp_path, skip_missing=True)
+    assert [grid.datasets for grid in resolved.grids] == [("Digits_USS",)]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["skipped"] * 2
+    with pytest.raises(DataError, match=r"^Lost"):  # nothing is left
+        resolve(Grid(("CC",), ("Lost",)), data_dir=tmp_path, skip_missing=True)
+    (tmp_path / "lost.mat").write_bytes(b"no MATLAB file")
+    with pytest.raises(DataError, match=r"^Lost"):  # damaged is not missing
+        resolve(*grids, data_dir=tmp_path, skip_missing=True)
 
 
 def test_suites_follow_the_protocol() -> None:
@@ -143,74 +139,28 @@ def test_suites_follow_the_protocol() -> None:
     assert make_grids(["CC"], ["Lost", "PLCIFAR10_Vaguest"])[1].n_trials == 3
 
 
-def test_a_dataset_is_loaded_once(tmp_path: Path) -> None:
-    shelf = DataShelf(None)
-    assert shelf.get("Digits_USS") is shelf.get("Digits_USS")
-
-
-def test_all_data_that_cannot_be_loaded_are_told_at_once(tmp_path: Path) -> None:
-    spec = SweepSpec((Grid(("CC",), ("Lost", "Digits_USS", "MSRCv2")),))
-    with pytest.raises(DataError, match=r"(?s)2 datasets cannot be loaded:\n- Lost.*\n- MSRCv2"):
-        settle(spec, DataShelf(tmp_path))
-    with pytest.raises(DataError, match=r"^Lost"):
-        settle(SweepSpec((Grid(("CC",), ("Lost", "Digits_USS")),)), DataShelf(tmp_path))
-
-
-def test_a_method_of_answers_on_data_without_any_is_refused_when_planned() -> None:
-    spec = SweepSpec((Grid(("CC", "MV_LR"), ("Digits_USS",)),))
-    with pytest.raises(UsageError, match=r"MV_LR learns from the answers .* Digits_USS has none"):
-        settle(spec, DataShelf(None))
-
-
-def test_a_probe_says_nothing_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:
-    shelf = DataShelf(None)
-    runs = expand(settle(SweepSpec((Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1),)), shelf))
-    assert estimate_cost(runs, shelf, budget_seconds=0.1) is not None
-    assert not caplog.records
-
-
-def test_missing_data_may_be_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    spec = SweepSpec((Grid(("CC",), ("Lost", "Digits_USS")), Grid(("CC",), ("MSRCv2",))))
-    settled = settle(spec, DataShelf(tmp_path, skip_missing=True))
-    assert [grid.datasets for grid in settled.grids] == [("Digits_USS",)]
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["left out"] * 2
-    with pytest.raises(DataError, match=r"^Lost"):  # nothing is left
-        settle(SweepSpec((Grid(("CC",), ("Lost",)),)), DataShelf(tmp_path, skip_missing=True))
-    (tmp_path / "lost.mat").write_bytes(b"no MATLAB file")
-    with pytest.raises(DataError, match=r"^Lost"):  # damaged is not missing
-        settle(spec, DataShelf(tmp_path, skip_missing=True))
-
-
 def test_a_suite_is_narrowed_by_datasets(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "plan", "--suite", "lite", "--algorithms", "CC", "--probe_seconds", "0"]
     assert main([*words, "--datasets", "digits uss"]) == 0
     assert "4 runs: 1 dataset, 1 algorithm, 2 configurations, 2 splits" in capsys.readouterr().out
-    assert main([*words, "--datasets", "Lost"]) == 2
-    assert "unknown dataset of the suite lite 'Lost'" in capsys.readouterr().err
 
 
-def test_a_launch_can_be_quiet_or_print_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["sweep", "launch", "--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1"]
-    words += ["--n_trials", "1", "--steps", "4", "--output_dir", str(tmp_path), "--workers", "1"]
-    assert main([*words, "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert main([*words, "--json", "--no-progress"]) == 0
-    captured = capsys.readouterr()
-    expected = {"runs": 1, "states": {"done": 1}, "failures": [], "left_alone": {}, "exit_code": 0}
-    assert json.loads(captured.out) == expected
-    assert captured.err == ""
+def test_a_probe_does_not_warn_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:
+    runs = expand_grid(Grid(("PiCO",), ("Digits_USS",), n_hparams=1, n_trials=1))
+    assert estimate_cost(runs, DATASETS, budget_seconds=0.1) is not None
+    assert not caplog.records
 
 
 def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = DataShelf(None)
     names = ("LR_EM", "PL_KNN", "CC", "PRODEN")
-    grid = Grid(names, ("Digits_USS",), n_hparams=1, n_trials=1, steps=1000, checkpoint_freq=1000)
-    runs = expand(settle(SweepSpec((grid,)), shelf))
+    runs = expand_grid(
+        Grid(names, ("Digits_USS",), n_hparams=1, n_trials=1, steps=1000, checkpoint_freq=1000)
+    )
     rounds, steps = RunCost(1.0, 0.0, 0.0, 0.0, 10.0), RunCost(0.001, 0.0, 0.0, 0.0, 1.0)
     monkeypatch.setattr(
         probe, "probe_task", lambda task, *_, **__: rounds if task[0].config.fitted else steps
     )
-    estimate = estimate_cost(runs, shelf, budget_seconds=-1.0)
+    estimate = estimate_cost(runs, DATASETS, budget_seconds=-1.0)
     assert estimate is not None
     assert (estimate.pairs_measured, estimate.pairs) == (2, 4)  # one of each kind, whatever the time
     assert estimate.seconds == pytest.approx(41 + 2 + 1 + 1)
@@ -218,7 +168,7 @@ def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: p
 
 
 def test_a_changed_configuration_is_a_checked_copy() -> None:
-    (run, *_) = expand(settle(SweepSpec((GRID,)), DataShelf(None)))
+    (run, *_) = expand_grid(GRID)
     before = run.config.to_json()
     made = run.config.changed(dataset="Other", seed=7)
     assert made == replace(run.config, dataset="Other", seed=7)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tests.sweep.driving import (
-    compare_fleets,
+    compare_stacks,
     finish,
     fitted_arguments,
-    fleet_arguments,
     grid_arguments,
     launch_calmly,
     odd,
     read_outcomes,
     read_run_json,
+    stack_arguments,
     start,
     sweep,
     wait_for,
@@ -127,7 +127,7 @@ def test_failures_on_ray_are_recorded_with_their_reason(cluster: Any, tmp_path: 
     grid = grid_arguments([odd(name) for name in names], n_hparams=1, n_trials=1, steps=40)
     code, output = sweep(*ray_command(cluster, tmp_path, *grid), "--run_timeout", "20")
     assert code == 1, output
-    assert output.splitlines()[-1] == "3 runs failed: `plench sweep retry` carries them out again"
+    assert output.splitlines()[-1] == "3 runs failed: `plench sweep retry` runs them again"
     found = read_run_json(tmp_path)
     reasons = {name: (found[name]["error"] or {}).get("type") for name in names}
     assert reasons == {
@@ -163,9 +163,9 @@ def test_methods_fitted_in_rounds_survive_the_death_of_a_node(cluster: Any, tmp_
 
 
 def test_fleets_survive_the_death_of_a_node(cluster: Any, tmp_path: Path) -> None:
-    grid, folder = fleet_arguments(2000), tmp_path / "ray"
+    grid, folder = stack_arguments(2000), tmp_path / "ray"
     calm = launch_calmly(grid, tmp_path / "calm")
-    alone = launch_calmly(grid, tmp_path / "alone", "--fleet", "off")
+    alone = launch_calmly(grid, tmp_path / "alone", "--stack", "off")
     second = cluster.add_node(**NODE)
     driver = start(*ray_command(cluster, folder, *grid), "--save_steps", "100")
     wait_for(
@@ -177,14 +177,14 @@ def test_fleets_survive_the_death_of_a_node(cluster: Any, tmp_path: Path) -> Non
     code, output = finish(driver)
     assert code == 0, output
     assert "started again" in output
-    compare_fleets(folder, calm, alone)
+    compare_stacks(folder, calm, alone)
 
 
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
         ("127.0.0.1:9", "cannot connect to Ray at 127.0.0.1:9"),
-        ("ray://here", "allowed are auto and HOST:PORT"),
+        ("ray://here", "expected auto or HOST:PORT"),
     ],
 )
 def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path, address: str, reason: str) -> None:
@@ -201,7 +201,7 @@ def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path, address: str
 def test_a_ray_of_its_own_listens_on_loopback_and_wants_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    from plench.sweeps.engines.ray_start import CLUSTERS, connect, keep_to_loopback
+    from plench.sweeps.engines.ray import CLUSTERS, connect, keep_to_loopback
 
     for name in (CLUSTERS, "RAY_AUTH_MODE"):
         monkeypatch.delenv(name, raising=False)

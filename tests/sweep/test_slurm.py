@@ -12,13 +12,13 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.sweep.driving import (
-    compare_fleets,
+    compare_stacks,
     fitted_arguments,
-    fleet_arguments,
     grid_arguments,
     launch_calmly,
     odd,
     read_outcomes,
+    stack_arguments,
     sweep,
     wait_for,
 )
@@ -151,9 +151,9 @@ def test_methods_fitted_in_rounds_are_requeued_between_rounds(tmp_path: Path) ->
 
 
 def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
-    grid, folder = fleet_arguments(2000), tmp_path / "slurm"
+    grid, folder = stack_arguments(2000), tmp_path / "slurm"
     calm = launch_calmly(grid, tmp_path / "calm")
-    alone = launch_calmly(grid, tmp_path / "alone", "--fleet", "off")
+    alone = launch_calmly(grid, tmp_path / "alone", "--stack", "off")
     command = ["launch", *grid, *SLURM, "--save_steps", "100", "--output_dir", str(folder)]
     code, output = sweep(*command)
     assert code == 0, output
@@ -173,7 +173,7 @@ def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
     assert "submitted 1 job" in output
     with explained(folder):
         wait_for_queue()
-    compare_fleets(folder, calm, alone)
+    compare_stacks(folder, calm, alone)
 
 
 def test_jobs_that_run_out_of_time_continue(tmp_path: Path) -> None:

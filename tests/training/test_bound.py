@@ -16,7 +16,7 @@ from plench.cli import main
 from plench.errors import DataError, ResumeError, StorageError
 from plench.runs.ended import read_done
 from plench.runs.folder import RunStore
-from plench.sweeps.sharing import SharedDataset
+from plench.sweeps.executor import SharedDataset
 from plench.training.callbacks import StopRequest
 from plench.training.checkpoint import SEAL, dump, parse
 from tests.training.harness import (

@@ -30,7 +30,7 @@ from plench.report.statistics import compare_algorithms
 from plench.report.tables import build_tables, render_latex, render_text
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec
-from plench.sweeps.plan import DataShelf, expand, settle
+from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.callbacks import NoCallback
@@ -309,8 +309,8 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path)
     grid = Grid(
         ("LR_EM", "PL_KNN", "CC"), ("Digits_FPS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10
     )
-    shelf = DataShelf(None)
-    runs = expand(settle(SweepSpec((grid,)), shelf))
+    shelf = DatasetCache(None)
+    runs = expand(resolve_names(SweepSpec((grid,)), shelf))
     assert {run.config.algorithm: run.config.steps for run in runs} == {"LR_EM": 41, "PL_KNN": 2, "CC": 20}
     estimate = estimate_cost(runs, shelf, budget_seconds=60)
     assert estimate is not None

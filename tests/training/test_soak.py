@@ -72,7 +72,7 @@ def test_damages_are_drawn_from_the_seed(tmp_path: Path) -> None:
 
 
 def test_algorithms_are_dealt_until_all_have_come() -> None:
-    from plench.sweeps.suites import own_algorithms
+    from plench.sweeps.plan import own_algorithms
 
     assert {*ALL} == {*own_algorithms(lambda card: True)}
     dealt = [deal(ALL, 5, place) for place in range(2 * len(ALL))]

@@ -66,7 +66,11 @@ COMMAND_ALIASES = {
     "submit": ("results", "submit"),
     "verify": ("results", "verify"),
 }
-FLAG_ALIASES = {"--resume-anyway": "--force-resume"}
+FLAG_ALIASES = {
+    "--fleet": "--stack",
+    "--fleet-memory-gb": "--stack-memory-gb",
+    "--resume-anyway": "--force-resume",
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -49,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data files")
     parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="of steps (default 128)")
-    parser.add_argument(
-        "--stack", "--fleet", type=int, default=10, metavar="N", help="runs per stack (default 10)"
-    )
+    parser.add_argument("--stack", type=int, default=10, metavar="N", help="runs per stack (default 10)")
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="turns (default 9)")
     parser.add_argument("--runs", type=int, default=2000, metavar="N", help="runs to read (default 2000)")
     parser.add_argument("--steps", type=int, default=500, metavar="N", help="updates of a sweep's runs (500)")

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_download(arguments: argparse.Namespace) -> int:
     """Fetch datasets' files and print where they are; one that fails does not stop the others."""
-    from plench.sweeps.suites import make_suite
+    from plench.sweeps.plan import make_suite
 
     names = list(arguments.names)
     if arguments.suite is not None:

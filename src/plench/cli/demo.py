@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list_runnable() -> tuple[str, ...]:
     """Return our algorithms except those that need annotators' answers, which the demo's data lack."""
-    from plench.sweeps.suites import own_algorithms
+    from plench.sweeps.plan import own_algorithms
 
     return own_algorithms(lambda card: not card.answers)
 

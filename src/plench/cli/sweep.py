@@ -2,7 +2,7 @@
 
 examples:
   plench sweep plan --suite lite                        how many runs, how long, how much disk
-  plench sweep launch --suite lite --output-dir O       the same command continues it
+  plench sweep launch --suite lite --output-dir O       the same command resumes it
   plench sweep status --output-dir O                    progress, and what failed
   plench sweep retry --output-dir O                     run the failed ones again
   plench sweep best O --criterion CR                    the run chosen without true labels
@@ -15,92 +15,96 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from plench.cli import add_commands
-from plench.cli.options import add_folder_options
-from plench.cli.sweep_options import (
-    add_extend_option,
-    add_grid_options,
-    add_launch_options,
-    describe_folder,
-    read_engine,
-    read_fleet_options,
-    read_limits,
-    read_specs,
-    start_engine_early,
-)
+from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
 from plench.errors import UsageError
-from plench.report.leaderboard import describe_choice, find_best
-from plench.report.results import read_results
-from plench.sweeps.progress import format_duration, watch_sweep
-from plench.sweeps.remembered import recall
-from plench.sweeps.run_states import PENDING, count_states, read_extended, read_states
-from plench.text import clean, clean_text, counted
+from plench.runs.sweep_spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
+from plench.settings import declared
+from plench.sweeps.engines import ENGINES, Engine
+from plench.sweeps.status import PENDING, RunState, load_plan_cache, read_extended, read_states
+from plench.text import clean, clean_text, counted, find_name, flag
 
-if TYPE_CHECKING:  # these import torch, which showing the help does not need
-    from plench.runs.sweep_spec import SweepSpec
-    from plench.sweeps.engines.early import EarlyStart
+if TYPE_CHECKING:  # these import torch, which the help and a status do not need
+    from plench.runs.sweep_spec import Grid
     from plench.sweeps.launch import SweepOutcome
-    from plench.sweeps.plan import PlannedRun
-    from plench.sweeps.probe import CostEstimate
-    from plench.sweeps.run_states import RunState
+    from plench.sweeps.plan import PlannedRun, Task
+    from plench.sweeps.scheduler import Limits
+    from plench.sweeps.stacks import StackOptions
 
 MORE_COMMANDS = {
     "refit": "retrain the configuration that a criterion chose on all data",
     "pilot": "compare clean validation labels for choosing with the same labels for training",
 }
-_FAILURES_SHOWN = 20
+PROBLEMS = ("failed", "foreign", "damaged")
+PROBLEMS_SHOWN = 20
+# Options of single engines: the engines, the engine's argument, type, metavar and help.
+ENGINE_OPTIONS: dict[str, tuple[tuple[str, ...], str, type, str, str]] = {
+    "workers": (("local", "ray"), "workers", int, "N", "parallel runs (default: one per GPU or core)"),
+    "ray_address": (("ray",), "address", str, "ADDRESS", "auto or HOST:PORT (default: start a Ray here)"),
+    "cpus_per_run": (("ray",), "cpus_per_run", float, "N", "CPUs per run (default: 1)"),
+    "gpus_per_run": (("ray",), "gpus_per_run", float, "N", "GPUs per run (default: 0)"),
+    "slurm_partition": (("slurm",), "partition", str, "NAME", "partition"),
+    "slurm_minutes": (("slurm",), "minutes", int, "M", "time limit (default: 60)"),
+    "slurm_memory_gb": (("slurm",), "memory_gb", float, "G", "memory per job"),
+    "slurm_gpus": (("slurm",), "gpus", int, "N", "GPUs per job (default: 0)"),
+    "slurm_max_jobs": (("slurm",), "max_jobs", int, "N", "array jobs that may run at once"),
+    "slurm_options": (
+        ("slurm",),
+        "more",
+        str,
+        "NAME=VALUE",
+        "more options of sbatch, such as qos=low",
+    ),
+    "runs_per_job": (("slurm",), "runs_per_job", int, "N", "runs per job (default: 1)"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def add(name: str, handler: Any, text: str, **more: Any) -> argparse.ArgumentParser:
+    def add(name: str, run: Any, text: str, **more: Any) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, **more)
-        command.set_defaults(run=handler)
-        add_folder_options(command)
-        add_grid_options(command)
+        command.set_defaults(run=run)
+        if name != "delete-incomplete":
+            command.add_argument("--json", action="store_true", help="print JSON")
         return command
 
-    command = add(
-        "plan", plan, "show how many runs there are, how many are done, and the time and disk the rest needs"
-    )
-    add_launch_options(command)
+    text = "show how many runs there are, how many are done, and the time and disk the rest needs"
+    command = add("plan", plan, text)
     command.add_argument(
         "--probe-seconds",
         type=float,
         default=30.0,
         metavar="S",
-        help="seconds to spend on measuring (0: none)",
+        help="seconds for measuring (0: none)",
     )
-    command.add_argument("--json", action="store_true", help="print JSON")
-    for name, handler, text in (
-        ("launch", launch, "run what is not finished; failed runs are not repeated"),
-        ("retry", retry, "run what failed, and whatever else is not finished"),
+    add_grid_options(command)
+    add_launch_options(command)
+    for name, text in (
+        ("launch", "run what is not finished; failed runs are not repeated"),
+        ("retry", "run what failed, and whatever else is not finished"),
     ):
-        command = add(name, handler, text)
+        command = add(name, launch, text)
+        command.set_defaults(retry=name == "retry")
+        add_grid_options(command)
         add_launch_options(command)
-        command.add_argument("--json", action="store_true", help="print how it ended as JSON")
-    best = "show the run that a criterion chooses among all algorithms, and its folder"
-    command = commands.add_parser("best", help=best, description=best)
-    command.set_defaults(run=show_best)
+    text = "show the run that a criterion chooses among all algorithms, and its folder"
+    command = add("best", show_best, text)
     command.add_argument("folder", metavar="DIR", help="folder of runs")
     command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
-    command.add_argument("--json", action="store_true", help="print JSON")
     command = add("status", status, "show the progress of the runs, read from their folders")
+    add_grid_options(command)
     add_extend_option(command)
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command = add(
-        "delete-incomplete",
-        delete_incomplete,
-        "delete the folders of runs that are not finished",
-        aliases=["delete_incomplete"],
-    )
+    text = "delete the folders of runs that are not finished"
+    command = add("delete-incomplete", delete_incomplete, text, aliases=["delete_incomplete"])
+    add_grid_options(command)
     command.add_argument("--skip-confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
     same = "accepted as in the launch command, without effect"
@@ -109,58 +113,271 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_commands(commands, MORE_COMMANDS)
 
 
-def launch(arguments: argparse.Namespace, retry_failed: bool = False) -> int:
-    """Carry out what is not finished."""
-    with start_engine_early(arguments) as early:
-        return _launch(arguments, early, retry_failed)
+def add_grid_options(parser: argparse.ArgumentParser) -> None:
+    """Add the folders, and what a sweep consists of."""
+    add_folder_options(parser)
+    group = parser.add_argument_group(
+        "what to run", "without any of these: the sweeps launched into the output folder before"
+    )
+    group.add_argument("--suite", metavar="NAME", help="lite, tabular, image, full or extended")
+    group.add_argument("--file", metavar="FILE", help="a sweep file (TOML), as written into output folders")
+    group.add_argument("--algorithms", nargs="+", metavar="NAME", help="names, or path/to/file.py:ClassName")
+    group.add_argument(
+        "--datasets",
+        nargs="+",
+        metavar="NAME",
+        help="names or paths, see `plench list datasets`; with --suite, which of its datasets",
+    )
+    group.add_argument(
+        "--skip-missing", action="store_true", help="skip datasets whose files do not exist, with a warning"
+    )
+    first = "first configuration (default: 0, all hyperparameters at their defaults)"
+    group.add_argument("--n-hparams-from", type=int, metavar="N", help=first)
+    group.add_argument("--n-hparams", type=int, metavar="N", help="configurations 0 … N-1 (default: 20)")
+    group.add_argument("--n-trials-from", type=int, metavar="N", help="first split (default: 0)")
+    group.add_argument(
+        "--n-trials", type=int, metavar="N", help="splits 0 … N-1 (default: 5 for tabular data, 3 for images)"
+    )
+    group.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
+    add_settings(parser, grid_settings())
 
 
-def _launch(arguments: argparse.Namespace, early: EarlyStart, retry_failed: bool) -> int:
+def add_extend_option(parser: argparse.ArgumentParser) -> None:
+    """Add the results files that a sweep extends."""
+    text = "results files (`plench results export`) whose done and diverged runs count as finished"
+    parser.add_argument("--extend", nargs="+", default=[], metavar="FILE", help=text)
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Add how runs are run."""
+    add_extend_option(parser)
+    options: list[tuple[str, Any, str, str]] = [
+        ("--run-timeout", float, "S", "time limit of one attempt at a run, in seconds"),
+        ("--memory-limit-gb", float, "G", "memory limit of a run or stack"),
+        ("--worker-silence", float, "S", "seconds until a silent local worker is replaced (default: 120)"),
+        ("--stack", str, "SIZE", "train runs in stacks of up to SIZE: auto (default), off or a number"),
+        ("--stack-memory-gb", float, "G", "memory that a stack may take (default: 1)"),
+    ]
+    for name, kind, metavar, text in options:
+        parser.add_argument(name, type=kind, metavar=metavar, help=text)
+    parser.set_defaults(stack="auto")
+    parser.add_argument("--skip-confirmation", action="store_true", help="do not ask before starting")
+    parser.add_argument("--no-progress", action="store_true", help="do not show progress")
+    parser.add_argument("--quiet", action="store_true", help="print nothing; see the exit code")
+    add_settings(parser, execution_settings())
+    parser.add_argument(
+        "--command-launcher",
+        default="local",
+        metavar="ENGINE",
+        help="engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands",
+    )
+    groups = {"ray": parser.add_argument_group("Ray (plench[ray])")}
+    groups["slurm"] = parser.add_argument_group("Slurm (plench[slurm])")
+    for option, (engines, _, kind, metavar, text) in ENGINE_OPTIONS.items():
+        several: dict[str, Any] = {"nargs": "+"} if option == "slurm_options" else {}
+        groups.get(engines[0], parser).add_argument(
+            flag(option), type=kind, metavar=metavar, help=text, **several
+        )
+
+
+def execution_settings() -> list[str]:
+    """Return the names of the settings that do not affect results."""
+    return [name for name, setting in declared().items() if not setting.affects_results]
+
+
+def read_specs(args: argparse.Namespace) -> list[SweepSpec]:
+    """Return the sweeps that the options name, with the settings that do not affect results."""
+    given = given_settings(args)
+    execution = {name: given.pop(name) for name in execution_settings() if name in given}
+    ranges = {name: getattr(args, name) for name in RANGES if getattr(args, name) is not None}
+    changes: dict[str, Any] = {**ranges, **given}
+    if args.hparams is not None:
+        changes["hparams"] = read_hparams(args.hparams)
+    named = args.suite or args.datasets or args.algorithms
+    if args.file:
+        if named or changes:
+            raise UsageError("--file already says what to run: omit --suite, --datasets and --algorithms")
+        specs = [read_sweep(args.file)]
+    elif named:
+        specs = [SweepSpec(tuple(replace(grid, **changes) for grid in _read_grids(args)))]
+    elif changes:
+        raise UsageError(f"{flag(next(iter(changes)))} needs --suite, or --datasets and --algorithms")
+    else:
+        specs = read_sweeps(args.output_dir)
+    if not specs:
+        raise UsageError(
+            f"{args.output_dir} has no sweep file: say what to run with --suite (lite, tabular, image, full, "
+            "extended), --file, or --datasets and --algorithms"
+        )
+    return [replace(spec, grids=tuple(replace(grid, **execution) for grid in spec.grids)) for spec in specs]
+
+
+def _read_grids(args: argparse.Namespace) -> tuple[Grid, ...]:
+    """Return the grids of a suite or of named datasets and algorithms."""
+    from plench.sweeps.plan import make_grids, make_suite
+
+    if args.suite is None:
+        if not args.datasets or not args.algorithms:
+            raise UsageError("give both --datasets and --algorithms, or --suite")
+        return make_grids(args.algorithms, args.datasets)
+    grids = make_suite(args.suite)
+    if args.datasets:
+        known = [name for grid in grids for name in grid.datasets]
+        wanted = {find_name(name, known, f"dataset of the suite {args.suite}") for name in args.datasets}
+        kept = [(grid, tuple(name for name in grid.datasets if name in wanted)) for grid in grids]
+        grids = tuple(replace(grid, datasets=names) for grid, names in kept if names)
+    if args.algorithms:
+        grids = tuple(replace(grid, algorithms=tuple(args.algorithms)) for grid in grids)
+    return grids
+
+
+def read_launch(args: argparse.Namespace) -> tuple[Engine, Limits, StackOptions]:
+    """Return the engine, the limits of a run and how runs are stacked; refuse options of other engines."""
+    from plench.sweeps.scheduler import Limits
+    from plench.sweeps.stacks import read_stack_options
+
+    engine: Any = ENGINES.find(args.command_launcher).member
+    given: dict[str, Any] = {}
+    for option, (engines, argument, *_) in ENGINE_OPTIONS.items():
+        value = getattr(args, option)
+        if value is not None and engine.name not in engines:
+            raise UsageError(
+                f"{flag(option)} is an option of the launcher {' or '.join(engines)}, not of {engine.name}"
+            )
+        if value is not None:
+            given[argument] = value
+    if "more" in given:
+        pairs = [word.partition("=") for word in given["more"]]
+        for name, equals, value in pairs:
+            if not name or not equals:
+                raise UsageError(f"--slurm-options takes NAME=VALUE, not {name + value!r}")
+        given["more"] = {name: value for name, _, value in pairs}
+    limits = {name: getattr(args, name) for name in ("run_timeout", "memory_limit_gb", "worker_silence")}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    for name, value in limits.items():
+        if not value > 0:
+            raise UsageError(f"{flag(name)} must be above 0, not {value}")
+    return engine(**given), Limits(**limits), read_stack_options(args.stack, args.stack_memory_gb)
+
+
+def launch(args: argparse.Namespace) -> int:
+    """Run what is not finished; with `retry`, failed runs too."""
     from plench.sweeps.launch import launch_sweep
+    from plench.sweeps.progress import watch_sweep
 
-    specs = read_specs(arguments)
-    engine = read_engine(arguments, early)
-    limits, fleet = read_limits(arguments), read_fleet_options(arguments)
-    if engine.writes and not arguments.skip_confirmation and sys.stdin.isatty():
-        confirm(f"Launch up to {counted(count_runs(specs), 'run')} into {arguments.output_dir}?")
-    shown = nullcontext() if arguments.quiet or arguments.no_progress else watch_sweep()
-    with shown as callback:
+    specs = read_specs(args)
+    engine, limits, stack = read_launch(args)
+    if engine.writes and not args.skip_confirmation and sys.stdin.isatty():
+        sizes = [
+            len(grid.algorithms) * len(grid.datasets) * len(grid.hparams_seeds) * len(grid.trial_seeds)
+            for spec in specs
+            for grid in spec.grids
+        ]
+        confirm(f"Launch up to {counted(sum(sizes), 'run')} into {args.output_dir}?")
+    with nullcontext() if args.quiet or args.no_progress else watch_sweep() as callback:
         outcome = launch_sweep(
             specs,
-            arguments.output_dir,
-            data_dir=arguments.data_dir,
+            args.output_dir,
+            data_dir=args.data_dir,
             engine=engine,
             limits=limits,
             callback=callback,
-            retry=retry_failed,
-            fleet=fleet,
-            skip_missing=arguments.skip_missing,
-            extend=arguments.extend,
+            retry=args.retry,
+            stack=stack,
+            skip_missing=args.skip_missing,
+            extend=args.extend,
         )
-    if engine.writes and arguments.json:
-        content = {**summarise_states(outcome.states), "failures": list_failures(outcome.states)}
+    if engine.writes and args.json:
+        content = {**summarise(outcome.states), "failures": list_problems(outcome.states)}
         print(json.dumps({**content, "left_alone": outcome.busy, "exit_code": outcome.exit_code}, indent=1))
-    elif engine.writes and not arguments.quiet:
-        report_outcome(outcome, arguments.output_dir)
+    elif engine.writes and not args.quiet:
+        print_outcome(outcome)
     return outcome.exit_code if engine.writes else 0
 
 
-def show_best(arguments: argparse.Namespace) -> int:
+def plan(args: argparse.Namespace) -> int:
+    """Print what a launch would do, and its cost."""
+    specs = read_specs(args)
+    named = args.suite or args.algorithms
+    extended = read_extended(args.extend)
+    cached = None if named else read_cached_states(specs, args.output_dir, extended)
+    if cached is not None and not any(entry.state in PENDING for entry in cached):
+        show_plan(cached, {**summarise(cached), "to_do": 0, "workers": 0, "fleets": []}, args.json)
+        return 0
+    from plench.sweeps.plan import DatasetCache, is_own, plan_runs, scan_runs
+    from plench.sweeps.probe import estimate_cost
+    from plench.sweeps.stacks import group_runs, make_estimate
+
+    datasets = DatasetCache(args.data_dir, skip_missing=args.skip_missing)
+    engine, _, options = read_launch(args)
+    slots = engine.count_slots(specs[0].grids[0])
+    runs = plan_runs(specs, datasets) if named else scan_runs(specs, datasets, args.output_dir)
+    states = read_states(runs, args.output_dir, extended)
+    todo = [entry.run for entry in states if entry.state in PENDING]
+    # Third-party code that a file names is not imported; what the command names is.
+    usable = [entry.run for entry in states if not entry.in_extended and (named or is_own(entry.run))]
+    measured = {run.folder for run in usable}.intersection(run.folder for run in todo)
+    probes = bool(measured) and args.probe_seconds > 0
+    content = {**summarise(states), "to_do": len(todo), "workers": slots}
+    stacks: list[Task] = []
+    if named or probes:  # the data are available, or must be
+        grouped = group_runs(usable, datasets, options, engine)
+        left = (tuple(run for run in stack if run.folder in measured) for stack in grouped)
+        stacks = [stack for stack in left if len(stack) > 1]
+        content["fleets"] = [len(stack) for stack in stacks]
+        content["fleet_gigabytes"] = max(map(make_estimate(datasets), stacks), default=0.0)
+    if probes:
+        wanted = [run for run in todo if run.folder in measured]
+        estimate = estimate_cost(wanted, datasets, args.probe_seconds, stacks)
+        if estimate is not None:
+            content["hours"] = estimate.seconds / (slots or 1) / 3600
+            content["gigabytes"] = estimate.bytes / 2**30
+            content["measured_pairs"], content["pairs"] = estimate.pairs_measured, estimate.pairs
+            content["fleets_measured"] = estimate.stacks_measured
+    show_plan(states, content, args.json)
+    return 0
+
+
+def show_plan(states: Sequence[RunState], content: dict[str, Any], as_json: bool) -> None:
+    """Print a plan."""
+    if as_json:
+        print(json.dumps(content, indent=1))
+        return
+    print_states(states)
+    print(f"to do: {content['to_do']}")
+    sizes, slots = content.get("fleets"), content["workers"]
+    if sizes:
+        print(
+            f"stacked: {sum(sizes)} runs in {counted(len(sizes), 'stack')} of up to {max(sizes)}, "
+            f"about {1024 * content['fleet_gigabytes']:.0f} MB of memory each at most"
+        )
+    if "hours" in content:
+        from plench.sweeps.progress import format_duration
+
+        at_once = f"{counted(slots, 'run')} at a time" if slots else "one run at a time, more on a cluster"
+        how = ", in stacks" if content["fleets_measured"] else ", runs separately" if sizes else ""
+        print(
+            f"estimate: {format_duration(content['hours'] * 3600)} ({content['hours']:.2f} hours) with "
+            f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on {content['measured_pairs']} of "
+            f"{content['pairs']} pairs of algorithm and dataset{how}"
+        )
+
+
+def show_best(args: argparse.Namespace) -> int:
     """Name what a criterion chooses in each setting."""
-    board = read_results(arguments.folder, criteria=[arguments.criterion]).board
+    from plench.report.leaderboard import describe_choice, find_best
+    from plench.report.results import read_results
+
+    board = read_results(args.folder, criteria=[args.criterion]).board
     (criterion,) = board.criteria
     rows = []
     for setting in board.settings:
-        chosen = find_best(board, setting, criterion)
+        chosen, label = find_best(board, setting, criterion), clean(board.labels[setting], None)
         if chosen is None:
-            raise UsageError(
-                f"{clean(board.labels[setting], None)}: no finished run has a checkpoint that "
-                f"{criterion.name} "
-                "could choose"
-            )
+            raise UsageError(f"{label}: no finished run has a checkpoint that {criterion.name} could choose")
         rows.append(
             {
-                "setting": clean(board.labels[setting], None),
+                "setting": label,
                 "algorithm": chosen.run.experiment.algorithm,
                 "criterion": criterion.name,
                 "criterion_value": chosen.score,
@@ -170,248 +387,150 @@ def show_best(arguments: argparse.Namespace) -> int:
                 "folder": str(chosen.run.path),
             }
         )
-        if not arguments.json:
-            print(f"{rows[-1]['setting']}: {criterion.name} {100 * chosen.score:.2f} %")
+        if not args.json:
+            print(f"{label}: {criterion.name} {100 * chosen.score:.2f} %")
             print(f"  {clean(describe_choice(chosen, criterion), None)}")
             print(f"  {clean(str(chosen.run.path), None)}")
-    if arguments.json:
+    if args.json:
         print(json.dumps(rows, indent=2))
     return 0
 
 
-def retry(arguments: argparse.Namespace) -> int:
-    """Carry out failed runs again, and what else is not finished."""
-    return launch(arguments, retry_failed=True)
-
-
-def plan(arguments: argparse.Namespace) -> int:
-    """Print what a launch would do, and its cost."""
-    specs = read_specs(arguments)
-    named = arguments.suite or arguments.algorithms
-    extended = read_extended(arguments.extend)
-    known = None if named else recall_states(specs, Path(arguments.output_dir), extended)
-    if known is not None and not any(entry.state in PENDING for entry in known):
-        content: dict[str, Any] = {**summarise_states(known), "to_do": 0, "workers": 0, "fleets": []}
-        show_plan(known, content, None, arguments.json)
-        return 0
-    from plench.sweeps.fleets import find_largest_gb
-    from plench.sweeps.launch import plan_fleets
-    from plench.sweeps.look import is_ours, look_at_runs
-    from plench.sweeps.plan import DataShelf, plan_runs
-    from plench.sweeps.probe import estimate_cost
-
-    shelf = DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
-    read_limits(arguments)
-    engine, options = read_engine(arguments), read_fleet_options(arguments)
-    slots = engine.count_slots(specs[0].grids[0])
-    folder = arguments.output_dir
-    runs = plan_runs(specs, shelf) if named else look_at_runs(specs, shelf, folder)
-    states = read_states(runs, folder, extended)
-    todo = [entry.run for entry in states if entry.state in PENDING]
-    # What a file names is not run for measuring, nor imported to look at; what the command names is.
-    runs = [entry.run for entry in states if not entry.in_extended]
-    ours = runs if named else [run for run in runs if is_ours(run)]
-    measured = {run.folder for run in ours}.intersection(run.folder for run in todo)
-    probes = bool(measured) and arguments.probe_seconds > 0
-    content = {**summarise_states(states), "to_do": len(todo), "workers": slots}
-    fleets: list[tuple[PlannedRun, ...]] = []
-    if named or probes:  # the data are there, or must be
-        formed = plan_fleets(ours, shelf, options, engine)
-        left = (tuple(run for run in fleet if run.folder in measured) for fleet in formed)
-        fleets = [fleet for fleet in left if len(fleet) > 1]
-        content["fleets"] = [len(fleet) for fleet in fleets]
-        content["fleet_gigabytes"] = find_largest_gb(fleets, shelf)
-    estimate = None
-    if probes:
-        wanted = [run for run in todo if run.folder in measured]
-        estimate = estimate_cost(wanted, shelf, arguments.probe_seconds, fleets)
-    if estimate is not None:
-        content["hours"] = estimate.seconds / (slots or 1) / 3600
-        content["gigabytes"] = estimate.bytes / 2**30
-        content["measured_pairs"], content["pairs"] = estimate.pairs_measured, estimate.pairs
-        content["fleets_measured"] = estimate.fleets_measured
-    show_plan(states, content, estimate, arguments.json)
-    return 0
-
-
-def show_plan(
-    states: list[RunState], content: dict[str, Any], estimate: CostEstimate | None, as_json: bool
-) -> None:
-    """Print a plan."""
-    if as_json:
-        print(json.dumps(content, indent=1))
-        return
-    print(f"{counted(len(states), 'run')}: {describe_axes([entry.run for entry in states])}")
-    print_states(states)
-    print(f"to do: {content['to_do']}")
-    sizes, slots = content.get("fleets"), content.get("workers")
-    if sizes:
-        print(
-            f"trained as one: {sum(sizes)} runs in {counted(len(sizes), 'fleet')} of up to {max(sizes)}, "
-            f"about {1024 * content['fleet_gigabytes']:.0f} MB of memory each at most"
-        )
-    if estimate is None:
-        return
-    at_once = (
-        f"{counted(slots, 'run')} at a time"
-        if slots
-        else "one run after the other, many at once on a cluster"
-    )
-    how = ", fleets as one" if estimate.fleets_measured else ", each run alone" if sizes else ""
-    print(
-        f"estimate: {format_duration(content['hours'] * 3600)} ({content['hours']:.2f} hours) with "
-        f"{at_once}, {content['gigabytes']:.2f} GB of disk; measured on "
-        f"{estimate.pairs_measured} of {estimate.pairs} pairs of algorithm and dataset "
-        f"in {estimate.probe_seconds:.0f} s{how}"
-    )
-
-
-def recall_states(specs: list[SweepSpec], folder: Path, extended: Mapping[str, str]) -> list[RunState] | None:
-    """Return the states of runs that are remembered, which needs no torch; None if they are not."""
-    remembered = recall(specs, folder)
-    if remembered is None:
-        return None
-    runs = cast("list[PlannedRun]", remembered)  # they have all that a look at states needs
-    return read_states(runs, folder, extended)
-
-
-def status(arguments: argparse.Namespace) -> int:
+def status(args: argparse.Namespace) -> int:
     """Print the progress of the runs."""
-    folder = describe_folder(arguments.output_dir)
-    extended = read_extended(arguments.extend)
-    states = recall_states(read_specs(arguments), folder, extended)
+    folder = find_folder(args.output_dir)
+    extended = read_extended(args.extend)
+    states = read_cached_states(read_specs(args), folder, extended)
     if states is None:
-        states = read_planned(arguments, extended)
-    content = summarise_states(states)
-    queue = read_queue(states, arguments.output_dir)
-    content.update(queue)
-    if arguments.json:
-        content["failures"] = list_failures(states)
-        print(json.dumps(content, indent=1))
+        states = scan_states(args, extended)
+    queue = {}
+    if (folder / ".slurm").is_dir():
+        from plench.sweeps.engines.slurm import read_slurm_queue
+
+        wanted = {entry.run.folder for entry in states if not entry.finished}
+        found = read_slurm_queue(folder)
+        queue = {"slurm": dict(Counter(state for name, state in found.items() if name in wanted))}
+    if args.json:
+        print(json.dumps({**summarise(states), **queue, "failures": list_problems(states)}, indent=1))
         return 0
-    print(f"{counted(len(states), 'run')}: {describe_axes([entry.run for entry in states])}")
     print_states(states)
     if queue:
         print("in Slurm's queue: " + ", ".join(f"{name} {count}" for name, count in queue["slurm"].items()))
-    print_failures(states, arguments.output_dir)
+    print_problems(states)
     return 0
 
 
-def delete_incomplete(arguments: argparse.Namespace) -> int:
+def delete_incomplete(args: argparse.Namespace) -> int:
     """Delete the folders of runs that are neither finished nor running."""
-    from plench.sweeps.launch import delete_runs, hold_folder
+    from plench.sweeps.launch import delete_runs, lock_folder
 
-    folder = describe_folder(arguments.output_dir)
-    with hold_folder(folder.absolute()):
-        states = read_planned(arguments)
-        doomed = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
-        counts = Counter(entry.state for entry in doomed)
+    folder = find_folder(args.output_dir)
+    with lock_folder(folder.absolute()):
+        states = scan_states(args)
+        incomplete = [entry for entry in states if entry.state in ("failed", "interrupted", "damaged")]
+        counts = Counter(entry.state for entry in incomplete)
         print("incomplete: " + (", ".join(f"{n} {state}" for state, n in counts.items()) or "none"))
-        if not doomed:
+        if not incomplete:
             return 0
-        if not arguments.skip_confirmation:
+        if not args.skip_confirmation:
             if not sys.stdin.isatty():
                 raise UsageError("there is no terminal to confirm on: give --skip-confirmation")
-            confirm(f"Delete {counted(len(doomed), 'folder')} in {arguments.output_dir}?")
-        deleted = delete_runs(doomed, folder)
+            confirm(f"Delete {counted(len(incomplete), 'folder')} in {args.output_dir}?")
+        deleted = delete_runs(incomplete, folder)
     print(f"deleted {counted(deleted, 'folder')}")
-    if deleted < len(doomed):
-        print(f"left {len(doomed) - deleted} that have been taken up or finished since")
+    if deleted < len(incomplete):
+        print(f"kept {len(incomplete) - deleted} that have started or finished since")
     return 0
 
 
-def read_planned(arguments: argparse.Namespace, extended: Mapping[str, str] | None = None) -> list[RunState]:
-    """Return the states of the runs of sweeps in the output folder, without importing third-party code."""
-    from plench.sweeps.look import look_at_runs
-    from plench.sweeps.plan import DataShelf
-
-    shelf = DataShelf(arguments.data_dir, skip_missing=arguments.skip_missing)
-    runs = look_at_runs(read_specs(arguments), shelf, arguments.output_dir)
-    return read_states(runs, arguments.output_dir, extended)
-
-
-def read_queue(states: list[RunState], output_dir: str) -> dict[str, Any]:
-    """Return what Slurm has queued or running of these runs, if Slurm was ever used here."""
-    from plench.sweeps.engines.slurm import read_slurm_queue
-
-    if not (Path(output_dir) / ".slurm").is_dir():
-        return {}
-    wanted = {entry.run.folder for entry in states if not entry.finished}
-    queue = {name: state for name, state in read_slurm_queue(Path(output_dir)).items() if name in wanted}
-    return {"slurm": dict(Counter(queue.values()))}
+def find_folder(output_dir: str) -> Path:
+    """Return the output folder; raise UsageError if it does not exist."""
+    try:
+        if Path(output_dir).is_dir():
+            return Path(output_dir)
+    except OSError:  # a name too long for a folder
+        pass
+    raise UsageError(f"there is no folder {output_dir}")
 
 
-def summarise_states(states: list[RunState]) -> dict[str, Any]:
+def read_cached_states(
+    specs: list[SweepSpec], folder: str | Path, extended: Mapping[str, str]
+) -> list[RunState] | None:
+    """Return the states of the runs of the plan cache; None if there is no such cache. Needs no torch."""
+    cached = load_plan_cache(specs, Path(folder))
+    if cached is None:
+        return None
+    return read_states(cast("list[PlannedRun]", cached), folder, extended)
+
+
+def scan_states(args: argparse.Namespace, extended: Mapping[str, str] | None = None) -> list[RunState]:
+    """Return the states of the runs of sweeps, without importing third-party code."""
+    from plench.sweeps.plan import DatasetCache, scan_runs
+
+    datasets = DatasetCache(args.data_dir, skip_missing=args.skip_missing)
+    runs = scan_runs(read_specs(args), datasets, args.output_dir)
+    return read_states(runs, args.output_dir, extended)
+
+
+def summarise(states: Sequence[RunState]) -> dict[str, Any]:
     """Return the counts of states as plain data."""
-    return {"runs": len(states), "states": dict(count_states(states))}
+    return {"runs": len(states), "states": dict(Counter(entry.state for entry in states))}
 
 
-def list_failures(states: list[RunState]) -> list[dict[str, str]]:
-    """Return the runs that did not go well, with their reasons, as plain data."""
+def list_problems(states: Sequence[RunState]) -> list[dict[str, str]]:
+    """Return failed, foreign and damaged runs with their reasons, as plain data."""
     return [
         {"folder": entry.run.folder, "state": entry.state, "message": entry.message}
         for entry in states
-        if entry.state in ("failed", "foreign", "damaged")
+        if entry.state in PROBLEMS
     ]
 
 
-def count_runs(specs: list[SweepSpec]) -> int:
-    """Return how many runs sweeps have at most (the same run may be in two of them)."""
-    return sum(
-        len(grid.algorithms) * len(grid.datasets) * len(grid.hparams_seeds) * len(grid.trial_seeds)
-        for spec in specs
-        for grid in spec.grids
-    )
-
-
-def describe_axes(runs: list[PlannedRun]) -> str:
-    """Say how many of what a sweep has."""
-    configs = [run.config for run in runs]
-    axes: dict[str, set[Any]] = {
-        "dataset": {config.dataset for config in configs},
-        "algorithm": {config.algorithm for config in configs},
-        "configuration": {config.hparams_seed for config in configs},
-        "split": {config.trial_seed for config in configs},
-    }
-    return ", ".join(counted(len(values), noun) for noun, values in axes.items())
-
-
-def print_states(states: list[RunState]) -> None:
-    """Print how many runs are in each state."""
-    counts = summarise_states(states)["states"]
+def print_states(states: Sequence[RunState], axes: bool = True) -> None:
+    """Print how many runs there are, of what, and in which states."""
+    if axes:
+        configs = [entry.run.config for entry in states]
+        counts: dict[str, set[Any]] = {
+            "dataset": {config.dataset for config in configs},
+            "algorithm": {config.algorithm for config in configs},
+            "configuration": {config.hparams_seed for config in configs},
+            "split": {config.trial_seed for config in configs},
+        }
+        listed = ", ".join(counted(len(values), noun) for noun, values in counts.items())
+        print(f"{counted(len(states), 'run')}: {listed}")
+    by_state = sorted(summarise(states)["states"].items())
     in_files = sum(entry.in_extended for entry in states)
     where = f" ({counted(in_files, 'run')} in the extended results)" if in_files else ""
-    print(", ".join(f"{state} {count}" for state, count in sorted(counts.items())) + where)
+    print(", ".join(f"{state} {count}" for state, count in by_state) + where)
 
 
-def print_failures(states: list[RunState], output_dir: str) -> None:
-    """Print the runs that did not go well, with their reasons."""
-    bad = [entry for entry in states if entry.state in ("failed", "foreign", "damaged")]
-    for entry in bad[:_FAILURES_SHOWN]:
+def print_problems(states: Sequence[RunState]) -> None:
+    """Print failed, foreign and damaged runs with their reasons."""
+    found = [entry for entry in states if entry.state in PROBLEMS]
+    for entry in found[:PROBLEMS_SHOWN]:
         reason = next(iter(entry.message.splitlines()), "")
         print(clean_text(f"{entry.state}: {entry.run.label}: {reason} ({entry.run.folder})"))
-    if len(bad) > _FAILURES_SHOWN:
-        print(f"… and {len(bad) - _FAILURES_SHOWN} more")
+    if len(found) > PROBLEMS_SHOWN:
+        print(f"… and {len(found) - PROBLEMS_SHOWN} more")
 
 
-def report_outcome(outcome: SweepOutcome, output_dir: str) -> None:
+def print_outcome(outcome: SweepOutcome) -> None:
     """Print how a launch ended; the last lines say what needs attention."""
-    print_states(outcome.states)
-    print_failures(outcome.states, output_dir)
+    print_states(outcome.states, axes=False)
+    print_problems(outcome.states)
     for reason in outcome.busy.values():
-        print(clean_text(f"left alone: {reason}"))
-    unfinished = (
-        f"{counted(len(outcome.unfinished), 'run')} {'is' if len(outcome.unfinished) == 1 else 'are'}"
-    )
-    if outcome.unfinished and outcome.waits:
-        print(f"{unfinished} not finished: repeat the command to continue")
-    elif outcome.unfinished:
+        print(clean_text(f"skipped: {reason}"))
+    left = len(outcome.unfinished)
+    unfinished = f"{counted(left, 'run')} {'is' if left == 1 else 'are'}"
+    if left and outcome.waits:
+        print(f"{unfinished} not finished: repeat the command to resume")
+    elif left:
         print(f"{unfinished} in the queue: see `plench sweep status`")
     if outcome.failed:
-        print(f"{counted(len(outcome.failed), 'run')} failed: `plench sweep retry` carries them out again")
+        print(f"{counted(len(outcome.failed), 'run')} failed: `plench sweep retry` runs them again")
 
 
 def confirm(question: str) -> None:
-    """Ask; anything but yes stops the command."""
+    """Ask; any answer but yes stops the command."""
     if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
         raise UsageError("not confirmed, nothing was done")

@@ -19,9 +19,6 @@ from plench.runs.gather import MAX_SWEEP_BYTES, SWEEP_FILES
 from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
 
-# The default of `--fleet`.
-DEFAULT_FLEET = "auto"
-
 SCHEMA = 1
 MAX_PLACES = 10**4  # configurations times splits: a hundred times a full benchmark's
 LARGEST_END = 10**5

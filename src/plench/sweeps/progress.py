@@ -19,11 +19,11 @@ from plench.progress import watch_in_notebook
 from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
-    from plench.sweeps.engines.base import RunAttempt, SweepCallback
+    from plench.sweeps.executor import RunAttempt
     from plench.sweeps.plan import PlannedRun
 
 _RUNS_SHOWN = 16
-_NOTICES_SHOWN = 5
+_MESSAGES_SHOWN = 5
 
 
 @contextmanager
@@ -42,11 +42,30 @@ def watch_sweep() -> Iterator[SweepCallback]:
         yield view
 
 
-class Tally:
+class SweepCallback:
+    """Observes a sweep; every method does nothing unless a subclass overrides it."""
+
+    def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
+        """These runs will be run, `slots` at a time (0: unknown); `finished` have finished before."""
+
+    def started(self, run: PlannedRun, updates: int) -> None:
+        """Training starts, or resumes after `updates` updates."""
+
+    def advanced(self, run: PlannedRun, updates: int) -> None:
+        """Some updates were made."""
+
+    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
+        """An attempt ended."""
+
+    def message(self, text: str) -> None:
+        """There is a message for the user."""
+
+
+class Tally(SweepCallback):
     """Counts ended and running runs, and estimates rate and time left.
 
     A round of a fitted method may take a thousand times as long as a step of a network, so updates are
-    counted by algorithm, and weighed by the seconds that those of the algorithm have taken so far.
+    counted by algorithm, and weighted by the seconds that updates of the algorithm have taken so far.
     """
 
     def __init__(self) -> None:
@@ -56,11 +75,11 @@ class Tally:
         self.updates_left: Counter[str] = Counter()
         self.updates_made: Counter[str] = Counter()
         self.fitted: dict[str, bool] = {}
-        # Of attempts that told their time: updates and seconds, by algorithm.
+        # Updates and seconds of attempts that reported their time, by algorithm.
         self.timed: dict[str, tuple[int, float]] = {}
         self.ended_runs: Counter[str] = Counter()
         self.current: dict[str, tuple[PlannedRun, int, int]] = {}
-        self.begun_at = time.monotonic()
+        self.launched_at = time.monotonic()
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
         """Start counting."""
@@ -69,9 +88,9 @@ class Tally:
         for run in todo:
             self.updates_left[run.algorithm] += run.config.steps
             self.fitted[run.algorithm] = run.config.fitted
-        self.begun_at = time.monotonic()
+        self.launched_at = time.monotonic()
 
-    def begun(self, run: PlannedRun, updates: int) -> None:
+    def started(self, run: PlannedRun, updates: int) -> None:
         """A run starts after `updates` updates of an earlier attempt."""
         self.current[run.folder] = (run, updates, updates)
 
@@ -81,7 +100,7 @@ class Tally:
             self.current[run.folder] = (run, self.current[run.folder][1], updates)
 
     def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
-        """An attempt ended; one that was interrupted leaves its run to do."""
+        """An attempt ended; an interrupted run is still to do."""
         _, first, last = self.current.pop(run.folder, (run, 0, 0))
         if attempt.status == "done":
             last = run.config.steps
@@ -98,14 +117,6 @@ class Tally:
         """How many runs have ended in this launch."""
         return self.ended_runs.total()
 
-    def seconds(self) -> float:
-        """Return the time since the launch."""
-        return time.monotonic() - self.begun_at
-
-    def rate(self) -> float:
-        """Runs per minute so far."""
-        return 60 * self.n_ended / max(self.seconds(), 1e-9)
-
     def seconds_left(self) -> float | None:
         """Estimate the time left from the updates made so far; None while too little is known."""
         made, left = self.updates_made.copy(), self.updates_left.copy()
@@ -113,17 +124,19 @@ class Tally:
             made[run.algorithm] += now - first
             left[run.algorithm] -= now
         paces = {name: self.pace(name) for name in {*made, *left}}
-        # What was made at an unknown pace, of runs that failed, is left out.
+        # Updates of failed runs, whose pace is unknown, do not count.
         work = sum(count * (paces[name] or 0.0) for name, count in made.items())
         rest = [(count, paces[name]) for name, count in left.items() if count > 0]
         if work <= 0 or any(pace is None for _, pace in rest):
             return None
-        return sum(count * (pace or 0.0) for count, pace in rest) * self.seconds() / work
+        return (
+            sum(count * (pace or 0.0) for count, pace in rest) * (time.monotonic() - self.launched_at) / work
+        )
 
     def pace(self, algorithm: str) -> float | None:
-        """Return what an update of an algorithm weighs: its seconds, or those of others of its kind.
+        """Return the weight of an update of an algorithm: its seconds, or those of others of its kind.
 
-        While no attempt of its kind has ended, all updates weigh the same, if they are of one kind.
+        Before any attempt of its kind has ended, all updates weigh the same if they are of one kind.
         """
         paces = {name: seconds / updates for name, (updates, seconds) in self.timed.items()}
         if algorithm in paces:
@@ -136,84 +149,79 @@ class Tally:
     def summary(self) -> str:
         """Return all figures in one line."""
         failed = sum(self.ended_runs[status] for status in ("failed", "busy"))
+        rate = 60 * self.n_ended / max(time.monotonic() - self.launched_at, 1e-9)
         left = self.seconds_left()
         remaining = "" if left is None else f", {format_duration(left)} left"
         return (
             f"{self.n_ended}/{self.todo} ended, {len(self.current)} running, {failed} failed, "
-            f"{self.rate():.1f} runs/min{remaining}"
+            f"{rate:.1f} runs/min{remaining}"
         )
 
 
-class SweepLog:
-    """A line for each run that ends."""
+class SweepLog(Tally):
+    """Writes a line for each run that ends."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
-        self.tally = Tally()
+        super().__init__()
         self.write = write
-        self.begun = self.tally.begun
-        self.advanced = self.tally.advanced
+
+    def message(self, text: str) -> None:
+        """Write a message."""
+        self.write(text)
 
     def planned(self, todo: Sequence[PlannedRun], finished: int, slots: int) -> None:
-        """Say what will be done."""
-        self.tally.planned(todo, finished, slots)
+        """Write how many runs there are to do."""
+        super().planned(todo, finished, slots)
         at_once = f", {slots} at a time" if slots else ""
         self.write(f"{counted(len(todo), 'run')} to do{at_once}; {finished} finished before")
 
     def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
-        """Say how a run ended."""
-        self.tally.ended(run, attempt)
+        """Write how a run ended."""
+        super().ended(run, attempt)
         reason = f": {attempt.message}" if attempt.message and attempt.status != "done" else ""
-        self.write(f"{attempt.status} {run.label} ({attempt.seconds:.1f} s){reason} · {self.tally.summary()}")
-
-    def noticed(self, text: str) -> None:
-        """Pass on a notice."""
-        self.write(f"notice: {text}")
+        self.write(f"{attempt.status} {run.label} ({attempt.seconds:.1f} s){reason} · {self.summary()}")
 
 
-class LiveView:
-    """Totals, a bar, the runs in progress and the latest notices, redrawn four times a second."""
+class LiveView(Tally):
+    """Totals, a bar, the runs in progress and the latest messages, redrawn four times a second."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
-        self.notices: list[str] = []
-        self.planned = self.tally.planned
-        self.begun = self.tally.begun
-        self.advanced = self.tally.advanced
+        super().__init__()
+        self.messages: list[str] = []
 
     def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
-        """Count a run; what did not go well is shown below."""
-        self.tally.ended(run, attempt)
+        """Count a run; a failure is shown below."""
+        super().ended(run, attempt)
         if attempt.status not in ("done", "interrupted"):
-            self.noticed(f"{attempt.status} {run.label}: {attempt.message}")
+            self.message(f"{attempt.status} {run.label}: {attempt.message}")
 
-    def noticed(self, text: str) -> None:
-        """Keep the latest notices."""
+    def message(self, text: str) -> None:
+        """Keep the latest messages."""
         first = next(iter(text.splitlines()), "")
-        self.notices = [*self.notices, clean_text(first)][-_NOTICES_SHOWN:]
+        self.messages = [*self.messages, clean_text(first)][-_MESSAGES_SHOWN:]
 
     def render(self) -> Group:
         """Draw the view."""
-        tally = self.tally
-        if not tally.todo:
+        if not self.todo:
             return Group(Text("preparing …"))
         total = Table.grid()  # a bar alone does not end its line
-        total.add_row(ProgressBar(total=max(tally.todo, 1), completed=tally.n_ended, width=60))
+        total.add_row(ProgressBar(total=max(self.todo, 1), completed=self.n_ended, width=60))
         runs = Table.grid(padding=(0, 2))
-        for run, _, updates in list(tally.current.values())[:_RUNS_SHOWN]:
+        for run, _, updates in list(self.current.values())[:_RUNS_SHOWN]:
             bar = ProgressBar(total=run.config.steps, completed=updates, width=24)
             runs.add_row(run.label, bar, f"{updates:,}/{run.config.steps:,}")
-        if len(tally.current) > _RUNS_SHOWN:
-            runs.add_row(f"… and {len(tally.current) - _RUNS_SHOWN} more")
+        if len(self.current) > _RUNS_SHOWN:
+            runs.add_row(f"… and {len(self.current) - _RUNS_SHOWN} more")
         return Group(
-            Text(f"{tally.summary()} (finished before: {tally.finished_before})"),
+            Text(f"{self.summary()} (finished before: {self.finished_before})"),
             total,
             runs,
-            *(Text(notice, overflow="ellipsis", no_wrap=True, style="yellow") for notice in self.notices),
+            *(Text(text, overflow="ellipsis", no_wrap=True, style="yellow") for text in self.messages),
         )
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration for people: 45 s, 12 min, 3.5 h, 2.1 days."""
+    """Format a duration: 45 s, 12 min, 3.5 h, 2.1 days."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

@@ -1,34 +1,40 @@
 """The Ray engine: runs are tasks of a Ray cluster; records and checkpoints come back to one writer.
 
-The writer is an actor on the driver's machine and the only process that touches the output folder, so no
-file system has to be shared. A worker waits until the writer has what it sends, so nothing is left behind in
-a worker that may die. A run that is started again elsewhere gets its checkpoint from the writer.
+The writer is an actor on the driver's machine and the only process that accesses the output folder, so no
+file system has to be shared. A task waits until the writer has what it sends, so nothing is lost with a
+process that crashes. A run that is started again elsewhere gets its checkpoint from the writer.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import socket
 import sys
+import tempfile
 import time
-from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
-from plench.errors import StorageError, UsageError
+from plench.data import Dataset
+from plench.errors import StorageError, UsageError, missing_package
+from plench.registry import is_path
 from plench.settings import Settings
-from plench.sweeps.engines.base import DEATHS_ALLOWED, Assignment, DeathTolls, RunAttempt, Task, count_cores
-from plench.sweeps.engines.ray_run import carry_out_runs, read_given_files
-from plench.sweeps.engines.ray_start import EarlyRay, connect, import_ray, keep_to_loopback, start_writer
-from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS
-from plench.sweeps.perform import fail_run
+from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS, RemoteReporter, RemoteStore, Writer
+from plench.sweeps.executor import RunAttempt, RunEnded, RunExecutor, RunProgress, limit_memory
+from plench.sweeps.plan import PlannedRun, Task
+from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
 from plench.training.callbacks import StopRequest
 
-GRACE_SECONDS = 30.0
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+SECONDS_BETWEEN_COUNTS = 2.0
 
 
 class RayEngine:
-    """Runs on a Ray cluster: one that exists (`address`), or one of its own on this machine."""
+    """Runs on a Ray cluster: an existing one (`address`), or one that it starts on this machine."""
 
     name: ClassVar[str] = "ray"
     waits: ClassVar[bool] = True
@@ -40,212 +46,253 @@ class RayEngine:
         cpus_per_run: float = 1.0,
         gpus_per_run: float = 0.0,
         workers: int | None = None,
-        started: EarlyRay | None = None,
     ) -> None:
-        """`started` is a Ray that is starting already; the caller ends it."""
         if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
         if address is not None and workers is not None:
-            raise UsageError("the size of an existing Ray cluster is given; workers is for a Ray of its own")
+            raise UsageError("workers cannot be set for an existing Ray cluster: its size is given")
         if workers is not None and workers < 1:
             raise UsageError(f"workers must be at least 1, not {workers}")
         self.address = address
         self.cpus_per_run = cpus_per_run
         self.gpus_per_run = gpus_per_run
         self.workers = workers
-        self.started = started
 
     def count_slots(self, settings: Settings) -> int | None:
-        """Return the number of parallel runs; that of an existing cluster is known once it is joined."""
+        """Return the number of parallel runs; None for an existing cluster, which is not connected yet."""
         if self.address is not None:
             return None
         return self.workers or max(int(count_cores() / max(self.cpus_per_run, 1e-9)), 1)
 
-    def carry_out(self, assignment: Assignment) -> None:
-        """Carry out all runs as Ray tasks."""
+    def run(self, assignment: Assignment) -> None:
+        """Run all runs as Ray tasks."""
         if not assignment.todo:
             return
-        if self.address is None and "ray" not in sys.modules:
-            keep_to_loopback(True)
-        ray = import_ray()
-        if self.started is not None:
-            self.started.wait()
-        joined = ray.is_initialized()
-        if not joined:
-            connect(self.address, self.workers, self.cpus_per_run)
+        connected = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+        ray = sys.modules["ray"] if connected else connect(self.address, self.workers, self.cpus_per_run)
         try:
+            backend = RayBackend(ray, self, assignment)
+            slots = backend.count_slots()
+            assignment.callback.planned(assignment.todo, assignment.finished, slots)
+            if slots < 1:
+                demand = f"{self.cpus_per_run:g} CPUs, {self.gpus_per_run:g} GPUs"
+                assignment.callback.message(f"no node has room for a run ({demand}); waiting for one")
             with StopRequest() as stop:
-                RayDriver(ray, self, assignment).work(stop)
+                Scheduler(assignment, backend, stop).run()
         finally:
-            if not joined:
+            if not connected:
                 ray.shutdown()
 
 
-class RayDriver:
-    """Hands runs to the cluster and handles what comes back."""
+def connect(address: str | None, workers: int | None, cpus_per_run: float) -> Any:
+    """Join the cluster at an address, or start a Ray with room for `workers` runs; return the module ray."""
+    keep_to_loopback(address is None)
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_package("the Ray engine", "ray", "ray") from error
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # as on the local engine; Ray's default is 15
+        cpus = None if workers is None else math.ceil(workers * cpus_per_run)
+        settings.update(address="local", num_cpus=cpus, include_dashboard=False)
+    else:
+        _check_address(address)
+        settings.update(address=address)
+    try:
+        ray.init(**settings)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"cannot connect to Ray at {address or 'this machine'}: {error}") from error
+    return ray
+
+
+def keep_to_loopback(wanted: bool) -> None:
+    """Make a Ray that is started here listen on 127.0.0.1 only, for clients with its token.
+
+    Ray does so on systems without Ray clusters. It reads from a variable which those are when it is imported,
+    so the value that an imported Ray has read is changed too.
+    """
+    if wanted:
+        os.environ[CLUSTERS] = "0"
+        if "ray" not in sys.modules:  # read once by Ray; its own default from 2.59 on
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+    else:
+        os.environ.pop(CLUSTERS, None)
+    constants = sys.modules.get("ray._private.ray_constants")
+    if constants is not None:
+        constants.ENABLE_RAY_CLUSTER = not wanted  # type: ignore[attr-defined]
+
+
+def _check_address(address: str) -> None:
+    """Raise UsageError if nothing answers; Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"unknown Ray address {address!r}; expected auto or HOST:PORT")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
+
+
+class RayBackend:
+    """Submits jobs to the cluster and receives what comes back."""
 
     def __init__(self, ray: Any, engine: RayEngine, assignment: Assignment) -> None:
         self.ray = ray
         self.engine = engine
         self.assignment = assignment
-        self.callback = assignment.callback
-        self.waiting = deque(assignment.tasks())
-        self.runs = {run.folder: run for run in assignment.todo}
-        self.flying: dict[Any, Task] = {}
-        self.opened_at: dict[str, float] = {}
+        self.jobs: dict[Any, Job] = {}
         self.data: dict[str, Any] = {}
-        self.tolls = DeathTolls()
         self.slots = 0
-        self.counted_at = self.heard_at = -math.inf
-        self.writer = start_writer(ray) if engine.started is None else engine.started.writer
+        self.counted_at = self.polled_at = -math.inf
+        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
+        self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
         self.task = ray.remote(
             num_cpus=engine.cpus_per_run, num_gpus=engine.gpus_per_run, max_retries=0, max_calls=0
-        )(carry_out_runs)
-
-    def work(self, stop: StopRequest) -> None:
-        """Carry out runs until none is left or a stop is requested."""
-        slots = self.count_slots()
-        self.callback.planned(self.assignment.todo, self.assignment.finished, slots)
-        if slots < 1:
-            demand = f"{self.engine.cpus_per_run:g} CPUs, {self.engine.gpus_per_run:g} GPUs"
-            self.callback.noticed(f"no node has room for a run ({demand}); waiting for a node that has it")
-        while self.waiting or self.flying:
-            if stop.asked:
-                self.interrupt()
-                return
-            # No more tasks than there is room for: where tasks wait, Ray starts processes that are not warm.
-            while self.waiting and len(self.flying) < max(self.count_slots(), 1):
-                self.submit(self.waiting.popleft())
-            self.take_in(timeout=0.5)
-            self.check_timeouts()
+        )(run_remotely)
 
     def count_slots(self) -> int:
         """Return how many runs the cluster has room for; nodes come and go, so it is asked now and then."""
-        if time.monotonic() - self.counted_at < 2.0:
-            return self.slots
-        self.counted_at = time.monotonic()
-        total = self.ray.cluster_resources()
-        rooms = [
-            int(total.get(kind, 0) / demand)
-            for kind, demand in (("CPU", self.engine.cpus_per_run), ("GPU", self.engine.gpus_per_run))
-            if demand > 0
-        ]
-        self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
+        if time.monotonic() - self.counted_at > SECONDS_BETWEEN_COUNTS:
+            self.counted_at = time.monotonic()
+            total = self.ray.cluster_resources()
+            demands = {"CPU": self.engine.cpus_per_run, "GPU": self.engine.gpus_per_run}
+            rooms = [int(total.get(kind, 0) / demand) for kind, demand in demands.items() if demand > 0]
+            self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
         return self.slots
 
-    def submit(self, runs: Task) -> None:
-        """Hand runs to Ray; their dataset goes into the object store once."""
-        name = runs[0].dataset
+    def has_room(self) -> bool:
+        """Return True if the cluster has room: where tasks queue, Ray starts processes that are not warm."""
+        return len(self.jobs) < max(self.count_slots(), 1)
+
+    def start(self, job: Job) -> None:
+        """Submit a job; its dataset is put into the object store once."""
+        name = job.task[0].dataset
         if name not in self.data:
-            self.data[name] = self.ray.put(self.assignment.shelf.get(name))
+            self.data[name] = self.ray.put(self.assignment.datasets.get(name))
         reference = self.task.remote(
-            runs,
+            job.task,
             self.data[name],
-            read_given_files(runs[0]),
+            read_given_files(job.task[0]),
             self.writer,
             self.assignment.output_dir,
             self.assignment.limits.memory_limit_gb,
         )
-        self.flying[reference] = runs
+        self.jobs[reference] = job
 
-    def take_in(self, timeout: float) -> None:
-        """Handle tasks that have ended, and messages of the others."""
-        ready, _ = self.ray.wait(list(self.flying), num_returns=1, timeout=timeout)
-        if not ready or time.monotonic() - self.heard_at > SECONDS_BETWEEN_EVENTS:
-            self.pass_on_events()
+    def poll(self, timeout: float) -> list[tuple[Job, Message]]:
+        """Return progress, ends and crashes."""
+        ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=timeout)
+        messages: list[tuple[Job, Message]] = []
+        ends: list[tuple[Job, Message]] = []
         for reference in ready:
-            runs = self.flying.pop(reference)
-            for run in runs:
-                self.opened_at.pop(run.folder, None)
+            job = self.jobs[reference]
             try:
-                attempts = self.ray.get(reference)
+                attempts: dict[str, RunAttempt] = self.ray.get(reference)
+                ends += [(job, RunEnded(folder, attempt)) for folder, attempt in attempts.items()]
             except self.ray.exceptions.RayError as error:
-                self.bury(runs, error)
-            else:
-                self.end(runs, attempts)
+                reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                ends.append((job, Crash(f"its process crashed ({reason})")))
+        # What a task sent before its end counts for the crash.
+        if ends or time.monotonic() - self.polled_at > SECONDS_BETWEEN_EVENTS:
+            messages = self._read_events()
+        for reference in ready:
+            del self.jobs[reference]
+        return messages + ends
 
-    def pass_on_events(self) -> None:
-        """Tell the callback what runs say through the writer."""
-        self.heard_at = time.monotonic()
+    def _read_events(self) -> list[tuple[Job, Message]]:
+        """Return the progress that runs have reported through the writer."""
+        self.polled_at = time.monotonic()
         try:
             events = self.ray.get(self.writer.take_events.remote())
         except self.ray.exceptions.RayActorError as error:
-            raise StorageError("the process that writes the results has died") from error
+            raise StorageError("the process that writes the results has crashed") from error
+        by_folder = {run.folder: job for job in self.jobs.values() for run in job.task}
+        messages: list[tuple[Job, Message]] = []
         for folder, updates, kind in events:
+            job = by_folder.get(folder)
+            if job is None:
+                continue
             if kind == "opened":
-                self.opened_at[folder] = time.monotonic()
-                self.tolls.begin(folder)
-            elif kind == "begun":
-                self.tolls.begin(folder, updates)
-                self.callback.begun(self.runs[folder], updates)
+                job.started_at = min(job.started_at, time.monotonic())
             else:
-                self.callback.advanced(self.runs[folder], updates)
+                messages.append((job, RunProgress(folder, updates, started=kind == "started")))
+        return messages
 
-    def end(self, runs: Task, attempts: Mapping[str, RunAttempt]) -> None:
-        """Handle the end of attempts."""
-        for run in runs:
-            self.callback.ended(run, attempts[run.folder])
-        again = tuple(run for run in runs if attempts[run.folder].status == "interrupted")
-        if again:
-            self.waiting.appendleft(again)
-        for attempt in attempts.values():
-            if attempt.status == "unwritable":
-                raise StorageError(attempt.message)
+    def finish(self, job: Job) -> None:
+        """Do nothing: Ray keeps the process for other tasks."""
 
-    def bury(self, runs: Task, error: Exception) -> None:
-        """Handle a dead process or node; a run that keeps killing it is recorded as failed."""
-        self.pass_on_events()
-        self.release(runs)
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        deaths = self.tolls.count(runs)
-        if len(runs) > 1:
-            self.start_again(runs, f"their process died ({reason})", together=deaths == 1)
-        elif deaths < DEATHS_ALLOWED:
-            self.callback.noticed(f"{runs[0].label}: its process died ({reason}); it is started again")
-            self.waiting.appendleft(runs)
-        else:
-            message = f"its process died {deaths} times without getting any further: {reason}"
-            fail_run(self.assignment, runs[0], "WorkerDied", message)
-
-    def start_again(self, runs: Task, reason: str, together: bool) -> None:
-        """Put the runs of a fleet back into the queue: as one, or one by one, to find the one to blame.
-
-        Those that had finished before are looked at and left as they are; those that had failed try again.
-        """
-        how = "they are started again" if together else "they are carried out one by one"
-        self.callback.noticed(f"{runs[0].label} and {len(runs) - 1} more: {reason}; {how}")
-        self.waiting.extendleft([runs] if together else [(run,) for run in reversed(runs)])
-
-    def check_timeouts(self) -> None:
-        """Stop runs that take longer than they may."""
-        limit = self.assignment.limits.run_timeout
-        if limit is None:
-            return
-        for reference, runs in list(self.flying.items()):
-            opened = min((self.opened_at.get(run.folder, math.inf) for run in runs), default=math.inf)
-            if time.monotonic() - opened > limit * len(runs):
-                del self.flying[reference]
-                for run in runs:
-                    self.opened_at.pop(run.folder, None)
+    def kill(self, job: Job) -> None:
+        """End a job; the writer refuses what it may still send."""
+        for reference, other in list(self.jobs.items()):
+            if other is job:
+                del self.jobs[reference]
                 self.ray.cancel(reference, force=True)
-                self.release(runs)
-                reason = f"did not end within {limit:g} s (--run-timeout)"
-                if len(runs) > 1:
-                    self.start_again(runs, f"{reason} each", together=False)
-                else:
-                    fail_run(self.assignment, runs[0], "Timeout", reason)
+        self.ray.get([self.writer.release.remote(run.folder) for run in job.task])
 
-    def release(self, runs: Task) -> None:
-        """Let the writer forget attempts; what they may still send is refused."""
-        self.ray.get([self.writer.release.remote(run.folder) for run in runs])
-
-    def interrupt(self) -> None:
-        """Let every run write a checkpoint and stop."""
-        self.waiting.clear()
-        for reference in self.flying:
+    def ask_to_stop(self) -> None:
+        """Ask all tasks to write checkpoints and stop."""
+        for reference in self.jobs:
             with suppress(self.ray.exceptions.RayError):
                 self.ray.cancel(reference, force=False, recursive=False)
-        until = time.monotonic() + GRACE_SECONDS
-        while self.flying and time.monotonic() < until:
-            self.take_in(timeout=0.2)
-            self.waiting.clear()
+
+
+def read_given_files(run: PlannedRun) -> dict[str, bytes]:
+    """Return, by path, the files of what a run was given by path: other nodes may not have them."""
+    specs = (run.algorithm, run.network, *run.criteria.split(","))
+    paths = {location for location, _, _ in (spec.strip().rpartition(":") for spec in specs)}
+    return {path: Path(path).read_bytes() for path in paths if is_path(path)}
+
+
+def run_remotely(
+    task: Task,
+    dataset: Dataset,
+    sources: dict[str, bytes],
+    writer: Any,
+    output_dir: Path,
+    memory_limit_gb: float | None,
+) -> dict[str, RunAttempt]:
+    """Run a task in a process of the cluster; all that it writes goes through the writer."""
+    limit_memory(memory_limit_gb)
+    placed = []
+    for run in task:
+        for path, content in sources.items():
+            here = _unpack_source(content, Path(path).name)
+            parts = {
+                name: getattr(run, name).replace(path, here) for name in ("algorithm", "network", "criteria")
+            }
+            run = replace(run, **parts)
+        placed.append(run)
+    attempts: dict[str, RunAttempt] = {}
+    _warm_executor().run_task(
+        tuple(placed),
+        dataset,
+        [RemoteStore(writer, output_dir / run.folder) for run in task],
+        [RemoteReporter(writer, run.folder) for run in task],
+        lambda run, attempt: attempts.update({run.folder: attempt}),
+    )
+    return attempts
+
+
+@cache
+def _warm_executor() -> RunExecutor:
+    """Return this process's executor, which keeps prepared data from task to task."""
+    return RunExecutor()
+
+
+@cache
+def _unpack_source(source: bytes, name: str) -> str:
+    """Write a file of third-party code to a folder of this process; return its path."""
+    folder = tempfile.TemporaryDirectory(prefix="plench-")
+    _unpacked.append(folder)
+    path = Path(folder.name) / name
+    path.write_bytes(source)
+    return str(path)
+
+
+# Kept so that the folders last as long as the process, and no longer.
+_unpacked: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,4 +1,4 @@
-"""The two ends of the line between a Ray task and the output folder: the writer and a store that calls it."""
+"""Between a Ray task and the output folder: the writer, and a store that calls it. Needs no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plench.errors import StorageError
 from plench.runs.folder import RunStore
 
-if TYPE_CHECKING:  # it imports torch, which the writer's process has no use for
+if TYPE_CHECKING:  # imports torch, which the writer's process does not need
     from plench.training.config import RunConfig
 
 SECONDS_BETWEEN_EVENTS = 0.5
@@ -23,7 +23,7 @@ _SENT_AT_MOST = 16
 
 @dataclass(frozen=True)
 class Opened:
-    """What an attempt is given: a token to write with, and what is in the folder, newest checkpoint first."""
+    """A token for an attempt to write with, and what its folder holds, newest checkpoint first."""
 
     token: int
     finished: bool
@@ -49,7 +49,7 @@ class Writer:
         self._tokens = 0
 
     def open(self, folder: Path) -> Opened:
-        """Give a run to a new attempt; what an earlier one still sends bears an old token and is refused."""
+        """Open a run for a new attempt; what an earlier one still sends has an old token and is refused."""
         self._tokens += 1
         name = folder.name
         if name in self._open:
@@ -63,10 +63,10 @@ class Writer:
         return Opened(self._tokens, store.finished, store.read_run(), list(store.read_checkpoints()))
 
     def write(self, name: str, token: int, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """Carry out some of the store's writing methods for the attempt that has locked the run."""
+        """Call writing methods of the store for the attempt that has locked the run."""
         opened = self._open.get(name)
         if opened is None or opened.token != token:
-            raise StorageError(f"{name} was given to another attempt")
+            raise StorageError(f"{name} belongs to another attempt")
         for method, arguments in calls:
             getattr(opened.store, method)(*arguments)
 
@@ -86,11 +86,11 @@ class Writer:
             opened.held.close()
 
     def tell(self, name: str, updates: int, kind: str) -> None:
-        """Take a note for the driver."""
+        """Keep an event for the driver."""
         self._events.append((name, updates, kind))
 
     def take_events(self) -> list[tuple[str, int, str]]:
-        """Hand the notes to the driver."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -98,10 +98,9 @@ class Writer:
 class RemoteStore(RunStore):
     """A run's folder on the driver's machine, as a task sees it.
 
-    Writes are sent in order without waiting for each, and those that follow each other within a second go
-    together. Checkpoints, the mark of being finished and the end of the attempt wait until everything before
-    them is on disk. What a dying process has not sent is written again by the attempt that continues from
-    the checkpoint before it.
+    Writes are sent in order without waiting for each, and writes within a second are sent together.
+    Checkpoints, `done` and the end of the attempt wait until everything before them is on disk. What a
+    process has not sent when it crashes is written again by the attempt that resumes from the checkpoint.
     """
 
     def __init__(self, writer: Any, folder: Path) -> None:
@@ -129,7 +128,7 @@ class RemoteStore(RunStore):
         return self._opened is not None and self._opened.finished
 
     def find_breach(self, steps: int) -> str | None:
-        """Return None: whether a finished run is whole was checked before it was given to a task."""
+        """Return None: finished runs were checked before the task was submitted."""
         return None
 
     @property
@@ -201,7 +200,7 @@ class RemoteStore(RunStore):
         try:
             return ray.get(answers)
         except ray.exceptions.RayActorError as error:
-            raise StorageError("the process that writes the results has died") from error
+            raise StorageError("the process that writes the results has crashed") from error
 
 
 class RemoteReporter:
@@ -210,17 +209,17 @@ class RemoteReporter:
     def __init__(self, writer: Any, name: str) -> None:
         self._writer = writer
         self._name = name
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Training starts."""
-        self._writer.tell.remote(self._name, updates, "begun")
+        self._writer.tell.remote(self._name, updates, "started")
 
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
         now = time.monotonic()
-        if now - self._told_at >= SECONDS_BETWEEN_EVENTS:
-            self._told_at = now
+        if now - self._reported_at >= SECONDS_BETWEEN_EVENTS:
+            self._reported_at = now
             self._writer.tell.remote(self._name, updates, "advanced")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:

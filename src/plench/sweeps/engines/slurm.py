@@ -1,7 +1,7 @@
 """The Slurm engine: runs are array jobs, submitted through submitit; pre-empted jobs are requeued.
 
-Inside a job the local engine does the work, with one worker, so that time limits, memory limits and dying
-processes are treated as on one machine. Data and output folders must be on a shared file system.
+Inside a job the local engine runs the share of the job with one worker, so that time limits, memory limits
+and crashes are handled as on one machine. Data and output folders must be on a shared file system.
 """
 
 from __future__ import annotations
@@ -20,38 +20,37 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError, missing_package
-from plench.plain_files import read_plain
 from plench.runs.files import write_text
 from plench.settings import Settings
-from plench.sweeps.engines.base import Assignment, Limits, NoSweepCallback, RunAttempt, Task
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.plan import DataShelf, PlannedRun
-from plench.sweeps.run_states import PENDING, read_states
+from plench.sweeps.plan import DatasetCache, PlannedRun, Task
+from plench.sweeps.progress import SweepLog
+from plench.sweeps.scheduler import Assignment, Limits
+from plench.sweeps.status import PENDING, read_states
 from plench.training.callbacks import StopRequest
 
 FOLDER = ".slurm"
-MAX_BYTES = 2**24  # of what a submission writes down
-# States of squeue in which a job still waits for its turn; in all others that it lists the job is at work.
+# States of squeue in which a job waits; in all other states it runs.
 WAITING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-# Time that a job keeps back for its last checkpoint, at most a third of all it has.
+# Time that a job reserves for its last checkpoint, at most a third of its time.
 MARGIN_SECONDS = 90
-# Slurm's warning ends a process that does not expect it, so a job ignores it until it is ready to listen.
+# Slurm's warning ends a process that does not handle it, so a job ignores it until it does.
 PYTHON = 'sh -c \'trap "" USR2; exec "$0" "$@"\' ' + shlex.quote(sys.executable)
 
 logger = logging.getLogger("plench")
 
 
 class SlurmError(PlenchError):
-    """A command of Slurm's that failed."""
+    """A Slurm command failed."""
 
 
 def import_submitit() -> Any:
-    """Return the module submitit; without it, say how to get it."""
+    """Return the module submitit; raise an error that says how to install it."""
     try:
         import submitit
     except ImportError as error:
@@ -59,6 +58,7 @@ def import_submitit() -> Any:
     return submitit
 
 
+@dataclass(frozen=True)
 class SlurmEngine:
     """Submits runs to Slurm and returns; `plench sweep status` shows their progress."""
 
@@ -66,52 +66,37 @@ class SlurmEngine:
     waits: ClassVar[bool] = False
     writes: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        partition: str | None = None,
-        minutes: int = 60,
-        memory_gb: float | None = None,
-        gpus: int = 0,
-        max_jobs: int | None = None,
-        runs_per_job: int = 1,
-        more: Mapping[str, str] | None = None,
-    ) -> None:
-        bounded = {"minutes": (minutes, 1), "gpus": (gpus, 0), "runs_per_job": (runs_per_job, 1)}
-        if max_jobs is not None:
-            bounded["max_jobs"] = (max_jobs, 1)
-        for name, (value, least) in bounded.items():
-            if value < least:
+    partition: str | None = None
+    minutes: int = 60
+    memory_gb: float | None = None
+    gpus: int = 0
+    max_jobs: int | None = None
+    runs_per_job: int = 1
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, least in (("minutes", 1), ("gpus", 0), ("runs_per_job", 1), ("max_jobs", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}, not {value}")
-        self.partition = partition
-        self.minutes = minutes
-        self.memory_gb = memory_gb
-        self.gpus = gpus
-        self.max_jobs = max_jobs
-        self.runs_per_job = runs_per_job
-        self.more = dict(more or {})
 
     @property
     def gpus_per_run(self) -> float:
-        """The GPUs of a job, which its runs have one after the other."""
+        """The GPUs of a job, which its runs use one after the other."""
         return self.gpus
 
     def count_slots(self, settings: Settings) -> int | None:
         """Return how many jobs may run at once; without a cap the cluster decides."""
         return self.max_jobs
 
-    @property
-    def margin(self) -> int:
-        """Return how many seconds before its end a job stops to write its checkpoint."""
-        return min(MARGIN_SECONDS, self.minutes * 60 // 3)
-
-    def carry_out(self, assignment: Assignment) -> None:
+    def run(self, assignment: Assignment) -> None:
         """Submit every run that Slurm does not have yet."""
         import_submitit()
         queue = read_slurm_queue(assignment.output_dir)
         todo = [run for run in assignment.todo if run.folder not in queue]
         if len(todo) < len(assignment.todo):
             known = len(assignment.todo) - len(todo)
-            assignment.callback.noticed(f"{known} runs are in Slurm's queue already; they stay there")
+            assignment.callback.message(f"{known} runs are in Slurm's queue already; they stay there")
         if not todo:
             return
         assignment.callback.planned(todo, assignment.finished, self.max_jobs or 0)
@@ -122,41 +107,35 @@ class SlurmEngine:
             self._submit(shares[first : first + largest], assignment)
 
     def _submit(self, shares: Sequence[list[Task]], assignment: Assignment) -> None:
-        """Submit one array. What it holds is written down first, so that no job is without a name."""
+        """Submit one array; the runs of its jobs are written to a file first, by the name of the array."""
         submitit = import_submitit()
         folder = assignment.output_dir / FOLDER
         name = f"plench-{uuid.uuid4().hex[:12]}"
-        listed = [[run.folder for fleet in share for run in fleet] for share in shares]
+        listed = [[run.folder for stack in share for run in stack] for share in shares]
         write_text(folder / f"{name}.json", json.dumps(listed))
-        data_dir = assignment.shelf.data_dir
-        jobs = [
-            SlurmJob(
-                share,
-                assignment.output_dir,
-                None if data_dir is None else Path(data_dir).absolute(),
-                assignment.limits,
-                self.margin,
-            )
-            for share in shares
-        ]
+        data_dir = assignment.datasets.data_dir
+        data_dir = None if data_dir is None else Path(data_dir).absolute()
+        margin = min(MARGIN_SECONDS, self.minutes * 60 // 3)
+        output_dir, limits = assignment.output_dir, assignment.limits
+        jobs = [SlurmJob(share, output_dir, data_dir, limits, margin) for share in shares]
         try:
             executor = submitit.SlurmExecutor(folder / "jobs", max_num_timeout=10**9, python=PYTHON)
-            executor.update_parameters(**self._parameters(name, assignment.settings.threads))
+            executor.update_parameters(**self._parameters(name, assignment.settings.threads, margin))
             with executor.batch():
                 for job in jobs:
                     executor.submit(job)
         except (RuntimeError, submitit.core.utils.FailedJobError) as error:
             (folder / f"{name}.json").unlink(missing_ok=True)
-            raise SlurmError(f"Slurm did not take the jobs: {error}") from error
-        assignment.callback.noticed(f"submitted {len(jobs)} jobs named {name}")
+            raise SlurmError(f"Slurm rejected the jobs: {error}") from error
+        assignment.callback.message(f"submitted {len(jobs)} jobs named {name}")
 
-    def _parameters(self, name: str, threads: int) -> dict[str, Any]:
+    def _parameters(self, name: str, threads: int, margin: int) -> dict[str, Any]:
         """Return the parameters of the array in submitit's names."""
         parameters: dict[str, Any] = {
             "job_name": name,
             "time": self.minutes,
             "cpus_per_task": threads,
-            "signal_delay_s": self.margin,
+            "signal_delay_s": margin,
             "stderr_to_stdout": True,
             "additional_parameters": {"requeue": True, **self.more},
         }
@@ -173,7 +152,7 @@ class SlurmEngine:
 
 @dataclass
 class SlurmJob:
-    """What one job does: its share of the runs, one fleet after the other."""
+    """What one job does: its share of the runs, one stack after the other."""
 
     share: list[Task]
     output_dir: Path
@@ -182,7 +161,7 @@ class SlurmJob:
     margin: int
 
     def __call__(self) -> None:
-        """Carry out the share; requeue the job if Slurm ends it before that."""
+        """Run the share; requeue the job if Slurm ends it before that."""
         with StopRequest() as request:
             warnings: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
             signal.signal(signal.SIGUSR2, lambda number, frame: warnings.put(number))
@@ -191,49 +170,33 @@ class SlurmJob:
             todo = self._unfinished()
             assignment = Assignment(
                 todo=todo,
-                finished=len(self._runs()) - len(todo),
+                finished=sum(map(len, self.share)) - len(todo),
                 output_dir=self.output_dir,
-                shelf=DataShelf(self.data_dir),
+                datasets=DatasetCache(self.data_dir),
                 limits=self.limits,
-                callback=JobLog(),
-                fleets=self.share,
+                callback=SweepLog(lambda line: logger.warning("%s", line)),
+                stacks=self.share,
             )
-            LocalEngine(workers=1, request=request).carry_out(assignment)
-        # A job that its owner cancelled is asked to stop as well, but is not running any more.
+            LocalEngine(workers=1, stop=request).run(assignment)
+        # A cancelled job is asked to stop as well, but is no longer running.
         if request.asked and self._unfinished() and ask_queue("%T") == "RUNNING":
-            requeue()
-
-    def _runs(self) -> list[PlannedRun]:
-        """Return the runs of the share."""
-        return [run for fleet in self.share for run in fleet]
+            call_slurm("scontrol", "requeue", own_job())
 
     def _unfinished(self) -> list[PlannedRun]:
-        """Return the runs of the share that are to be done; those that failed stay failed."""
-        states = read_states(self._runs(), self.output_dir)
+        """Return the runs of the share that are left; failed runs stay failed."""
+        states = read_states([run for stack in self.share for run in stack], self.output_dir)
         return [entry.run for entry in states if entry.state in PENDING]
 
     def checkpoint(self) -> Any:
-        """Say how to requeue if the warning comes before this job is ready for it."""
+        """Return how submitit requeues the job if the warning comes before `__call__` handles it."""
         return import_submitit().helpers.DelayedSubmission(self)
 
 
-class JobLog(NoSweepCallback):
-    """Writes events to the job's log."""
-
-    def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
-        """Log how an attempt ended."""
-        logger.warning("%s %s %s", attempt.status, run.label, attempt.message)
-
-    def noticed(self, text: str) -> None:
-        """Log a notice."""
-        logger.warning("%s", text)
-
-
 def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[int]) -> None:
-    """Ask for a stop when this job has no more than `margin` seconds left; note when that will be.
+    """Request a stop when this job has no more than `margin` seconds left; set when that will be.
 
-    Slurm's own warning may come a minute early, and comes early for good if the job is pre-empted, which
-    shortens its time; so a warning is a reason to ask Slurm again how much is left.
+    Slurm's warning may come a minute early, or because a pre-emption has shortened the time, so after a
+    warning Slurm is asked again how much time is left.
     """
     warned = False
     while not request.asked:
@@ -255,7 +218,7 @@ def stop_in_time(request: StopRequest, margin: int, warnings: queue.SimpleQueue[
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the seconds of a time that squeue writes as [[days-]hours:]minutes:seconds; else None."""
+    """Return the seconds of squeue's [[days-]hours:]minutes:seconds; None for anything else."""
     found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
     if found is None:
         return None
@@ -263,28 +226,23 @@ def parse_duration(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def requeue() -> None:
-    """Put this job back into the queue."""
-    call_slurm("scontrol", "requeue", own_job())
-
-
 def ask_queue(what: str) -> str:
-    """Return what squeue says of this job, by one of its format letters."""
+    """Return a field of this job from squeue, by its format letter."""
     return call_slurm("squeue", "--noheader", f"--jobs={own_job()}", f"--format={what}").strip()
 
 
 def own_job() -> str:
-    """Return the id of the job that this process is in."""
+    """Return the id of the job of this process."""
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
 
 
 def read_slurm_queue(output_dir: Path) -> dict[str, str]:
-    """Return, by folder, which runs Slurm has: `queued` or `running`. Accounting is not needed."""
+    """Return the runs that Slurm has, by folder, as `queued` or `running`. Does not need accounting."""
     submissions = {path.stem: path for path in (output_dir / FOLDER).glob("plench-*.json")}
     if not submissions:
         return {}
-    # The name stands last: other jobs of the user may have names with spaces.
+    # The name comes last: other jobs of the user may have names with spaces.
     text = call_slurm("squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%K %T %j")
     shares: dict[str, list[list[str]]] = {}
     queue: dict[str, str] = {}
@@ -293,24 +251,15 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
         if name not in submissions:
             continue
         if name not in shares:
-            shares[name] = read_shares(submissions[name])
+            try:
+                shares[name] = json.loads(submissions[name].read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                logger.warning("%s cannot be read (%s)", submissions[name], error)
+                shares[name] = []
         place = int(index) if index.isdigit() else 0
         share = shares[name][place] if place < len(shares[name]) else []
         queue.update(dict.fromkeys(share, "queued" if state in WAITING_STATES else "running"))
     return queue
-
-
-def read_shares(path: Path) -> list[list[str]]:
-    """Return the runs of each job of an array; a file that cannot be used is reported and counts as empty."""
-    try:
-        shares = json.loads(read_plain(path, MAX_BYTES))
-        if all(isinstance(share, list) and all(isinstance(run, str) for run in share) for share in shares):
-            return list(shares)
-        reason: object = "not a list of lists of names"
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-    logger.warning("%s cannot be used (%s)", path, reason)
-    return []
 
 
 def read_array_size() -> int:
@@ -320,11 +269,11 @@ def read_array_size() -> int:
 
 
 def call_slurm(*words: str) -> str:
-    """Run a command of Slurm's and return what it prints."""
+    """Run a Slurm command and return its output."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
     except FileNotFoundError as error:
-        raise SlurmError(f"there is no command {words[0]}: is this a machine of a Slurm cluster?") from error
+        raise SlurmError(f"command {words[0]} not found: is this a machine of a Slurm cluster?") from error
     except subprocess.TimeoutExpired as error:
         raise SlurmError(f"{words[0]} did not answer within 120 s") from error
     except subprocess.CalledProcessError as error:

@@ -5,17 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.runs.sweep_spec import Grid
 from plench.sweeps import progress as sweep_view
-from plench.sweeps.engines.base import RunAttempt
-from plench.sweeps.plan import DataShelf, PlannedRun, expand, settle
+from plench.sweeps.executor import RunAttempt
+from plench.sweeps.plan import PlannedRun
 from plench.sweeps.progress import LiveView, SweepLog, Tally
+from tests.sweep.driving import expand_grid
 
 
 @pytest.fixture(scope="module")
 def runs() -> list[PlannedRun]:
     grid = Grid(("CC",), ("Digits_USS",), n_hparams=4, n_trials=1, steps=100)
-    return expand(settle(SweepSpec((grid,)), DataShelf(None)))
+    return expand_grid(grid)
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def test_time_left_follows_the_updates_that_were_really_made(
     tally = Tally()
     tally.planned(runs, finished=0, slots=2)
     assert tally.seconds_left() is None
-    tally.begun(runs[0], 0)
-    tally.begun(runs[1], 60)  # continued: sixty updates need not be made
+    tally.started(runs[0], 0)
+    tally.started(runs[1], 60)  # continued: sixty updates need not be made
     clock[0] += 10
     tally.advanced(runs[0], 40)
     tally.advanced(runs[1], 80)
@@ -41,17 +42,16 @@ def test_time_left_follows_the_updates_that_were_really_made(
     tally.ended(runs[0], RunAttempt("failed", "it broke"))  # the rest of it will not be made
     assert tally.seconds_left() == pytest.approx(220 / 6)
     tally.ended(runs[1], RunAttempt("interrupted"))  # it is still to do, from its checkpoint
-    tally.begun(runs[1], 80)
+    tally.started(runs[1], 80)
     assert tally.seconds_left() == pytest.approx(220 / 6)
     tally.ended(runs[1], RunAttempt("done"))
     assert tally.seconds_left() == pytest.approx(200 / 8)
-    assert tally.rate() == pytest.approx(12)
     assert tally.summary() == "2/4 ended, 0 running, 1 failed, 12.0 runs/min, 25 s left"
 
 
 def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> None:
     grid = Grid(("LR_EM", "CLPL", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
-    planned = expand(settle(SweepSpec((grid,)), DataShelf(None)))
+    planned = expand_grid(grid)
     fits, quick, trained = (
         [run for run in planned if run.algorithm == name] for name in ("LR_EM", "CLPL", "CC")
     )
@@ -72,17 +72,17 @@ def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> N
 @pytest.mark.parametrize("rounds", [0, 5])
 def test_runs_that_failed_leave_an_estimate(clock: list[float], rounds: int) -> None:
     grid = Grid(("LR_EM", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
-    planned = expand(settle(SweepSpec((grid,)), DataShelf(None)))
+    planned = expand_grid(grid)
     fits, trained = ([run for run in planned if run.algorithm == name] for name in ("LR_EM", "CC"))
     tally = Tally()
     tally.planned(planned, finished=0, slots=1)
-    for run in fits:  # no failed attempt tells how long its rounds took
-        tally.begun(run, 0)
+    for run in fits:  # a failed attempt does not say how long its rounds took
+        tally.started(run, 0)
         tally.advanced(run, rounds)
         tally.ended(run, RunAttempt("failed", "it broke"))
         assert tally.seconds_left() is None
     clock[0] += 10
-    tally.begun(trained[0], 0)
+    tally.started(trained[0], 0)
     tally.ended(trained[0], RunAttempt("done", updates_made=1000, seconds=10))
     assert tally.seconds_left() == pytest.approx(10)
     tally.planned(trained, finished=0, slots=1)  # another launch counts its own runs
@@ -95,13 +95,13 @@ def test_the_live_view_shows_current_runs_and_what_went_wrong(runs: list[Planned
     console.print(view.render())
     assert console.export_text() == "preparing …\n"
     view.planned(runs, finished=3, slots=2)
-    view.begun(runs[0], 0)
-    view.begun(runs[1], 0)
+    view.started(runs[0], 0)
+    view.started(runs[1], 0)
     view.advanced(runs[0], 50)
     view.ended(runs[1], RunAttempt("failed", "ZeroDivisionError: no\nsecond line"))
     console.print(view.render())
     text = console.export_text()
-    assert len(text.splitlines()) == 4  # totals, their bar, the run going on, the notice
+    assert len(text.splitlines()) == 4  # totals, their bar, the current run, the message
     assert "1/4 ended, 1 running, 1 failed" in text
     assert "(finished before: 3)" in text
     assert "50/100" in text
@@ -113,7 +113,7 @@ def test_the_log_has_a_line_for_every_run(runs: list[PlannedRun]) -> None:
     lines: list[str] = []
     log = SweepLog(lines.append)
     log.planned(runs, finished=1, slots=2)
-    log.begun(runs[0], 0)
+    log.started(runs[0], 0)
     log.ended(runs[0], RunAttempt("done", seconds=1.25))
     log.ended(runs[1], RunAttempt("failed", "Timeout: too long"))
     assert lines[0] == "4 runs to do, 2 at a time; 1 finished before"

@@ -1,0 +1,273 @@
+"""Commands of sweeps: usage, plans, launches, deletion; the executor; the dummy and Slurm engines."""
+
+import json
+import os
+import queue
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plench.cli import main
+from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.sweeps.engines import slurm
+from plench.sweeps.engines.dummy import DummyEngine
+from plench.sweeps.executor import RunExecutor, SharedDataset, map_dataset, record_failure
+from plench.sweeps.launch import launch_sweep, remove_checkpoints
+from plench.sweeps.plan import resolve_names
+from plench.sweeps.status import RunState
+from plench.training.callbacks import NoCallback, StopRequest
+from tests.sweep.driving import DATASETS, odd, plan_one, plan_runs, read_outcomes, run_here
+
+GRID = ["--algorithms", "CC", "--datasets", "Digits_USS"]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("launch", "has no sweep file: say what to run"),
+        ("launch --steps 5", "--steps needs --suite"),
+        ("launch --datasets Lost", "give both --datasets and --algorithms"),
+        ("launch --suite lite --datasets Lost", "unknown dataset of the suite lite 'Lost'"),
+        (
+            "launch --suite lite --ray_address auto",
+            "--ray-address is an option of the launcher ray",
+        ),
+        ("launch --suite lite --run_timeout 0", "--run-timeout must be above 0"),
+        ("launch --suite lite --workers 0", "workers must be at least 1"),
+        ("launch --suite lite --command_launcher ray --workers 0", "workers must be at least 1"),
+        ("plan --suite lite --slurm_minutes 9", "--slurm-minutes is an option of the launcher slurm"),
+        ("plan --suite lite --memory_limit_gb -1", "--memory-limit-gb must be above 0"),
+        ("plan --suite lite --fleet x", "stack must be off, auto or a number"),
+        ("plan --file /nowhere.toml", "cannot read the sweep file"),
+        ("status --suite lite --output_dir /nowhere", "there is no folder /nowhere"),
+        (f"status --output_dir {'x' * 300}", "there is no folder"),
+    ],
+)
+def test_bad_usage_is_an_error_with_its_reason(
+    arguments: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *arguments.split()]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_plan_and_status_count_runs(tmp_path: Path, capsys: Capture) -> None:
+    grid = [*GRID, "--n_hparams", "2", "--n_trials", "1", "--steps", "20", "--checkpoint_freq", "10"]
+    assert run_here(plan_one(steps=20), tmp_path) == "done"
+    options = ["--output_dir", str(tmp_path), "--json"]
+    assert main(["sweep", "plan", *grid, *options, "--probe_seconds", "1", "--workers", "2"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["states"] == {"done": 1, "missing": 1}
+    assert (plan["runs"], plan["to_do"], plan["workers"]) == (2, 1, 2)
+    assert plan["hours"] > 0
+    assert plan["gigabytes"] > 0
+    assert (plan["measured_pairs"], plan["pairs"]) == (1, 1)
+    on_slurm = ["--command_launcher", "slurm", "--probe_seconds", "0"]
+    for more, workers in ((["--slurm_max_jobs", "7"], 7), ([], None)):
+        assert main(["sweep", "plan", *grid, *options, *on_slurm, *more]) == 0
+        assert json.loads(capsys.readouterr().out)["workers"] == workers
+    assert main(["sweep", "status", *grid, *options]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
+
+
+def test_a_plan_names_stacks_and_measures_them(tmp_path: Path, capsys: Capture) -> None:
+    words = ["sweep", "plan", *GRID, "--n_hparams", "1", "--n_trials", "4", "--steps", "20", "--workers", "1"]
+    words += ["--output_dir", str(tmp_path), "--probe_seconds", "1"]
+    for flag, size, sizes in (("--stack", "3", [2, 2]), ("--fleet", "3", [2, 2]), ("--stack", "off", [])):
+        assert main([*words, flag, size, "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert (plan["to_do"], plan["fleets"], plan["fleets_measured"]) == (4, sizes, bool(sizes))
+        assert (plan["fleet_gigabytes"] > 0) is bool(sizes)
+        assert plan["hours"] > 0
+    assert main([*words, "--stack", "3"]) == 0
+    text = capsys.readouterr().out
+    assert re.search("stacked: 4 runs in 2 stacks of up to 2, about [1-9] MB of memory each at most", text)
+    assert text.endswith("dataset, in stacks\n")
+
+
+def test_a_launch_can_be_quiet_or_print_json(tmp_path: Path, capsys: Capture) -> None:
+    words = ["sweep", "launch", *GRID, "--n_hparams", "1", "--n_trials", "1", "--steps", "4"]
+    words += ["--output_dir", str(tmp_path), "--workers", "1"]
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main([*words, "--json", "--no-progress"]) == 0
+    captured = capsys.readouterr()
+    expected = {"runs": 1, "states": {"done": 1}, "failures": [], "left_alone": {}, "exit_code": 0}
+    assert json.loads(captured.out) == expected
+    assert captured.err == ""
+
+
+def test_a_launch_command_becomes_delete_incomplete_by_its_verb(tmp_path: Path, capsys: Capture) -> None:
+    left, held, finished = plan_one(), plan_one("PRODEN"), plan_one("LWS")
+    assert run_here(finished, tmp_path) == "done"
+    for run in (left, held):
+        record_failure(RunStore(tmp_path / run.folder), run, DATASETS.get(run.dataset), "Timeout", "too long")
+    names = ["--algorithms", "CC", "PRODEN", "LWS", "--datasets", "Digits_USS"]
+    numbers = ["--n_hparams", "1", "--n_trials", "1", "--steps", "20", "--checkpoint_freq", "10"]
+    how = ["--command_launcher", "local", "--skip_confirmation", "--skip_model_save"]
+    words = ["sweep", "delete_incomplete", *names, *numbers, *how, "--output_dir", str(tmp_path)]
+    with RunStore(tmp_path / held.folder).locked():  # a process resumes it after its state was read
+        assert main(words) == 0
+    output = capsys.readouterr().out
+    assert "deleted 1 folder\n" in output
+    assert "kept 1 that" in output
+    assert not (tmp_path / left.folder).exists()
+    assert (tmp_path / held.folder / "run.json").exists()
+    assert (tmp_path / finished.folder / "done").exists()
+
+
+def write_sweep_file(folder: Path) -> None:
+    grid = Grid(("CC",), ("Digits_USS",), 0, 1, 0, 1, steps=20, checkpoint_freq=10)
+    (folder / "sweep-0.toml").write_text(resolve_names(SweepSpec((grid,)), DATASETS).to_toml())
+
+
+def test_a_linked_folder_is_not_deleted(tmp_path: Path, capsys: Capture) -> None:
+    output, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    output.mkdir()
+    run = plan_one()
+    run_here(run, elsewhere)
+    (elsewhere / run.folder / "done").unlink()
+    (output / run.folder).symlink_to(elsewhere / run.folder)
+    write_sweep_file(output)
+    assert main(["sweep", "delete-incomplete", "--output_dir", str(output), "--skip_confirmation"]) == 0
+    assert (elsewhere / run.folder / "run.json").exists()
+    assert "is a link and is kept" in capsys.readouterr().err
+
+
+def test_escapes_do_not_reach_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    run = plan_one()
+    run_here(run, tmp_path)
+    store = RunStore(tmp_path / run.folder)
+    store.discard("done")
+    hostile = "\x1b]0;owned\x07\x1b[2J\u202e"
+    error = {"type": hostile, "message": hostile}
+    described: Any = store.read_run()
+    store.write_run({**described, "status": "failed", "error": error, "algorithm_class": hostile})
+    write_sweep_file(tmp_path)
+    for command in (["status"], ["status", "--json"], ["plan", "--probe_seconds", "0"]):
+        main(["sweep", *command, "--output_dir", str(tmp_path)])
+        shown = capsys.readouterr()
+        assert not {"\x1b", "\u202e"} & {*shown.out, *shown.err}
+    assert main(["train", "-a", hostile, "-d", "Digits_FPS"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_launch_removes_checkpoints_of_finished_runs(tmp_path: Path) -> None:
+    """A kill at the end of a run leaves one; unfinished runs and runs with a changed model keep theirs."""
+    runs = plan_runs("CC", n_hparams=3, n_trials=1)
+    for run in runs:
+        store = RunStore(tmp_path / run.folder)
+        store.folder.mkdir()
+        store.write_run({"status": "done"})
+        store.append_record(json.dumps({"step": run.config.steps - 1}))
+        store.write_model("last", b"weights")
+        store.finish()
+        (store.folder / "checkpoint.pt").write_bytes(b"left")
+    (tmp_path / runs[2].folder / "model_last.pt").write_bytes(b"changed")
+    states = [RunState(run, "interrupted" if run is runs[1] else "done") for run in runs]
+    remove_checkpoints(states, tmp_path)
+    assert [(tmp_path / run.folder / "checkpoint.pt").exists() for run in runs] == [False, True, True]
+
+
+@pytest.mark.parametrize("name", ["Raising", "Leaving"])
+def test_whatever_an_algorithm_raises_becomes_an_attempt(name: str, tmp_path: Path) -> None:
+    assert run_here(plan_one(odd(name)), tmp_path) == "failed"
+
+
+def test_an_error_of_the_loop_itself_fails_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no stack")
+
+    monkeypatch.setattr("plench.sweeps.executor.train_runs", give_up)
+    runs = tuple(plan_runs("CC", n_hparams=3, n_trials=1, steps=20, device="cpu"))
+    stores = [RunStore(tmp_path / run.folder) for run in runs]
+    ends: list[str] = []
+    dataset = DATASETS.get("Digits_USS")
+    RunExecutor().run_task(
+        runs, dataset, stores, [NoCallback()] * 3, lambda run, attempt: ends.append(attempt.message)
+    )
+    assert ends == ["RuntimeError: no stack"] * 3
+
+
+def test_a_shared_dataset_is_the_same_dataset() -> None:
+    dataset = DATASETS.get("Digits_USS")
+    shared = SharedDataset(dataset)
+    mapped = map_dataset(shared.layout, os.dup(shared.fileno()))
+    assert mapped.fingerprint == dataset.fingerprint
+    assert (mapped.features == dataset.features).all()
+    assert (mapped.candidates == dataset.candidates).all()
+    assert not mapped.features.flags.writeable
+    assert not mapped.features.flags.owndata
+
+
+def test_commands_of_the_dummy_engine_train_the_same_runs(tmp_path: Path) -> None:
+    numbers = {"n_hparams": 2, "n_trials": 1, "steps": 15, "checkpoint_freq": 5, "fps_rate": 0.2}
+    shown: list[str] = []
+    spec = SweepSpec((Grid(("CC", "LWS"), ("Digits_FPS",), **numbers),))  # type: ignore[arg-type]
+    outcome = launch_sweep(spec, tmp_path / "nothing", engine=DummyEngine(shown.append))
+    assert len(shown) == 4
+    assert not (tmp_path / "nothing").exists()
+    for line in shown:
+        words = shlex.split(line.replace(str(tmp_path / "nothing"), str(tmp_path / "runs")))
+        assert words[:3] == ["python", "-m", "plench.train"]
+        assert main(["train", *words[3:]]) == 0
+    assert set(read_outcomes(tmp_path / "runs")) == {entry.run.folder for entry in outcome.states}
+    shown.clear()
+    grid = Grid(("CC",), ("Digits_USS",), n_hparams=1, n_trials=1, precision="bf16", compile=True)
+    launch_sweep(SweepSpec((grid,)), tmp_path, engine=DummyEngine(shown.append))
+    assert "--precision bf16 --compile" in shown[0]
+
+
+def test_slurms_queue_is_read_whatever_other_jobs_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".slurm").mkdir()
+    (tmp_path / ".slurm" / "plench-1.json").write_text(json.dumps([["a"], ["b", "c"], ["d"]]))
+    lines = ["N/A RUNNING my other job", "N/A PENDING ", "0 RUNNING plench-1", "1 PENDING plench-1"]
+    asked: list[tuple[str, ...]] = []
+
+    def answer(*words: str) -> str:
+        asked.append(words)
+        return "\n".join([*lines, "0 RUNNING plench-2"]) + "\n"
+
+    monkeypatch.setattr(slurm, "call_slurm", answer)
+    assert slurm.read_slurm_queue(tmp_path) == {"a": "running", "b": "queued", "c": "queued"}
+    assert asked[0][0] == "squeue"
+    assert "--format=%K %T %j" in asked[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0:05", 5), ("12:34", 754), ("1:00:00", 3600), ("2-03:00:01", 183_601), ("UNLIMITED", None)],
+)
+def test_slurms_durations(text: str, seconds: int | None) -> None:
+    assert slurm.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("answers", [["2:00", "1:30", "0:50"], []])
+def test_a_slurm_job_stops_when_its_time_is_up(answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two warnings one comes early; if Slurm does not answer, a warning is enough."""
+    left, asked, request = iter(answers), [], StopRequest()
+
+    def answer(*words: str) -> str:
+        asked.append(request.asked)
+        if not answers:
+            raise slurm.SlurmError("command squeue not found")
+        return next(left)
+
+    monkeypatch.setattr(slurm, "call_slurm", answer)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    warnings: queue.SimpleQueue[int] = queue.SimpleQueue()
+    warnings.put(12)
+    warnings.put(12)
+    slurm.stop_in_time(request, 60, warnings)
+    assert request.asked
+    assert not any(asked)
+    if answers:
+        assert -15 < request.ends_at - time.monotonic() < -9  # 50 s are left, 60 s must be

@@ -1,0 +1,260 @@
+"""The state of runs from their folders, with and without the plan cache, without third-party code."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plench.cli import main
+from plench.runs.folder import RunStore
+from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep, read_sweeps
+from plench.sweeps.executor import record_failure
+from plench.sweeps.plan import DatasetCache, PlannedRun, expand, resolve_names, scan_runs
+from plench.sweeps.status import read_state, read_states
+from tests.sweep.driving import DATASETS, plan_one, run_here
+
+SMALL = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
+QUIET = ["--steps", "3", "--workers", "1", "--quiet"]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> tuple[PlannedRun, Path]:
+    run = plan_one()
+    assert run_here(run, tmp_path) == "done"
+    return run, tmp_path / run.folder
+
+
+def test_missing_done_interrupted_and_running(done: tuple[PlannedRun, Path], tmp_path: Path) -> None:
+    run, folder = done
+    assert [entry.state for entry in read_states([run], tmp_path)] == ["done"]
+    assert [entry.state for entry in read_states([run], tmp_path / "nowhere")] == ["missing"]
+    (folder / "done").unlink()
+    assert read_state(run, str(folder)).state == "interrupted"
+    with RunStore(folder).locked():
+        assert read_state(run, str(folder)).state == "running"
+
+
+def test_broken_or_foreign_run_json(done: tuple[PlannedRun, Path]) -> None:
+    run, folder = done
+    content = json.loads((folder / "run.json").read_text())
+    for changes, state in (
+        ({"protocol": 2}, "foreign"),
+        ({"run_id": "0" * 32}, "foreign"),
+        ({"status": "failed", "error": {"type": "A", "message": "b"}}, "damaged"),
+    ):
+        (folder / "run.json").write_text(json.dumps({**content, **changes}))
+        assert read_state(run, str(folder)).state == state
+    for text in ("{", "[1]"):
+        (folder / "run.json").write_text(text)
+        assert read_state(run, str(folder)).state == "damaged"
+    (folder / "done").unlink()
+    for error, message in (("disk on fire", "error: disk on fire"), ({"type": "A", "message": "b"}, "A: b")):
+        (folder / "run.json").write_text(json.dumps({**content, "status": "failed", "error": error}))
+        assert read_state(run, str(folder)).message == message
+
+
+def test_damage_is_found_by_hash(tmp_path: Path) -> None:
+    assert main(["sweep", "launch", *SMALL, *QUIET, "--output_dir", str(tmp_path)]) == 0
+    (spec,) = read_sweeps(tmp_path)
+    (run,) = expand(spec)
+    records = tmp_path / run.folder / "results.jsonl"
+    content = records.read_bytes()
+    altered = content.replace(b"1", b"2", 1), "changed since"
+    for changed, why in (altered, (content[:-5], "last record"), (content[1:], "another size"), (b"", "")):
+        records.write_bytes(changed)
+        (state,) = read_states([run], tmp_path)
+        assert state.state == "damaged"
+        assert why in state.message
+    records.unlink()
+    assert "is missing" in read_states([run], tmp_path)[0].message
+    records.write_bytes(content)
+    described = tmp_path / run.folder / "run.json"
+    whole = described.read_bytes()
+    zeroed = whole.replace(b'"config": {', b'"config": \0\0')
+    for torn in (whole[:-3], zeroed, whole.replace(b'"error": null', b'"error": null, "status": "failed"')):
+        described.write_bytes(torn)
+        assert read_states([run], tmp_path)[0].state == "damaged"
+
+
+def test_a_failure_is_recorded_without_a_folder_and_never_over_a_finished_run(tmp_path: Path) -> None:
+    run = plan_one()
+    store = RunStore(tmp_path / run.folder)
+    record_failure(store, run, DATASETS.get(run.dataset), "WorkerDied", "signal 9")
+    found = read_state(run, str(store.folder))
+    assert (found.state, found.message) == ("failed", "WorkerDied: signal 9")
+    assert run_here(run, tmp_path) == "done"
+    record_failure(store, run, DATASETS.get(run.dataset), "Timeout", "too late")
+    assert read_state(run, str(store.folder)).state == "done"
+
+
+@pytest.mark.parametrize("verb", ["status", "plan"])
+def test_status_and_plan_of_a_finished_sweep_need_neither_torch_nor_numpy(verb: str, tmp_path: Path) -> None:
+    output = ["--output_dir", str(tmp_path)]
+    assert main(["sweep", "launch", *SMALL, *QUIET, *output]) == 0
+    code = (
+        f"import sys; from plench.cli import main; main(['sweep', {verb!r}, *{output!r}]); "
+        "sys.exit(', '.join({'torch', 'numpy'} & {*sys.modules}) or 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    expected = ["done 1", "to do: 0"] if verb == "plan" else ["done 1"]
+    assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, expected)
+
+
+def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> None:
+    output = ["--output_dir", str(tmp_path)]
+    launch = ["sweep", "launch", *SMALL, "--algorithms", "CC", "PRODEN", *QUIET, *output]
+    status = ["sweep", "status", *output, "--json"]
+    assert main(launch) == 0
+    assert main(status) == 0
+    content = capsys.readouterr().out
+    assert json.loads(content)["states"] == {"done": 2}
+    (cache,) = tmp_path.glob(".plan-*.json")
+    cache.unlink()
+    assert main(status) == 0
+    assert capsys.readouterr().out == content
+    for forged in ('{"runs": [["../x", "CC", "Digits_USS", 0, 0, 3]]}', "[]", '{"runs": [[1]]}', "{"):
+        cache.write_text(forged)
+        assert main(status) == 0
+        assert capsys.readouterr().out == content
+    assert main(launch) == 0
+    assert len(json.loads(cache.read_text())["runs"]) == 2  # a launch repairs a torn one
+    described = next(tmp_path.glob("*/run.json"))
+    described.write_text(re.sub('"protocol": [0-9]+', '"protocol": 01', described.read_text()))
+    assert main(status) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
+
+
+def test_own_runs_are_scanned_as_planned(tmp_path: Path) -> None:
+    grid = Grid(("CC", "PRODEN"), ("Digits_USS",), n_hparams=2, n_trials=2, steps=20)
+    spec = resolve_names(SweepSpec((grid,)), DATASETS)
+    assert scan_runs([spec], DatasetCache(None), tmp_path) == expand(spec)
+    assert scan_runs([SweepSpec((grid,))], DATASETS, tmp_path) == expand(spec)
+    other = SweepSpec((replace(grid, steps=30),), spec.fingerprints)
+    folders = [{run.folder for run in scan_runs([each], DATASETS, tmp_path)} for each in (spec, other)]
+    assert not folders[0] & folders[1]
+
+
+# A Python file that leaves a mark when it is imported.
+EVIL = """
+from pathlib import Path
+
+from plench.algorithms import LossAlgorithm
+
+Path({mark!r}).touch()
+
+
+class E(LossAlgorithm):
+    def loss(self, logits, batch):
+        return -logits.log_softmax(-1).mean()
+"""
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Path:
+    """A folder with a sweep file that names such a file."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "evil.py").write_text(EVIL.format(mark=str(tmp_path / "mark")))
+    write_sweep(folder, f"{folder / 'evil.py'}:E", "Digits_USS")
+    return folder
+
+
+def write_sweep(folder: Path, algorithm: str, dataset: str, more: str = "") -> None:
+    (folder / "sweep-0.toml").write_text(
+        f"schema = 1\n[[grid]]\nalgorithms = [{json.dumps(algorithm)}, 'CC']\n"
+        f"datasets = [{json.dumps(dataset)}]\n"
+        f"n_hparams = 2\nn_trials = 1\nsteps = 20\ncheckpoint_freq = 10\n{more}"
+        f"[fingerprints]\n{json.dumps(dataset)} = {json.dumps(DATASETS.get('Digits_USS').fingerprint)}\n"
+    )
+
+
+def write_third_party(folder: Path, kind: str) -> None:
+    """Write a sweep file in which something of this kind is third-party code."""
+    spec = json.dumps(f"{folder}/evil.py:E")
+    if kind == "dataset":
+        write_sweep(folder, "PRODEN", f"{folder / 'evil.py'}:E")
+    elif kind == "module":
+        write_sweep(folder, "evil:E", "Digits_USS")
+    elif kind == "network":
+        write_sweep(folder, "PRODEN", "Digits_USS", f"[grid.hparams]\nmodel = {spec}\n")
+    elif kind == "criterion":
+        write_sweep(folder, "PRODEN", "Digits_USS", f"more_criteria = {spec}\n")
+
+
+COMMANDS = [
+    ["sweep", "status", "--output_dir", "{}"],
+    ["sweep", "status", "--output_dir", "{}", "--file", "{}/sweep-0.toml", "--json"],
+    ["sweep", "delete-incomplete", "--output_dir", "{}", "--skip_confirmation"],
+    ["sweep", "plan", "--output_dir", "{}", "--probe_seconds", "0"],
+    ["sweep", "best", "{}"],
+    ["collect", "{}"],
+    ["stats", "{}"],
+    ["plot", "curves", "{}", "--output", "curves.svg"],
+    ["report", "{}", "--output", "site"],
+    ["export", "{}", "--output", "out.parquet"],
+]
+
+
+@pytest.mark.parametrize("kind", ["algorithm", "dataset", "module", "network", "criterion"])
+def test_commands_that_show_results_import_no_third_party_code(
+    kind: str, evil: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(evil)
+    write_third_party(evil, kind)
+    run_here(plan_one(), evil)
+    for command in COMMANDS:
+        assert main([word.format(evil) for word in command]) == 0, command
+        assert not (tmp_path / "mark").exists(), command
+
+
+@pytest.mark.parametrize("kind", ["network", "criterion"])
+def test_a_plan_measures_no_run_that_names_a_third_party(kind: str, evil: Path, tmp_path: Path) -> None:
+    """Even if a forged run.json makes one of our own runs look like the run asked for."""
+    write_third_party(evil, kind)
+    run = plan_one("PRODEN")
+    assert run_here(run, evil) == "done"
+    (evil / run.folder / "done").unlink()
+    path = evil / run.folder / "run.json"
+    info = json.loads(path.read_text())
+    changed = info["config"]["hparams"] if kind == "network" else info["config"]
+    changed["model" if kind == "network" else "more_criteria"] = f"{evil}/evil.py:E"
+    path.write_text(json.dumps(info))
+    assert main(["sweep", "plan", "--output_dir", str(evil), "--probe_seconds", "2"]) == 0
+    assert not (tmp_path / "mark").exists()
+
+
+def test_classes_of_one_file_are_distinguished(evil: Path) -> None:
+    (evil / "evil.py").write_text((evil / "evil.py").read_text() + "\n\nclass F(E):\n    pass\n")
+    both = [f"{evil / 'evil.py'}:{name}" for name in "EF"]
+    grid = Grid(tuple(both), ("Digits_USS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10)
+    spec = resolve_names(SweepSpec((grid,)), DATASETS)
+    run_here(expand(spec)[0], evil)
+
+    def states(spec: SweepSpec) -> dict[str, str]:
+        found = read_states(scan_runs([spec], DATASETS, evil), evil)
+        return {entry.run.algorithm[-1]: entry.state for entry in found}
+
+    assert states(spec) == {"E": "done", "F": "missing"}
+    slower = SweepSpec((replace(grid, hparams={"lr": 0.5}),), spec.fingerprints)
+    assert states(slower) == {"E": "missing", "F": "missing"}
+
+
+def test_third_party_runs_are_found_by_their_run_json(evil: Path, tmp_path: Path, capsys: Capture) -> None:
+    spec = read_sweep(evil / "sweep-0.toml")
+    (theirs, *_) = (run for run in expand(resolve_names(spec, DATASETS)) if "evil" in run.algorithm)
+    assert run_here(theirs, evil) == "done"
+    (tmp_path / "mark").unlink()
+    assert main(["sweep", "status", "--output_dir", str(evil), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 3}
+    (evil / theirs.folder / "done").unlink()
+    assert main(["sweep", "delete-incomplete", "--output_dir", str(evil), "--skip_confirmation"]) == 0
+    assert not (evil / theirs.folder).exists()
+    assert not (tmp_path / "mark").exists()
+    run_here(theirs, evil)
+    (evil / "evil.py").write_text((evil / "evil.py").read_text() + "# another version\n")
+    assert not [run for run in scan_runs([spec], DATASETS, evil) if run.folder == theirs.folder]
