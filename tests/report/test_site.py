@@ -26,9 +26,9 @@ from plench.report.criteria_quality import (
 )
 from plench.report.dataset_stats import describe_candidates
 from plench.report.leaderboard import build_leaderboard
-from plench.report.site.algorithms import describe_sensitivity
-from plench.report.site.commands import repeat_command
-from plench.report.site.made import group_notices
+from plench.report.site.cells import repeat_command
+from plench.report.site.pages import describe_sensitivity
+from plench.report.site.provenance import group_notices
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.statistics import (
     compare_algorithms,

@@ -15,20 +15,18 @@ from plench.report.dataset_stats import CandidateStats
 from plench.report.figures.costs import StepCost
 from plench.report.leaderboard import warn_of_defects
 from plench.report.results import Results, render_csv
-from plench.report.site.algorithms import describe_algorithm
-from plench.report.site.board import (
+from plench.report.site.cells import (
     describe_cells,
     describe_columns,
     describe_criteria,
     describe_rows,
+    describe_runs,
     find_first_runs,
     group_runs,
+    run_rows,
 )
-from plench.report.site.cells import describe_runs
-from plench.report.site.criteria import describe_pairs, describe_quality
-from plench.report.site.datasets import describe_dataset
-from plench.report.site.made import describe_making, describe_progress
-from plench.report.site.runs import run_rows
+from plench.report.site.pages import describe_algorithm, describe_dataset, describe_pairs, describe_quality
+from plench.report.site.provenance import describe_making, describe_progress
 from plench.report.site.scripts import as_script
 from plench.runs.files import write_text
 from plench.runs.parquet import StoredResults, import_pyarrow, write_results_file
