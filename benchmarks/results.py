@@ -23,7 +23,7 @@ import numpy as np
 
 import plench
 from plench.algorithms import algorithms
-from plench.runs.ended import make_done
+from plench.runs.folder import make_done
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.status import save_plan_cache

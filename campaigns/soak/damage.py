@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from plench.runs.ended import DONE, RESULTS
-from plench.runs.folder import CHECKPOINTS, LOCK, RUN
+from plench.runs.folder import CHECKPOINTS, DONE, LOCK, RESULTS, RUN
 
 Damage = Callable[[Path, Random, Path], None]
 
@@ -78,21 +76,7 @@ def put_folder(path: Path, random: Random, other: Path) -> None:
     path.mkdir()
 
 
-def put_pipe(path: Path, random: Random, other: Path) -> None:
-    """Put a named pipe in its place."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-
-
-def put_link(path: Path, random: Random, other: Path) -> None:
-    """Put a link to another run's file in its place."""
-    path.unlink(missing_ok=True)
-    path.symlink_to(other / path.name)
-
-
-DAMAGES: tuple[Damage, ...] = (
-    *(cut, flip, empty, garble, append, drop_line, lose, exchange, put_folder, put_pipe, put_link),
-)
+DAMAGES: tuple[Damage, ...] = (cut, flip, empty, garble, append, drop_line, lose, exchange, put_folder)
 
 
 def damage_one(folder: Path, random: Random, other: Path) -> str:

@@ -13,8 +13,7 @@ from plench.errors import DataError
 from plench.report.leaderboard import choose_in_run, choose_run
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables, build_tables
-from plench.runs.ended import RESULTS
-from plench.runs.folder import RunStore
+from plench.runs.folder import RESULTS, RunStore
 from plench.runs.records import read_run
 from plench.runs.sweep_spec import SweepSpec
 from plench.settings import Settings, declared, read_settings

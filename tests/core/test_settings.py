@@ -12,7 +12,7 @@ import pytest
 
 import plench
 from plench.errors import UsageError
-from plench.runs.description import format_keys
+from plench.runs.folder import format_keys
 from plench.settings import Settings, declared, describe_cell, describe_settings, format_table, read_settings
 from tests.conftest import ROOT
 

@@ -15,7 +15,7 @@ import numpy as np
 from plench.algorithms import algorithms
 from plench.data import dataset_card
 from plench.hparams import DataTraits, draw_hparams
-from plench.runs.description import describe_card
+from plench.training.config import describe_card
 from tests.synthetic_sweep import experiment_of, make_records, write_run
 
 # Real names with cards, their numbers of classes, and how hard they are.

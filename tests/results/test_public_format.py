@@ -74,4 +74,4 @@ def test_ours_without_run_json_give_the_same_numbers(trained, tmp_path):
         assert bare.accuracies == ours.accuracies
         assert bare.experiment.origin == "plench"
         assert bare.experiment.steps == 25
-    assert all("run.json: missing" in run.notices[0] for run in read_runs(tmp_path))
+    assert all("run.json: missing" in run.warnings[0] for run in read_runs(tmp_path))

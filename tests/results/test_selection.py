@@ -148,7 +148,7 @@ def test_two_runs_in_one_place_both_count_and_the_cell_says_so(tmp_path):
     cell = cell_of(tmp_path, CR)
     assert cell.mean == 0.5
     assert cell.n_finished == 1
-    assert "share split and configuration" in cell.notices[0]
+    assert "share split and configuration" in cell.warnings[0]
 
 
 def test_selection_equals_brute_force_on_a_sweep(tmp_path):

@@ -1,4 +1,4 @@
-"""Repeating stored runs: bits where conditions agree, a stated tolerance elsewhere, no code without leave."""
+"""Repeating stored runs: bit-equal under the same conditions, else within a tolerance; submissions."""
 
 import json
 import re
@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from plench.cli import main
 from plench.runs import read_runs
-from plench.runs.lines import Record
+from plench.runs.records import Record
 from plench.runs.verify import choose_sample, compare_conditions, compare_runs
 from plench.training.config import RunConfig
 
@@ -50,99 +50,85 @@ def submission(tmp_path_factory):
     folder = tmp_path_factory.mktemp("submission")
     (folder / "method.py").write_text(METHOD)
     words = ["sweep", "launch", "--algorithms", f"{folder / 'method.py'}:Method", "--datasets", "Digits_FPS"]
-    words += [
-        "--n_hparams",
-        "2",
-        "--n_trials",
-        "2",
-        "--steps",
-        "12",
-        "--checkpoint_freq",
-        "4",
-        "--workers",
-        "1",
-    ]
-    assert (
-        main([*words, "--output_dir", str(folder / "runs"), "--skip_confirmation", "--skip_model_save"]) == 0
-    )
+    words += ["--n_hparams", "2", "--n_trials", "2", "--steps", "12", "--checkpoint_freq", "4"]
+    words += ["--workers", "1", "--skip_confirmation", "--skip_model_save"]
+    assert main([*words, "--output_dir", str(folder / "runs")]) == 0
     return folder
 
 
-def change_run(folder, **changes):
-    """Change the first run's run.json."""
-    path = sorted(folder.glob("*/run.json"))[0]
+def edit_run(folder, **changes):
+    """Change keys of the first run's run.json."""
+    path = min(folder.glob("*/run.json"))
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-@pytest.mark.parametrize("as_file", [False, True])
-def test_runs_are_the_same_again_in_every_bit(runs, tmp_path, capsys, as_file):
-    place = runs
-    if as_file:
-        place = tmp_path / "results.parquet"
-        assert main(["export", str(runs), "-o", str(place)]) == 0
-    capsys.readouterr()
-    assert main(["verify", str(place), "--sample", "5"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("the same in every bit") == 3
-    assert "3 of 3 repeated runs agree" in said
+def edit_experiment(folder, **changes):
+    info = json.loads(min(folder.glob("*/run.json")).read_text())
+    edit_run(folder, experiment={**info["experiment"], **changes})
+
+
+def edit_record(folder, number, **changes):
+    """Change one record of the first run."""
+    path = min(folder.glob("*/results.jsonl"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[number].update(changes)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_repeated_runs_are_bit_equal(runs, tmp_path, capsys):
+    file = tmp_path / "results.parquet"
+    assert main(["export", str(runs), "-o", str(file)]) == 0
+    for place in (runs, file):
+        assert main(["verify", str(place), "--sample", "5"]) == 0
+        said = capsys.readouterr().out
+        assert said.count("bit-equal") == 3
+        assert "3 of 3 repeated runs agree" in said
 
 
 def test_a_changed_record_is_found(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
-    for path in folder.glob("*/results.jsonl"):
-        text = path.read_text()
-        lines = [json.loads(line) for line in text.splitlines()]
-        lines[2]["test_acc"] = min(1.0, lines[2]["test_acc"] + 1 / 180)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["verify", str(folder), "--sample", "1"]) == 1
+    edit_record(folder, 2, test_acc=0.125)
+    assert main(["verify", str(folder), "--sample", "3"]) == 1
     said = capsys.readouterr().out
-    assert re.search(r"DIFFERS: step 8: test_acc is 0\.\d+, not 0\.\d+", said)
-    assert "0 of 1 repeated runs agree" in said
+    assert re.search(r"DIFFERS: step 8: test_acc is 0\.\d+, not 0\.125", said)
+    assert "2 of 3 repeated runs agree" in said
     assert "--other-processor" in said
-    assert main(["verify", str(folder), "--sample", "1", "--other_processor"]) == 0
-    assert "within 0.05 (not the same here: processor)" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--sample", "3", "--other_processor"]) == 0
+    assert capsys.readouterr().out.count("within 0.05 (different here: processor)") == 3
 
 
 def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
-    for path in folder.glob("*/run.json"):
-        info = json.loads(path.read_text())
-        info["versions"]["torch"] = "1.0"
-        path.write_text(json.dumps(info))
+    edit_run(folder, versions={**read_runs(folder)[0].info["versions"], "torch": "1.0"})
     assert main(["verify", str(folder), "--sample", "3"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("within 0.05 (not the same here: torch 1.0 →") == 3
-    path = sorted(folder.glob("*/results.jsonl"))[0]
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[-1]["test_acc"] = abs(lines[-1]["test_acc"] - 0.5)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert capsys.readouterr().out.count("within 0.05 (different here: torch 1.0 →") == 1
+    edit_record(folder, -1, test_acc=0.125)
     assert main(["verify", str(folder), "--sample", "3"]) == 1
     assert "more than 0.05 apart" in capsys.readouterr().out
     assert main(["verify", str(folder), "--sample", "3", "--tolerance", "1"]) == 0
 
 
-def test_a_run_of_a_fleet_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys):
+def test_a_stacked_run_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
-    change_run(folder, fleet_size=4)
+    edit_run(folder, fleet_size=4)
     assert main(["verify", str(folder), "--sample", "3"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("within 0.05 (not the same here: trained as one with 3 others → alone)") == 1
+    assert capsys.readouterr().out.count("within 0.05 (different here: ") == 1
 
 
 def test_what_cannot_be_repeated_is_said(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
-    change_run(folder, run_id="0" * 32)
+    edit_run(folder, run_id="0" * 32)
     assert main(["verify", str(folder), "--sample", "3"]) == 1
     assert "its run_id is not that of its configuration" in capsys.readouterr().out
-    change_run(folder, config={"trial_seed": 0, "hparams_seed": 0, "seed": 0})
+    edit_run(folder, config={"trial_seed": 0, "hparams_seed": 0, "seed": 0})
     assert main(["verify", str(folder), "--sample", "3"]) == 1
     assert "cannot be repeated: " in capsys.readouterr().out
 
 
 def test_the_sample_is_drawn_by_the_seed(runs):
     found = read_runs(runs)
-    drawn = {seed: [run.path.name for run in choose_sample(found, 1, seed, False).runs] for seed in range(8)}
-    assert drawn[3] == [run.path.name for run in choose_sample(list(reversed(found)), 1, 3, False).runs]
+    drawn = {seed: [run.path.name for run in choose_sample(found, 1, seed, False)[0]] for seed in range(8)}
+    assert drawn[3] == [run.path.name for run in choose_sample(list(reversed(found)), 1, 3, False)[0]]
     assert len({tuple(names) for names in drawn.values()}) > 1
 
 
@@ -187,7 +173,7 @@ def test_code_of_others_is_run_only_with_leave(submission, capsys):
     assert not executed.exists()
     assert not list(runs.glob("*/executed"))
     assert main(["verify", str(runs), "--run_code", "--sample", "1"]) == 0
-    assert "every bit" in capsys.readouterr().out
+    assert "bit-equal" in capsys.readouterr().out
 
 
 def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys):
@@ -201,7 +187,7 @@ def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys
     assert "passed" in said
     assert "No run was repeated" in said
     assert main([*words, "--run_code", "--sample", "1"]) == 0
-    assert "every bit" in capsys.readouterr().out
+    assert "bit-equal" in capsys.readouterr().out
     merged = tmp_path / "new.parquet"
     words = ["submit", "merge", str(base), str(mine), "--source", str(source), "-o", str(merged)]
     assert main(words) == 0
@@ -212,31 +198,13 @@ def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys
     assert len(read_runs(merged)) == 7
 
 
-def edit(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
 def remove_a_run(folder):
     shutil.rmtree(sorted((folder / "runs").glob("*-t1-*"))[0])
-
-
-def fail_a_run(folder):
-    edit(sorted((folder / "runs").glob("*/run.json"))[0], status="failed")
 
 
 def change_the_source(folder):
     with open(folder / "method.py", "a") as file:
         file.write("# improved\n")
-
-
-def change_the_protocol(folder):
-    path = sorted((folder / "runs").glob("*/run.json"))[0]
-    edit(path, experiment={**json.loads(path.read_text())["experiment"], "protocol": 99})
-
-
-def change_the_data(folder):
-    path = sorted((folder / "runs").glob("*/run.json"))[0]
-    edit(path, experiment={**json.loads(path.read_text())["experiment"], "dataset_fingerprint": "f" * 64})
 
 
 def remove_the_plan(folder):
@@ -263,13 +231,19 @@ def cut_a_run(folder):
     ("spoil", "said"),
     [
         (remove_a_run, "1 of 4 planned runs are missing, split 1, configuration 0"),
-        (fail_a_run, "1 planned runs are not finished (failed)"),
+        (
+            lambda folder: edit_run(folder / "runs", status="failed"),
+            "1 planned runs are not finished (failed)",
+        ),
         (change_the_source, "were made with another file than method.py"),
-        (change_the_protocol, "runs of protocol version 99"),
-        (change_the_data, "has runs on data of different content"),
+        (lambda folder: edit_experiment(folder / "runs", protocol=99), "runs of protocol version 99"),
+        (
+            lambda folder: edit_experiment(folder / "runs", dataset_fingerprint="f" * 64),
+            "has runs on data of different content",
+        ),
         (remove_the_plan, "no sweep file says what was planned"),
         (plan_with_a_gap, "not 0, 1, 2, … without a gap"),
-        (break_a_run, "no JSON"),
+        (break_a_run, "not JSON"),
         (cut_a_run, "its last record is missing"),
     ],
 )
@@ -290,14 +264,11 @@ def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, ca
 
 def test_other_records_of_the_same_run_are_not_merged(submission, tmp_path, capsys):
     folder = shutil.copytree(submission, tmp_path / "copy")
-    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[-1]["test_acc"] = 1.0
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    edit_record(folder / "runs", -1, test_acc=1.0)
     target = tmp_path / "x.parquet"
     words = ["submit", "merge", str(submission / "runs"), str(folder / "runs")]
     assert main([*words, "--source", str(submission / "method.py"), "-o", str(target)]) == 2
-    assert "is in both, with other records" in capsys.readouterr().err
+    assert "are the same run with different records" in capsys.readouterr().err
     assert not target.exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import plench
 from plench.cli import main
-from plench.runs.parquet_reading import read_results_file
+from plench.runs.parquet import read_results_file
 
 GRID = ["--algorithms", "PRODEN", "CC", "--datasets", "Digits_FPS", "--steps", "4", "--checkpoint_freq", "2"]
 

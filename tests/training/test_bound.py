@@ -12,10 +12,8 @@ import pytest
 import torch
 
 import plench
-from plench.cli import main
 from plench.errors import DataError, ResumeError, StorageError
-from plench.runs.ended import read_done
-from plench.runs.folder import RunStore
+from plench.runs.folder import RunStore, read_done
 from plench.sweeps.executor import SharedDataset
 from plench.training.callbacks import StopRequest
 from plench.training.checkpoint import SEAL, dump, parse
@@ -103,17 +101,12 @@ def test_a_state_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert (folder / "checkpoint.pt").exists()
 
 
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_a_folder_or_a_pipe_in_place_of_a_checkpoint(make: Any, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_checkpoint(tmp_path: Path) -> None:
     folder = crash(tmp_path / "b")
     (folder / "checkpoint.pt").unlink()
-    make(folder / "checkpoint.pt")
-    if make is os.mkdir:
-        with pytest.raises(StorageError, match=r"cannot write .*checkpoint"):
-            run(tmp_path / "b")
-    else:
-        assert run(tmp_path / "b").status == "done"
-        assert_same_run(undisturbed, folder)
+    (folder / "checkpoint.pt").mkdir()
+    with pytest.raises(StorageError, match=r"cannot write .*checkpoint"):
+        run(tmp_path / "b")
 
 
 def test_packed_checkpoints_are_refused() -> None:
@@ -138,7 +131,7 @@ def test_packed_checkpoints_are_refused() -> None:
 def test_done_knows_records_and_models(undisturbed: Path) -> None:
     known = read_done(str(undisturbed / "done"))
     assert set(known) == {"results.jsonl", "model_AA.pt", "model_CR.pt", "model_last.pt"}
-    assert RunStore(undisturbed).find_breach(60) is None
+    assert RunStore(undisturbed).check_integrity(60) is None
 
 
 def damage(folder: Path, how: str) -> None:
@@ -190,7 +183,7 @@ def test_a_finished_run_that_is_not_whole_is_repaired_from_its_checkpoint(
     outcome = run(tmp_path / "b")
     assert (outcome.status, outcome.updates_made) == ("done", 60 - 35)
     assert_same_run(undisturbed, folder)
-    assert RunStore(folder).find_breach(60) is None
+    assert RunStore(folder).check_integrity(60) is None
 
 
 @pytest.mark.parametrize("how", ["missing", "altered", "another run's", "a later one"])
@@ -216,7 +209,7 @@ def test_a_model_of_before_the_checkpoint_that_is_lost_is_made_again(
     assert "model_CR.pt" in caplog.text
     assert "the run starts over" in caplog.text
     assert_same_run(calm, folder)
-    assert RunStore(folder).find_breach(60) is None
+    assert RunStore(folder).check_integrity(60) is None
 
 
 def test_a_premature_done_deletes_nothing(undisturbed: Path, tmp_path: Path) -> None:
@@ -268,39 +261,7 @@ def test_a_finished_run_where_nothing_can_be_written(
     assert run(undisturbed.parent).message == "already finished"
 
 
-# Temporary files, locks, links.
-
-
-def test_temporary_files_follow_no_links(tmp_path: Path) -> None:
-    folder = crash(tmp_path / "b")
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    for name in (
-        ".run.json.tmp",
-        ".results.jsonl.tmp",
-        ".done.tmp",
-        ".checkpoint.pt.tmp",
-        ".checkpoint.new.pt.tmp",
-    ):
-        (folder / name).symlink_to(victim)
-    assert run(tmp_path / "b").status == "done"
-    assert victim.read_bytes() == b"precious"
-    assert not [path for path in folder.iterdir() if path.name.endswith(".tmp")]
-
-
-def test_records_and_locks_follow_no_links(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    store = RunStore(tmp_path / "run")
-    with store.locked():
-        (store.folder / "results.jsonl").symlink_to(victim)
-        with pytest.raises(StorageError, match=r"cannot write .*results\.jsonl"):
-            store.append_record("{}")
-    (store.folder / ".lock").unlink(missing_ok=True)
-    (store.folder / ".lock").symlink_to(victim)
-    with pytest.raises(StorageError, match="is a link"), store.locked():
-        pass
-    assert victim.read_bytes() == b"precious"
+# Written files.
 
 
 def test_written_files_can_be_read_by_others(tmp_path: Path) -> None:
@@ -343,22 +304,6 @@ def test_models_that_do_not_fit_their_description(undisturbed: Path, tmp_path: P
     (undisturbed / "model_last.pt").write_bytes((other / "model_last.pt").read_bytes())
     with pytest.raises(DataError, match="the model of another run"):
         plench.load(undisturbed)
-    (undisturbed / "model_last.pt").unlink()
-    os.mkfifo(undisturbed / "model_last.pt")
-    with pytest.raises(DataError, match="it is a named pipe"):
-        plench.load(undisturbed)
-
-
-def test_pipes_in_place_of_records_and_descriptions(
-    undisturbed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = undisturbed.parent
-    for name in ("run.json", "results.jsonl", "done"):
-        (output / "bad").mkdir(exist_ok=True)
-        os.mkfifo(output / "bad" / name)
-        assert main(["collect", str(output)]) == 0
-        shown = capsys.readouterr()
-        assert "PRODEN" in shown.out
 
 
 # Conditions.

@@ -9,7 +9,7 @@ import pytest
 import plench
 from plench.cli import main
 from plench.data import load_dataset, split_dataset
-from plench.runs.records import read_runs
+from plench.runs.gather import read_runs
 from plench.training.evaluate import accuracy_by_third
 from tests.training.harness import read_records
 

@@ -22,11 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the results file and say what it holds."""
+    """Write the results file and print what it has."""
     check_name(args.output)
     results = gather_results(args.folders)
     write_results_file(results, args.output)
-    for notice in results.notices:
-        print(f"notice: {clean(notice, None)}", file=sys.stderr)
+    for warning in results.warnings:
+        print(f"warning: {clean(warning, None)}", file=sys.stderr)
     print(f"{args.output}: {results.describe()}")
     return 0

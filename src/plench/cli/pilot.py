@@ -17,7 +17,7 @@ from plench.errors import UsageError
 from plench.report.drawing import check_figure, figure_style, save_figure
 from plench.report.results import read_results
 from plench.report.tables import render_text
-from plench.runs import read_runs_with_notices
+from plench.runs import read_runs_with_warnings
 from plench.runs.sweep_spec import Grid
 from plench.sweeps.progress import watch_sweep
 
@@ -98,7 +98,7 @@ def _show(args: argparse.Namespace, output: Path) -> None:
 
     folder = Path(args.output_dir)
     choosing = read_results(folder / pilot.VALIDATION_ARM, criteria=[args.criterion])
-    training, said = read_runs_with_notices(folder / pilot.TRAINING_ARM)
+    training, said = read_runs_with_warnings(folder / pilot.TRAINING_ARM)
     results, apart = pilot.gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
     print_warnings([*choosing.warnings, *(f"{pilot.TRAINING_ARM}/{text}" for text in said), *apart])
     with figure_style():

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # imports torch
 
 
 def add_repeat_options(parser: argparse.ArgumentParser) -> None:
-    """Add which runs are repeated, and how."""
+    """Add the options that choose which runs are repeated, and how."""
     parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides which runs (default 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sample (default 0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
     parser.add_argument("--device", default="cpu", help="device to repeat them on (default cpu)")
     parser.add_argument(
@@ -35,9 +35,9 @@ def add_repeat_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-code",
         action="store_true",
-        help="also repeat runs of third parties' algorithms, which executes their code",
+        help="also repeat runs of third-party algorithms, which executes their code",
     )
-    parser.add_argument("--source", type=Path, metavar="FILE", help="file of the third party's algorithm")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="file of the third-party algorithm")
 
 
 def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
@@ -48,14 +48,14 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
         raise UsageError(f"--sample must be at least 1, not {args.sample}")
     if not 0 <= args.tolerance <= 1:
         raise UsageError(f"--tolerance must lie between 0 and 1, not {args.tolerance}")
-    sample = choose_sample(runs, args.sample, args.seed, args.run_code)
-    for notice in sample.notices:
-        print(f"notice: {clean(notice, None)}", file=sys.stderr)
-    if not sample.runs:
+    sample, warnings = choose_sample(runs, args.sample, args.seed, args.run_code)
+    for warning in warnings:
+        print(f"warning: {clean(warning, None)}", file=sys.stderr)
+    if not sample:
         raise UsageError("there is no finished run that could be repeated")
     n_good = 0
     for verdict in verify_runs(
-        sample.runs,
+        sample,
         data_dir=args.data_dir,
         source=args.source,
         device=args.device,
@@ -64,10 +64,8 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
     ):
         n_good += verdict.good
         print(_describe(verdict, args.tolerance), flush=True)
-    print(
-        f"{n_good} of {len(sample.runs)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})"
-    )
-    return 0 if n_good == len(sample.runs) else 1
+    print(f"{n_good} of {len(sample)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})")
+    return 0 if n_good == len(sample) else 1
 
 
 def _describe(verdict: "Verdict", tolerance: float) -> str:
@@ -80,7 +78,6 @@ def _describe(verdict: "Verdict", tolerance: float) -> str:
             shown += " (if the runs were made on another kind of processor, add --other-processor)"
         return f"{name}: DIFFERS: {shown}"
     if verdict.conditions:
-        return (
-            f"{name}: within {tolerance:g} (not the same here: {clean(', '.join(verdict.conditions), 300)})"
-        )
-    return f"{name}: the same in every bit"
+        conditions = clean(", ".join(verdict.conditions), 300)
+        return f"{name}: within {tolerance:g} (different here: {conditions})"
+    return f"{name}: bit-equal"

@@ -13,8 +13,8 @@ from plench.cli.repeating import add_repeat_options, repeat_sample
 from plench.errors import UsageError
 from plench.runs.gather import gather_results
 from plench.runs.parquet import StoredResults, check_name, write_results_file
+from plench.runs.verify import check_submission, merge_results
 from plench.settings import PROTOCOL_VERSION
-from plench.sweeps.submission import check_submission, merge_results
 from plench.text import clean
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checking = commands.add_parser(
         "check",
         help="check that runs are complete and match their description",
-        description="Looks at source hash, protocol version, planned runs, records and data fingerprints. "
+        description="Checks source hash, protocol version, planned runs, records and data fingerprints. "
         "Executes nothing of the submission unless --run-code is given: then a sample of runs is repeated.",
     )
     checking.add_argument("results", metavar="DIR", help="folder of runs, or results file")
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def submit_check(args: argparse.Namespace) -> int:
-    """Print what every check found; 1 if anything is wrong."""
+    """Print what every check found; return 1 if anything is wrong."""
     if args.source is None:
-        raise UsageError("say which file the algorithm is in: --source FILE")
+        raise UsageError("the algorithm's file is needed: --source FILE")
     results = gather_results([args.results])
     others = gather_results([args.against]) if args.against else None
     if not _print_checks(results, args.source, others):
@@ -68,10 +68,10 @@ def merge(args: argparse.Namespace) -> int:
 
 def _print_checks(results: StoredResults, source: Path, others: StoredResults | None) -> bool:
     found = check_submission(results, source, PROTOCOL_VERSION, others.runs if others is not None else ())
-    for entry in found:
-        print(f"{entry.name}: {'good' if not entry.problems else ''}".rstrip())
-        for problem in entry.problems:
+    for name, problems in found.items():
+        print(f"{name}: {'' if problems else 'good'}".rstrip())
+        for problem in problems:
             print(f"  {clean(problem, None)}")
-    good = not any(entry.problems for entry in found)
+    good = not any(found.values())
     print(f"{results.describe()}: " + ("passed" if good else "NOT passed"))
     return good

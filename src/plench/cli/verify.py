@@ -1,6 +1,6 @@
-"""Records must agree in every bit where versions, platform, device and threads agree; elsewhere
-criteria and test accuracy of the last record within --tolerance. Exit code 1 if a run differs or cannot be
-repeated.
+"""Records must be bit-equal where versions, platform, device and threads are the same; elsewhere
+criteria and test accuracy of the last record must agree within --tolerance. Exit code 1 if a run differs or
+cannot be repeated.
 
 examples:
   plench results verify results.parquet --sample 5 --data-dir DIR

@@ -21,8 +21,7 @@ from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset, split_dataset
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
-from plench.runs.ended import RESULTS
-from plench.runs.folder import RunStore
+from plench.runs.folder import RESULTS, RunStore
 from plench.settings import seed_hash
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.callbacks import Callback, NoCallback

@@ -8,7 +8,7 @@ from typing import Any
 
 from plench.criteria import Criterion, criteria
 from plench.errors import DataError, UsageError
-from plench.runs.description import IGNORES_WEIGHTS
+from plench.runs.folder import IGNORES_WEIGHTS
 from plench.runs.records import Experiment, Run
 from plench.runs.select import (
     Cell,

@@ -30,11 +30,10 @@ from plench.report.leaderboard import (
     split_by_truth,
 )
 from plench.report.tables import describe_gaps
-from plench.runs import Experiment, Run, drop_copies, read_runs_with_notices
+from plench.runs import Experiment, Run, drop_copies, read_runs_with_warnings
 from plench.runs.files import write_through
-from plench.runs.gather import read_sweep_texts
-from plench.runs.lines import FIGURES
-from plench.runs.records import OF_A_FITTED_ROW, paused_garbage_collector
+from plench.runs.gather import paused_garbage_collector, read_sweep_texts
+from plench.runs.records import FIGURES, FITTED_ROW_KEYS
 from plench.runs.select import Cell, Plan, infer_plans
 from plench.runs.sweep_spec import MAX_PLACES, Grid, parse_sweep
 from plench.settings import declared, describe_cell
@@ -150,7 +149,7 @@ def read_results(
         places = list(named.values())
     with paused_garbage_collector():
         for folder in places:
-            found, said = read_runs_with_notices(folder)
+            found, said = read_runs_with_warnings(folder)
             warnings.extend(f"{Path(folder).name}/{text}" for text in said)
             if folders_apart:
                 found, copies = drop_copies(found)
@@ -303,7 +302,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     found: Mapping[str, Any] = experiment.details
     if experiment.fitted:
         asked, found = (
-            {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}
+            {name: value for name, value in details.items() if name not in FITTED_ROW_KEYS}
             for details in (asked, found)
         )
     # What records do not name is at its default: settings that are younger than they.

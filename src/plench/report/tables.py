@@ -218,7 +218,7 @@ def describe_gaps(cell: Cell) -> str:
             parts.append(f"{number} {what}")
     if cell.criterion.public_defect and cell.experiment.origin == "public":
         parts.append(cell.criterion.public_defect)
-    return "; ".join([*parts, *cell.notices])
+    return "; ".join([*parts, *cell.warnings])
 
 
 def describe_incomplete(board: Leaderboard) -> str:

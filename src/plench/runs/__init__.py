@@ -1,7 +1,6 @@
-"""Run folders on disk: the schema of their records, and reading them without torch."""
+"""Run folders and results files: reading them, and choosing among runs. Nothing here imports torch."""
 
-from plench.runs.copies import drop_copies
-from plench.runs.lines import Record
-from plench.runs.records import Experiment, Run, read_run, read_runs, read_runs_with_notices
+from plench.runs.gather import drop_copies, read_runs, read_runs_with_warnings
+from plench.runs.records import Experiment, Record, Run, read_run
 
-__all__ = ["Experiment", "Record", "Run", "drop_copies", "read_run", "read_runs", "read_runs_with_notices"]
+__all__ = ["Experiment", "Record", "Run", "drop_copies", "read_run", "read_runs", "read_runs_with_warnings"]

@@ -1,25 +1,26 @@
-"""The folder of one run: records, checkpoint, description. Every write is whole or not at all."""
+"""The folder of one run: names of its files, `run.json`, the mark `done`, and the store that writes them.
+
+`done` marks a run as finished and has size and hash of its records and models. Folders of the public
+benchmark and of early versions have a `done` without hashes; they are complete if the last record is there.
+"""
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
-
-from plench.errors import BusyError, StorageError
-from plench.plain_files import is_plain, read_plain
-from plench.runs.description import DescriptionError, read_description
-from plench.runs.ended import DONE, RESULTS, find_breach, make_done
-from plench.runs.files import make_temporary
+from plench.errors import StorageError
+from plench.runs.files import TEMPORARY, hold, parse_json, replace_file, sha256, sync_folder
+from plench.text import short_repr
 
 RUN = "run.json"
+RESULTS = "results.jsonl"
+DONE = "done"
 ALGORITHM = "algorithm.py"
 NETWORK = "network.py"
 CHECKPOINT = "checkpoint.pt"
@@ -28,11 +29,153 @@ NEW_CHECKPOINT = "checkpoint.new.pt"
 CHECKPOINTS = (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest first
 MODEL = "model_{}.pt"
 LOCK = ".lock"
-MAX_CHECKPOINT_BYTES = 2**36
-MAX_SOURCE_BYTES = 2**20
 
+SCHEMA = 1
+STATUSES = ("running", "done", "diverged", "failed", "interrupted")
+FINISHED = ("done", "diverged")
+NEEDED = ("experiment", "config", "status")  # without these a description cannot be used
+# The end of the warning that a method does not use the weights that it was given.
+IGNORES_WEIGHTS = "ignores the weights of candidates"
 
 logger = logging.getLogger("plench")
+
+
+class Key(NamedTuple):
+    """A key of run.json: type of its value, and meaning."""
+
+    type: type | tuple[type, ...]
+    meaning: str
+
+
+_TEXT = (str, type(None))
+# The schema of run.json. Another version of plench may have written more.
+KEYS = {
+    "schema": Key(int, "version of this list of keys"),
+    "run_id": Key(str, "the run's identity: a hash of everything that affects its results"),
+    "protocol": Key((int, type(None)), "version of the protocol the numbers belong to"),
+    "experiment": Key(dict, "what a cell of a table stands for: runs that differ in it are kept apart"),
+    "config": Key(dict, "the configuration: algorithm, dataset, hyperparameters, settings"),
+    "algorithm_card": Key(dict, "the algorithm's card, hyperparameters with default and search"),
+    "algorithm_class": Key(str, "name of the algorithm's class"),
+    "algorithm_spec": Key(_TEXT, "how the algorithm is asked for; null if it is in algorithm.py"),
+    "network": Key(str, "name of a third-party network in network.py"),
+    "dataset": Key(dict, "the dataset's card, fingerprint, sizes of the split, noise rate"),
+    "status": Key(str, "running, done, diverged, failed or interrupted"),
+    "error": Key((dict, str, type(None)), "type, message and traceback of a failed run"),
+    "diverged_after_step": Key((int, type(None)), "step of the last record before divergence"),
+    "state": Key(list, "what the algorithm keeps besides its weights, with memory"),
+    "versions": Key(dict, "versions and conditions that exact numbers may depend on"),
+    "commit": Key(_TEXT, "commit of plench's own checkout"),
+    "device": Key(str, "device"),
+    "threads": Key(int, "compute threads"),
+    "timings": Key(dict, "when the run started and was last written; seconds spent"),
+    "updates": Key(int, "updates made so far"),
+    "notices": Key(list, "warnings"),
+    "fleet_size": Key(int, "number of runs in the stack, where there were several"),
+}
+
+
+def format_keys() -> str:
+    """Return the table of keys in Markdown, for docs/runs.md."""
+    rows = [f"| `{name}` | {key.meaning} |" for name, key in KEYS.items()]
+    return "\n".join(["| key of run.json | meaning |", "|---|---|", *rows])
+
+
+class DescriptionError(ValueError):
+    """A run.json that cannot be used; the text says why."""
+
+
+def read_description(path: str) -> dict[str, Any]:
+    """Return the content of a run.json.
+
+    Raises FileNotFoundError where there is none, DescriptionError where it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = parse_json(file.read())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise DescriptionError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not isinstance(content, dict):
+        raise DescriptionError("not a JSON object")
+    return content
+
+
+def check_description(content: Mapping[str, Any]) -> list[str]:
+    """Return warnings about a run.json that can be read: another schema, values of other types."""
+    odd = []
+    if content.get("schema") != SCHEMA:
+        odd.append(f"schema {short_repr(content.get('schema'))}; expected {SCHEMA}")
+    for name, key in KEYS.items():
+        if name in content and name != "schema" and not isinstance(content[name], key.type):
+            kinds = key.type if isinstance(key.type, tuple) else (key.type,)
+            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+            odd.append(f"{name} is {type(content[name]).__name__}, not {expected}")
+    return odd
+
+
+def make_done(folder: Path, names: Iterable[str]) -> bytes:
+    """Return the content of `done`: a word, and a line with size and hash of each file."""
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+        for name in sorted(names)
+    }
+    return b"done\n" + json.dumps(files).encode("utf-8") + b"\n"
+
+
+def read_done(path: str) -> dict[str, dict[str, Any]]:
+    """Return size and hash of each file in `done`; empty where it has none. Raises OSError and ValueError."""
+    with open(path, "rb") as file:
+        listed = file.read().partition(b"\n")[2]
+    files = parse_json(listed) if listed else {}
+    if not isinstance(files, dict) or not all(isinstance(known, dict) for known in files.values()):
+        raise ValueError("it does not list the files of the run")
+    return files
+
+
+def check_integrity(
+    folder: str, info: Mapping[str, Any] | None, steps: int, *, thorough: bool = False
+) -> str | None:
+    """Return what is wrong with a run that is marked as finished; None if it is complete.
+
+    `info` is its run.json, `steps` its number of updates. Records are compared by hash, models by size, or
+    with `thorough` by hash too.
+    """
+    if info is None:
+        return "its run.json is missing or broken"
+    status = info.get("status")
+    if status not in FINISHED:
+        return f"it is marked as done, but its status is {short_repr(status)}"
+    name = DONE
+    try:
+        files = read_done(f"{folder}/{DONE}")
+        name = RESULTS
+        with open(f"{folder}/{RESULTS}", "rb") as file:
+            content = file.read()
+        last = info.get("diverged_after_step") if status == "diverged" else steps - 1
+        if _read_last_step(content) != last:
+            return f"its {RESULTS} does not end with the last record"
+        for name, known in files.items():
+            if os.stat(f"{folder}/{name}").st_size != known.get("bytes"):
+                return f"its {name} has another size than at the end of the run"
+            source = content if name == RESULTS else Path(folder, name)
+            if (thorough or name == RESULTS) and sha256(source) != known.get("sha256"):
+                return f"its {name} was changed since the end of the run"
+    except FileNotFoundError:
+        return f"its {name} is missing"
+    except (OSError, ValueError) as error:
+        return f"its {name} cannot be read ({getattr(error, 'strerror', None) or error})"
+    return None
+
+
+def _read_last_step(content: bytes) -> Any:
+    """Return the step of the last record; None if the last line is incomplete."""
+    try:
+        last = parse_json(content[content.rfind(b"\n", 0, -1) + 1 :])
+    except ValueError:
+        return None
+    return last.get("step") if isinstance(last, dict) and content.endswith(b"\n") else None
 
 
 class RunStore:
@@ -43,29 +186,31 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run against a second process. The lock dies with its process."""
+        """Lock the run against a second process. The lock is released when its process exits."""
         try:
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
-                _sync_folder(self.folder.parent)
+                sync_folder(self.folder.parent)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise StorageError(f"cannot write to {self.folder}: {reason}") from error
         with hold(self.folder / LOCK, 0, f"another process is working on {self.folder}"):
-            self._sweep_up()
+            for path in self.folder.glob(TEMPORARY.format("*")):  # of a process that was killed
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
             yield
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended (diverged counts as ended)."""
-        return is_plain(self.folder / DONE)
+        """Whether the run is finished (diverged counts as finished)."""
+        return (self.folder / DONE).is_file()
 
-    def find_breach(self, steps: int) -> str | None:
-        """Say what is wrong with a run that has ended after so many steps; None if it is whole."""
-        return find_breach(os.fspath(self.folder), self.read_run(), steps, thorough=True)
+    def check_integrity(self, steps: int) -> str | None:
+        """Return what is wrong with a finished run of so many steps; None if it is complete."""
+        return check_integrity(os.fspath(self.folder), self.read_run(), steps, thorough=True)
 
     def read_run(self) -> dict[str, Any] | None:
-        """Return run.json, or None if there is none or it is broken."""
+        """Return run.json, or None if it is missing or broken."""
         try:
             return read_description(os.fspath(self.folder / RUN))
         except (FileNotFoundError, DescriptionError):
@@ -77,28 +222,21 @@ class RunStore:
         self.write_file(RUN, text.encode("utf-8") + b"\n")
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Write a file under a temporary name, then give it its own."""
+        """Write a file, completely or not at all."""
         path = self.folder / name
-        temporary = None
         try:
-            descriptor, temporary = make_temporary(path)
-            _write_whole(descriptor, content)
-            os.replace(temporary, path)
-            _sync_folder(self.folder)
+            replace_file(path, lambda temporary: temporary.write_bytes(content))
         except OSError as error:
-            if temporary is not None:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)  # what is half written only takes room on a full disk
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
         path = self.folder / RESULTS
-        flags = (
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        )
         try:
-            _write_whole(os.open(path, flags, 0o666), line.encode("utf-8") + b"\n")
+            with path.open("ab") as file:
+                file.write(line.encode("utf-8") + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
@@ -107,10 +245,10 @@ class RunStore:
         self.write_file(RESULTS, "".join(line + "\n" for line in lines).encode("utf-8"))
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the checkpoints there are, the newest first; what cannot be read is passed over."""
+        """Yield name and content of each checkpoint, the newest first; one that cannot be read is skipped."""
         for name in CHECKPOINTS:
             try:
-                yield name, read_plain(self.folder / name, MAX_CHECKPOINT_BYTES)
+                yield name, (self.folder / name).read_bytes()
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -118,8 +256,8 @@ class RunStore:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
-        return any(is_plain(self.folder / name) for name in CHECKPOINTS)
+        """Whether there is a checkpoint to resume from."""
+        return any((self.folder / name).is_file() for name in CHECKPOINTS)
 
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
@@ -129,21 +267,21 @@ class RunStore:
             if current.exists():
                 os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
             os.replace(self.folder / NEW_CHECKPOINT, current)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             raise StorageError(f"cannot write {current}: {error.strerror}") from error
 
     def discard(self, name: str) -> None:
-        """Remove a file that is of no use."""
+        """Remove a file that is no longer needed."""
         path = self.folder / name
         try:
-            if os.path.lexists(path):  # on a read-only disk, removing what is not there is an error too
+            if path.exists():  # on a read-only disk, removing a missing file is an error too
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(f"cannot remove {path}: {error.strerror}") from error
 
     def finish(self) -> None:
-        """Mark the run as ended, with hashes of its records and models; remove what only resuming needs."""
+        """Mark the run as finished, with hashes of its records and models; remove its checkpoints."""
         names = [RESULTS, *(MODEL.format(name) for name in self.list_models())]
         try:
             content = make_done(self.folder, names)
@@ -153,80 +291,36 @@ class RunStore:
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove from a finished run what only resuming needs."""
+        """Remove the checkpoints of a finished run."""
         for name in CHECKPOINTS:
             self.discard(name)
 
-    def write_model(self, name: str, content: bytes) -> None:
-        """Keep a model under the name of a criterion, `last` or a step."""
-        self.write_file(MODEL.format(name), content)
-
     def model_path(self, name: str) -> Path:
-        """Return where a model is kept."""
+        """Return the path of the model for a criterion, `last` or a step."""
         return self.folder / MODEL.format(name)
+
+    def write_model(self, name: str, content: bytes) -> None:
+        """Save a model under the name of a criterion, `last` or a step."""
+        self.write_file(MODEL.format(name), content)
 
     def read_model(self, name: str) -> bytes | None:
         """Return the content of a model's file, None if it cannot be read."""
         try:
-            return read_plain(self.model_path(name), MAX_CHECKPOINT_BYTES)
+            return self.model_path(name).read_bytes()
         except OSError:
             return None
 
     def list_models(self) -> list[str]:
-        """Return the names of the models that are kept."""
+        """Return the names of the saved models."""
         before, after = MODEL.split("{}")
         return [path.name[len(before) : -len(after)] for path in self.folder.glob(MODEL.format("*"))]
 
-    def read_sources(self) -> dict[str, bytes]:
-        """Return the code of third parties that the run keeps, by file name."""
-        names = [name for name in (ALGORITHM, NETWORK) if is_plain(self.folder / name)]
-        return {name: read_plain(self.folder / name, MAX_SOURCE_BYTES) for name in names}
-
     def discard_models(self) -> None:
-        """Remove the models of a run that is to keep none."""
+        """Remove all models."""
         for name in self.list_models():
             self.discard(MODEL.format(name))
 
-    def _sweep_up(self) -> None:
-        """Remove temporary files that a killed process has left; nobody else writes here meanwhile."""
-        for path in self.folder.glob(".*.tmp"):
-            if not path.is_dir() or path.is_symlink():
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-
-
-@contextmanager
-def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
-    """Hold a lock file; raise BusyError with the given text if another process holds it."""
-    try:
-        if lock.is_symlink():  # opening it would empty the file that it points to
-            raise OSError(errno.ELOOP, f"{lock.name} is a link")
-        held = FileLock(lock, timeout=patience)
-        held.acquire()
-    except Timeout:
-        raise BusyError(busy) from None
-    except OSError as error:
-        raise StorageError(f"cannot write to {lock.parent}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        held.release()
-
-
-def _write_whole(descriptor: int, content: bytes) -> None:
-    """Write to an open file and close it; the content is on disk when this returns."""
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power cut; Windows cannot be asked for it."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def read_sources(self) -> dict[str, bytes]:
+        """Return the third-party code saved with the run, by file name."""
+        paths = [self.folder / name for name in (ALGORITHM, NETWORK)]
+        return {path.name: path.read_bytes() for path in paths if path.is_file()}

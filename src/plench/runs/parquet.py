@@ -1,25 +1,31 @@
-"""Runs written as one Parquet file, a row per record (extra `report`); `parquet_reading` reads it back.
+"""Runs as one Parquet file, a row per record (extra `report`).
 
-What a run says once (configuration, versions, cards) stands in every one of its rows; dictionaries keep that
+What a run states once (configuration, versions, cards) is in each of its rows; dictionary encoding keeps that
 small. A run without records has one row whose step is null. docs/results.md describes the columns.
 """
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plench.errors import DataError, UsageError, missing_package
 from plench.runs.files import write_through
-from plench.runs.lines import Record, is_finite
-from plench.runs.records import Run
+from plench.runs.folder import FINISHED, STATUSES
+from plench.runs.records import Record, Run, is_finite, make_experiment
 from plench.text import counted
 
 SCHEMA = 1
 SUFFIX = ".parquet"
-FORMAT_KEY, NOTICES_KEY, SWEEPS_KEY = (f"plench.{name}" for name in ("schema", "notices", "sweeps"))
+FORMAT_KEY, WARNINGS_KEY, SWEEPS_KEY = (f"plench.{name}" for name in ("schema", "notices", "sweeps"))
+# A file that declares more is not read: no benchmark has that many runs.
+MOST_ROWS, MOST_BYTES = 5_000_000, 2**36
 
 # Columns that are the same in all rows of a run, by their type.
 MOMENTS = ("begun", "written")
@@ -27,69 +33,45 @@ TEXTS = ("run_id", "folder", "dataset", "algorithm", "status", *MOMENTS)
 PARTS = ("experiment", "hparams", "config", "versions", "algorithm_card", "dataset_card", "info")  # JSON
 SEEDS = ("trial_seed", "hparams_seed", "seed")
 SECONDS = ("training_seconds", "evaluation_seconds")
-# Columns of a record: figures in full, maps for what else it holds.
+# Columns of a record: figures in full, maps for other values.
 FIGURES = ("epoch", "loss", "mem_gb", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
 MAPS = ("others", "logged")
-# What has columns of its own; `config` keeps its place with a null.
-IN_COLUMNS = ("hparams", *SEEDS)
+# Keys of run.json that have a column of their own under another name, or the same.
+IN_PARTS = {
+    "config": "config",
+    "versions": "versions",
+    "algorithm_card": "algorithm_card",
+    "dataset": "dataset_card",
+}
 
 
 @dataclass(frozen=True)
 class StoredResults:
-    """All that a results file or a folder holds: runs, what was wrong with single files, sweep files."""
+    """The content of a results file or a folder: runs, warnings about single files, sweep files."""
 
     runs: list[Run]
-    notices: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     sweeps: Mapping[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Say how much there is."""
-        algorithms, datasets = (
-            {getattr(run.experiment, n) for run in self.runs} for n in ("algorithm", "dataset")
-        )
-        n_records = sum(len(run.records) for run in self.runs)
-        return (
-            f"{counted(len(self.runs), 'run')}, {counted(n_records, 'record')}, "
-            f"{counted(len(algorithms), 'algorithm')}, {counted(len(datasets), 'dataset')}"
-        )
+        """Return the numbers of runs, records, algorithms and datasets as text."""
+        numbers = {
+            "run": len(self.runs),
+            "record": sum(len(run.records) for run in self.runs),
+            "algorithm": len({run.experiment.algorithm for run in self.runs}),
+            "dataset": len({run.experiment.dataset for run in self.runs}),
+        }
+        return ", ".join(counted(number, noun) for noun, number in numbers.items())
 
 
 def check_name(path: Path) -> None:
-    """Raise UsageError for a file that is not named as results files are."""
+    """Raise UsageError for a results file without the right suffix."""
     if path.suffix != SUFFIX:
         raise UsageError(f"a results file must end in {SUFFIX}, not {path.name!r}")
 
 
-def write_results_file(results: StoredResults, path: Path) -> None:
-    """Write runs as a Parquet file, whole or not at all."""
-    pa, pq = import_pyarrow()
-    rows = [row for run, folder in _name_folders(results.runs) for row in _rows(run, folder)]
-    content = {
-        FORMAT_KEY: str(SCHEMA),
-        NOTICES_KEY: json.dumps(list(results.notices)),
-        SWEEPS_KEY: json.dumps(dict(results.sweeps)),
-    }
-    schema = make_schema(pa).with_metadata(content)
-    try:
-        columns = [pa.array([row[name] for row in rows], schema.field(name).type) for name in schema.names]
-    except (pa.ArrowException, OverflowError) as error:  # a seed of a hundred digits
-        raise DataError(f"a run has a value that no column can hold: {error}") from error
-    table = pa.table(columns, schema=schema)
-    # Figures of which hardly any two are alike take less room byte by byte than in a dictionary.
-    apart = ("loss", "val_approximated_acc", "step_time", *SECONDS)
-    options = {
-        "compression": "zstd",
-        "compression_level": 15,
-        "use_dictionary": [name for name in schema.names if name not in (*apart, "seed", *MAPS)],
-        "use_byte_stream_split": list(apart),
-        "dictionary_pagesize_limit": 64 * 2**20,
-        "write_page_checksum": True,
-    }
-    write_through(path, lambda temporary: pq.write_table(table, temporary, **options))
-
-
 def import_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet module; a UsageError says what to install where they are missing."""
+    """Return pyarrow and its Parquet module; raise UsageError with what to install if they are missing."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -107,9 +89,9 @@ def make_schema(pa: Any) -> Any:
         "diverged_after_step": pa.int64(),
         "step": pa.int64(),
         **dict.fromkeys(FIGURES, pa.float64()),
-        "step_time": pa.float32(),  # a clock is no more exact
+        "step_time": pa.float32(),  # a clock is not more exact
         "others": pa.map_(pa.string(), pa.float64()),
-        "logged": pa.map_(pa.string(), pa.float32()),  # for the eye only
+        "logged": pa.map_(pa.string(), pa.float32()),  # for display only
         **dict.fromkeys(MOMENTS, pa.string()),
         **dict.fromkeys(SECONDS, pa.float64()),
         **dict.fromkeys(PARTS, pa.string()),
@@ -117,68 +99,79 @@ def make_schema(pa: Any) -> Any:
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
-def _name_folders(runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
-    """Give each run a name of its own: its folder's, with a number behind where several folders had it."""
+def plain(text: str) -> str:
+    """Return text that can be written as UTF-8; names of files may be anything."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def write_results_file(results: StoredResults, path: Path) -> None:
+    """Write runs as a Parquet file, completely or not at all."""
+    pa, pq = import_pyarrow()
+    rows: list[dict[str, Any]] = []
     seen: dict[str, int] = {}
-    for run in runs:
+    for run in results.runs:
         name = plain(run.path.name)
-        seen[name] = seen.get(name, 0) + 1
-        yield run, name if seen[name] == 1 else f"{name}~{seen[name]}"
+        seen[name] = seen.get(name, 0) + 1  # folders of one name get a number
+        about = _describe(run, name if seen[name] == 1 else f"{name}~{seen[name]}")
+        rows.extend({**about, **_figures(record)} for record in run.records)
+        if not run.records:
+            rows.append(about)
+    content = {
+        FORMAT_KEY: str(SCHEMA),
+        WARNINGS_KEY: json.dumps(list(results.warnings)),
+        SWEEPS_KEY: json.dumps(dict(results.sweeps)),
+    }
+    schema = make_schema(pa).with_metadata(content)
+    try:
+        table = pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, OverflowError) as error:
+        raise DataError(f"a run has a value that no column can hold: {error}") from error
+    # Figures of which hardly two are equal take less space byte by byte than in a dictionary.
+    apart = ("loss", "val_approximated_acc", "step_time", *SECONDS)
+    options = {
+        "compression": "zstd",
+        "compression_level": 15,
+        "use_dictionary": [name for name in schema.names if name not in (*apart, "seed", *MAPS)],
+        "use_byte_stream_split": list(apart),
+        "dictionary_pagesize_limit": 64 * 2**20,
+        "write_page_checksum": True,
+    }
+    write_through(path, lambda temporary: pq.write_table(table, temporary, **options))
 
 
-def _rows(run: Run, folder: str) -> Iterator[dict[str, Any]]:
-    """Return a row per record, or one without figures for a run that has none."""
+def _describe(run: Run, folder: str) -> dict[str, Any]:
+    """Return the columns that all rows of a run share."""
     info = dict(run.info)
-    about: dict[str, Any] = {
+    timings = info.pop("timings", None)
+    found: dict[str, Any] = {}
+    if isinstance(timings, dict):
+        found.update({name: plain(v) for name in MOMENTS if isinstance(v := timings.get(name), str)})
+        found.update({name: v for name in SECONDS if is_finite(v := timings.get(name))})
+        rest = {name: value for name, value in timings.items() if name not in found}
+        if rest:
+            info["timings"] = rest
+    run_id, config = info.pop("run_id", None), info.get("config")
+    if isinstance(config, dict):  # keys with columns of their own keep their place with a null
+        info["config"] = {name: None if name in ("hparams", *SEEDS) else v for name, v in config.items()}
+    parts = {column: info.pop(name, None) for name, column in IN_PARTS.items()}
+    parts["info"] = {name: v for name, v in info.items() if name not in ("status", "experiment")} or None
+    return {
+        "run_id": plain(run_id) if isinstance(run_id, str) else None,
         "folder": folder,
         "dataset": plain(run.experiment.dataset),
         "algorithm": plain(run.experiment.algorithm),
-        "trial_seed": run.trial_seed,
-        "hparams_seed": run.hparams_seed,
-        "seed": run.seed,
+        **{name: getattr(run, name) for name in SEEDS},
         "status": run.status,
         "diverged_after_step": run.diverged_after_step,
         "experiment": json.dumps(run.experiment.details, sort_keys=True),
         "hparams": json.dumps(dict(run.hparams)),
-        **_take_timings(info),
+        **{name: None if value is None else json.dumps(value) for name, value in parts.items()},
+        **found,
     }
-    run_id = info.pop("run_id", None)
-    about["run_id"] = plain(run_id) if isinstance(run_id, str) else None
-    info.pop("status", None)
-    info.pop("experiment", None)
-    config = info.pop("config", None)
-    if isinstance(config, dict):
-        config = {name: None if name in IN_COLUMNS else value for name, value in config.items()}
-    for column, value in (
-        ("config", config),
-        ("versions", info.pop("versions", None)),
-        ("algorithm_card", info.pop("algorithm_card", None)),
-        ("dataset_card", info.pop("dataset", None)),
-        ("info", info or None),
-    ):
-        about[column] = None if value is None else json.dumps(value)
-    for record in run.records or (None,):
-        yield {**about, **_figures(record)}
 
 
-def _take_timings(info: dict[str, Any]) -> dict[str, Any]:
-    """Take a run's timings out of its description, as columns."""
-    timings = info.get("timings")
-    found: dict[str, Any] = {}
-    if isinstance(timings, dict):
-        found.update({n: plain(v) for n in MOMENTS if isinstance(v := timings.get(n), str)})
-        found.update({n: v for n in SECONDS if is_finite(v := timings.get(n))})
-        rest = {name: value for name, value in timings.items() if name not in found}
-        info["timings"] = rest
-        if not rest:
-            del info["timings"]
-    return {name: found.get(name) for name in (*MOMENTS, *SECONDS)}
-
-
-def _figures(record: Record | None) -> dict[str, Any]:
-    """Return the columns of one record; what is no number is left out."""
-    if record is None:
-        return dict.fromkeys(("step", "step_time", *FIGURES, *MAPS))
+def _figures(record: Record) -> dict[str, Any]:
+    """Return the columns of one record; values that are not numbers are left out."""
     values = dict(record.values)
     values.pop("step", None)
     logged = values.pop("logged", None)
@@ -197,12 +190,185 @@ def _numbers(values: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def _number(value: object) -> float | None:
-    """Return a number as float, NaN and infinities among them; None for anything else."""
+    """Return a number as float, including NaN and infinities; None for anything else."""
     if is_finite(value) or (isinstance(value, float) and not math.isfinite(value)):
         return float(value)
     return None
 
 
-def plain(text: str) -> str:
-    """Return text that can be written as UTF-8: names of files need not be."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def read_results_file(path: Path) -> StoredResults:
+    """Read a file that `write_results_file` made; DataError for any other, whatever is wrong with it."""
+    _, pq = import_pyarrow()
+    # Texts stay dictionaries: written out in every row they would take a thousand times the space.
+    options = {"read_dictionary": [*TEXTS, *PARTS], "page_checksum_verification": True}
+    with _naming_errors(path):
+        warnings, sweeps = _read_metadata(path)
+        with pq.ParquetFile(path, **options) as file:
+            return StoredResults(_build_runs(file.read(), path), warnings, sweeps)
+
+
+def read_carried_sweeps(path: Path) -> dict[str, str]:
+    """Return the sweep files that a results file carries, by their names, without reading its runs."""
+    with _naming_errors(path):
+        return _read_metadata(path)[1]
+
+
+def read_finished(path: Path) -> dict[str, str]:
+    """Return the status of every run of a results file that is done or diverged, by its `run_id`."""
+    _, pq = import_pyarrow()
+    with _naming_errors(path):
+        _read_metadata(path)
+        columns = pq.read_table(path, columns=["run_id", "status"]).to_pydict()
+    pairs = zip(columns["run_id"], columns["status"], strict=True)
+    return {run_id: status for run_id, status in pairs if run_id is not None and status in FINISHED}
+
+
+@contextmanager
+def _naming_errors(path: Path) -> Iterator[None]:
+    """Turn errors of any kind into a DataError that names the file: pyarrow raises many for damaged files."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot read {str(path)!r}: no such file") from error
+    except UsageError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DataError(f"{str(path)!r} cannot be read as a results file: {reason}") from error
+
+
+def _read_metadata(path: Path) -> tuple[list[str], dict[str, str]]:
+    """Check version, columns and declared sizes; return warnings and sweep files."""
+    pa, pq = import_pyarrow()
+    file = pq.read_metadata(path)
+    metadata, columns = file.metadata or {}, file.schema.to_arrow_schema()
+    version = metadata.get(FORMAT_KEY.encode(), b"").decode("ascii", "replace")
+    if version != str(SCHEMA):
+        found = f"schema {version[:20]!r}" if version else "not made by `plench export`"
+        raise ValueError(f"{found}; this version reads schema {SCHEMA}")
+    for column in make_schema(pa):
+        index = columns.get_field_index(column.name)
+        kind = None if index < 0 else columns.field(index).type
+        if kind != column.type:
+            raise ValueError(f"column {column.name!r} must be {column.type}, not {kind or 'absent'}")
+    n_rows, n_bytes = (
+        file.num_rows,
+        sum(file.row_group(i).total_byte_size for i in range(file.num_row_groups)),
+    )
+    if n_rows > MOST_ROWS or n_bytes > MOST_BYTES:
+        raise ValueError(
+            f"it is too large: {n_rows:,} rows of {n_bytes:,} bytes; at most {MOST_ROWS:,} rows and "
+            f"{MOST_BYTES:,} bytes are read"
+        )
+    warnings, sweeps = (json.loads(metadata.get(key.encode(), b"null")) for key in (WARNINGS_KEY, SWEEPS_KEY))
+    warnings, sweeps = warnings or [], sweeps or {}
+    if not isinstance(warnings, list) or not isinstance(sweeps, dict):
+        raise ValueError("its warnings or sweep files are not texts")
+    if not all(isinstance(text, str) for text in (*warnings, *sweeps.values())):
+        raise ValueError("its warnings or sweep files are not texts")
+    return warnings, sweeps
+
+
+def _build_runs(table: Any, path: Path) -> list[Run]:
+    """Put the rows of each run together, in any order."""
+    if table.num_rows == 0:
+        return []
+    table = table.unify_dictionaries().combine_chunks()
+    codes = _codes(table["folder"])
+    if (codes < 0).any():
+        raise ValueError(f"row {int(np.argmin(codes))} names no folder")
+    order = np.argsort(codes, kind="stable")
+    table, codes = table.take(order), codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    lengths = np.diff(starts, append=len(codes))
+    names = [*TEXTS, *PARTS, *SEEDS, "diverged_after_step", *SECONDS]
+    for name in names:
+        values = _codes(table[name])
+        other = np.flatnonzero(values != np.repeat(values[starts], lengths))
+        if len(other):
+            raise ValueError(f"the rows of run {table['folder'][int(other[0])].as_py()!r} differ in {name}")
+    about = table.select(names).take(starts).to_pylist()
+    records = _read_records(table)
+    runs = []
+    for row, start, length in zip(about, starts.tolist(), lengths.tolist(), strict=True):
+        mine = [record for record in records[start : start + length] if record is not None]
+        try:
+            runs.append(_build_run(row, mine, path))
+        except ValueError as error:
+            raise ValueError(f"run {row['folder']!r} {error}") from error
+    return runs
+
+
+def _codes(column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Number the values of a column by first appearance; null is −1."""
+    (chunk,) = column.chunks
+    encoded = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _read_records(table: Any) -> list[Record | None]:
+    """Return the record of every row, None where it has no step."""
+    names = (*FIGURES, "step_time")
+    columns = [table[name].to_pylist() for name in names]
+    maps = [table[name].to_pylist() for name in MAPS]
+    records: list[Record | None] = []
+    for step, others, logged, *row in zip(table["step"].to_pylist(), *maps, *columns, strict=True):
+        if step is None:
+            records.append(None)
+            continue
+        values = {"step": step, **dict(zip(names, row, strict=True)), **dict(others or ())}
+        if logged is not None:
+            values["logged"] = dict(logged)
+        records.append(Record(step, values))
+    return records
+
+
+def _build_run(row: Mapping[str, Any], records: Sequence[Record], path: Path) -> Run:
+    """Build a run from its columns; raise ValueError with the reason if they are inconsistent."""
+    parts = {name: _parse_part(name, row[name]) for name in PARTS}
+    for name in (*SEEDS, "status"):
+        if row[name] is None:
+            raise ValueError(f"has no {name}")
+    if row["status"] not in STATUSES:
+        raise ValueError(f"has status {row['status']!r}; expected one of {', '.join(STATUSES)}")
+    experiment = make_experiment(parts["experiment"])
+    for name in ("dataset", "algorithm"):
+        if row[name] != plain(getattr(experiment, name)):
+            raise ValueError(f"is of {name} {row[name]!r}, which is not that of its experiment")
+    by_step = {record.step: record for record in records}
+    if len(by_step) < len(records) or min(by_step, default=0) < 0:
+        raise ValueError("has a step twice or below 0")
+    seeds = {name: row[name] for name in SEEDS}
+    info: dict[str, Any] = {}
+    if row["config"] is not None:  # without it, the run had no run.json
+        info = dict(parts["info"])
+        timings = {name: row[name] for name in (*MOMENTS, *SECONDS) if row[name] is not None}
+        if timings:
+            info["timings"] = {**timings, **info.get("timings", {})}
+        info |= {name: parts[column] for name, column in IN_PARTS.items() if row[column] is not None}
+        if row["run_id"] is not None:
+            info["run_id"] = row["run_id"]
+        info["status"] = row["status"]
+        info["experiment"] = {name: v for name, v in parts["experiment"].items() if name != "origin"}
+        info["config"] = {**parts["config"], "hparams": parts["hparams"], **seeds}
+    return Run(
+        folder=str(path / row["folder"]),
+        experiment=experiment,
+        **seeds,
+        hparams=parts["hparams"],
+        status=row["status"],
+        records=tuple(by_step[step] for step in sorted(by_step)),
+        diverged_after_step=row["diverged_after_step"],
+        info=info,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _parse_part(name: str, text: str | None) -> dict[str, Any]:
+    try:
+        content = {} if text is None else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"has a broken {name}: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"has a broken {name}: not a JSON object")
+    return content

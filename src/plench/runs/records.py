@@ -1,34 +1,140 @@
 """The records of runs, ours and the public benchmark's, read so that one bad file never hides the others.
 
-A run is a folder with `results.jsonl` (one JSON object per evaluation) and an empty file `done` once it has
-finished. Ours also have `run.json`, which says exactly which experiment the run belongs to; for folders
-of the public benchmark that is put together from the `args` and `hparams` of the records.
+A run is a folder with `results.jsonl` (one JSON object per evaluation) and a file `done` once it is finished.
+Ours also have `run.json`, which names the experiment that the run belongs to; for folders of the public
+benchmark the experiment is built from the `args` and `hparams` of the records.
 """
 
-import gc
 import json
-import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 from plench.errors import UsageError
-from plench.plain_files import is_plain, read_plain
-from plench.runs.description import FINISHED, DescriptionError, DescriptionReader, find_lack
-from plench.runs.ended import DONE, MAX_RECORDS_BYTES, RESULTS
-from plench.runs.folder import RUN
-from plench.runs.lines import Record, is_finite, parse_lines
+from plench.runs.files import parse_json
+from plench.runs.folder import (
+    DONE,
+    FINISHED,
+    KEYS,
+    NEEDED,
+    RESULTS,
+    RUN,
+    STATUSES,
+    DescriptionError,
+    check_description,
+    read_description,
+)
 from plench.settings import describe_cell
+from plench.text import counted, short_repr
 
-logger = logging.getLogger("plench")
+# The figures that every record has by the protocol (null where they cannot be measured), the loss first.
+FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
+# Those that are shares: a number outside 0 to 1 does not count.
+SHARES = frozenset(FIGURES) - {"loss"}
+# Keys that belong to the row of a method fitted in rounds; for others they belong to the table.
+FITTED_ROW_KEYS = ("model", "steps", "fitted")
+_MISSING = object()
+_LARGEST = sys.float_info.max
 
-# What belongs to the row of a method fitted in rounds, where it belongs to the table for others.
-OF_A_FITTED_ROW = ("model", "steps", "fitted")
+
+class Record(NamedTuple):
+    """One evaluation: the 0-based step after which it was taken, and the other values of its line."""
+
+    step: int
+    values: Mapping[str, Any]
+
+    def get(self, key: str) -> float | None:
+        """Return a figure; None if it is missing, null, NaN, not a number, or a share outside 0 to 1."""
+        (figure,) = read_figures((self,), key)
+        return figure
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether a value read from JSON is a finite number (true, false and integers too large are not)."""
+    return type(value) in (float, int) and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
+
+
+def read_figures(records: Iterable[Record], key: str) -> list[float | None]:
+    """Return `Record.get(key)` of each record."""
+    is_share = key in SHARES
+    found = (values.get(key) for _, values in records)
+    return [f if is_finite(f) and (not is_share or 0 <= f <= 1) else None for f in found]
+
+
+class ParsedLines(NamedTuple):
+    """Records by rising step, the args and hparams of the first line that has args, and warnings."""
+
+    records: tuple[Record, ...]
+    first: dict[str, Any] | None
+    warnings: list[str]
+
+
+def parse_lines(content: bytes) -> ParsedLines:
+    """Parse the content of a results file. If a step has several records, the last one counts.
+
+    A run that was started again appends to the records it had before.
+    """
+    by_step: dict[int, Record] = {}
+    first: dict[str, Any] | None = None
+    broken, stepless, repeated = [], [], []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = parse_json(line)
+        except ValueError:
+            broken.append(number)
+            continue
+        step = values.get("step") if type(values) is dict else None
+        if not is_finite(step) or step < 0 or int(step) != step:
+            stepless.append(number)
+            continue
+        step = int(step)
+        if step in by_step:
+            repeated.append(step)
+        args, hparams = values.pop("args", None), values.pop("hparams", None)
+        if first is None and type(args) is dict:
+            first = {"args": args, "hparams": hparams}
+        by_step[step] = Record(step, values)
+    records = tuple(by_step[step] for step in sorted(by_step))
+    warnings = []
+    if broken:
+        warnings.append(f"{counted(len(broken), 'line')} skipped, not JSON: {_list(broken)}")
+    if stepless:
+        warnings.append(f"{counted(len(stepless), 'line')} skipped, no usable step: {_list(stepless)}")
+    if repeated:
+        warnings.append(
+            f"{counted(len(repeated), 'step')} repeated, the last record of each counts: {_list(repeated)}"
+        )
+    return ParsedLines(records, first, warnings + _check_figures(records))
+
+
+def _list(numbers: Iterable[int]) -> str:
+    """Show the first few of a list of numbers."""
+    distinct = sorted(set(numbers))
+    return ", ".join(map(str, distinct[:5])) + (", …" if len(distinct) > 5 else "")
+
+
+def _check_figures(records: Sequence[Record]) -> list[str]:
+    """Return warnings about figures of the protocol that are missing or not as they should be."""
+    warnings = []
+    for key in FIGURES:
+        low, high = (0, 1) if key in SHARES else (-_LARGEST, _LARGEST)
+        figures = [values.get(key, _MISSING) for _, values in records]
+        wrong = [f for f in figures if not (type(f) is float and low <= f <= high) and f is not None]
+        if not wrong:
+            continue
+        missing = wrong.count(_MISSING)
+        outside = sum(is_finite(f) and not low <= f <= high for f in wrong)
+        odd = sum(not is_finite(f) for f in wrong) - missing
+        found = (("missing from", missing), ("not a number in", odd), ("not between 0 and 1 in", outside))
+        warnings += [f"{key} is {what} {n} of {len(records)} records" for what, n in found if n]
+    return warnings
 
 
 @dataclass(frozen=True)
@@ -51,19 +157,18 @@ class Experiment:
 
     @cached_property
     def setting(self) -> "Experiment":
-        """The same experiment with no algorithm named: what all rows of one table share.
+        """The experiment without its algorithm: what all rows of one table share.
 
-        Steps and network of a method fitted in rounds belong to its row: its setting has none.
+        Steps and network of a method fitted in rounds belong to its row, so its setting has neither.
         """
-        details = {**self.details, "algorithm": ""}
         if self.fitted:
-            details = {name: value for name, value in details.items() if name not in OF_A_FITTED_ROW}
-        return Experiment(self.dataset, "", canonical(details))
+            return self.comparison_key
+        return Experiment(self.dataset, "", canonical({**self.details, "algorithm": ""}))
 
     @cached_property
-    def circumstances(self) -> "Experiment":
+    def comparison_key(self) -> "Experiment":
         """The setting without steps and network: what rows share that are compared across them."""
-        details = {name: value for name, value in self.details.items() if name not in OF_A_FITTED_ROW}
+        details = {name: value for name, value in self.details.items() if name not in FITTED_ROW_KEYS}
         return Experiment(self.dataset, "", canonical({**details, "algorithm": ""}))
 
     @property
@@ -84,11 +189,11 @@ class Experiment:
 
     @property
     def budget(self) -> str:
-        """How long its runs train, in words."""
+        """How long its runs train, as text."""
         if self.steps is None:
             return "unknown"
         count, unit = (self.steps - 1, "round") if self.fitted else (self.steps, "step")
-        return f"{count:,} {unit}{'' if count == 1 else 's'}"
+        return counted(count, unit)
 
     @property
     def origin(self) -> str:
@@ -98,7 +203,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Run:
-    """One run as its folder tells it. `usable_records` are those that may be selected."""
+    """One run as read from its folder or a results file."""
 
     folder: str
     experiment: Experiment
@@ -109,17 +214,17 @@ class Run:
     status: str
     records: tuple[Record, ...]
     diverged_after_step: int | None = None
-    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def path(self) -> Path:
-        """The folder as a path, made when it is asked for: of many runs that takes its time."""
+        """The folder as a path; created on demand, since that takes time for many runs."""
         return Path(self.folder)
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end, by itself or by diverging."""
+        """Whether training ended, regularly or by diverging."""
         return self.status in FINISHED
 
     @property
@@ -128,10 +233,10 @@ class Run:
         return self.status == "diverged"
 
     @property
-    def fleet_size(self) -> int:
-        """How many runs were trained as one with it; times of such a run are no figures of its method."""
-        told = [self.info.get("fleet_size"), *(record.get("fleet_size") for record in self.records)]
-        return max([1, *(int(size) for size in told if is_finite(size))])
+    def stack_size(self) -> int:
+        """Number of runs in its stack; times of stacked runs say nothing about a single run."""
+        sizes = [self.info.get("fleet_size"), *(record.get("fleet_size") for record in self.records)]
+        return max([1, *(int(size) for size in sizes if is_finite(size))])
 
     @cached_property
     def order(self) -> tuple[int, int, int, str]:
@@ -140,7 +245,7 @@ class Run:
 
     @cached_property
     def usable_records(self) -> tuple[Record, ...]:
-        """Records that may be selected: not step 0, and none taken after the run diverged."""
+        """Records that may be selected: after step 0, and before the run diverged."""
         limit = math.inf
         if self.diverged and self.diverged_after_step is not None:
             limit = self.diverged_after_step
@@ -148,7 +253,7 @@ class Run:
 
     @property
     def last_record(self) -> Record | None:
-        """The record of the last update, or None if the run did not get there whole."""
+        """The record of the last update, or None if the run did not get there."""
         if self.diverged or not self.usable_records:
             return None
         last = self.usable_records[-1]
@@ -161,168 +266,75 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def read_runs(output_dir: str | os.PathLike[str]) -> list[Run]:
-    """Read every run folder directly under `output_dir`, in the order of their names.
-
-    What is wrong with single files is logged as warnings; `read_runs_with_notices` returns it instead.
-    """
-    runs, notices = read_runs_with_notices(output_dir)
-    for notice in notices:
-        logger.warning("%s", notice)
-    return runs
-
-
-def read_runs_with_notices(output_dir: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
-    """Read every run folder, with the notices of all files, each starting with the file it is about.
-
-    A results file (`plench results export`) is read as the folders that it was made from.
-    """
-    root = Path(output_dir)
-    if is_plain(root):
-        from plench.runs.parquet_reading import read_results_file
-
-        results = read_results_file(root)
-        return results.runs, results.notices
-    try:
-        with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if _is_folder(entry))
-    except OSError as error:
-        raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
-    runs: list[Run] = []
-    notices: list[str] = []
-    reader = FolderReader()
-    with paused_garbage_collector():
-        for name in names:
-            run, found = _read_folder(os.path.join(root, name), reader)
-            # A name that is not UTF-8 on disk could not be printed as it is.
-            shown = name.encode("utf-8", "replace").decode("utf-8")
-            notices.extend(f"{shown}/{notice}" for notice in found)
-            if run is not None:
-                runs.append(run)
-    return runs, notices
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder that can be looked into; a link that leads nowhere is none."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
 def read_run(folder: str | os.PathLike[str]) -> Run:
-    """Read one run folder; its notices are in `Run.notices`. A folder that is no run is a UsageError."""
-    run, notices = _read_folder(str(Path(folder)), FolderReader())
+    """Read one run's folder, with its warnings; raise UsageError if it is not the folder of a run."""
+    run, warnings = read_folder(str(Path(folder)))
     if run is None:
-        reason = "; ".join(notices) or "it holds neither results.jsonl nor run.json"
+        reason = "; ".join(warnings) or f"it has neither {RESULTS} nor {RUN}"
         raise UsageError(f"{os.fspath(folder)!r} is not a run folder: {reason}")
     return run
 
 
-@contextmanager
-def paused_garbage_collector() -> Iterator[None]:
-    """Reading makes millions of objects and no cycles; collecting meanwhile takes a quarter of the time.
-
-    The first collection after a pause looks through all that was made meanwhile, unless it was frozen.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-class FolderReader:
-    """Reads many folders: what several of them share is read once."""
-
-    def __init__(self) -> None:
-        self.descriptions = DescriptionReader()
-        # By the identity of the details, which are kept so that nothing else can have it.
-        self._experiments: dict[int, tuple[dict[str, Any], Experiment]] = {}
-
-    def find_experiment(self, details: dict[str, Any]) -> Experiment:
-        """Return the experiment of ours with these details; ValueError if they lack dataset or algorithm."""
-        held = self._experiments.get(id(details))
-        if held is None:
-            held = details, make_experiment({**details, "origin": "plench"})
-            self._experiments[id(details)] = held
-        return held[1]
-
-
-def _read_folder(folder: str, reader: FolderReader) -> tuple[Run | None, list[str]]:
-    """Read a folder into a run, or into None with the reason among the notices."""
+def read_folder(folder: str) -> tuple[Run | None, list[str]]:
+    """Read a folder into a run, or into None; warnings have the reason."""
     about_info: list[str] = []
     about_lines: list[str] = []
-    info = _read_info(folder, reader, about_info)
-    lines = _read_lines(folder, about_lines)
-    run = None
-    if info is not None or lines is not None:
-        records, first, said = parse_lines(lines or b"")
-        about_lines.extend(said)
+    info = content = run = None
+    try:
+        info = read_description(f"{folder}/{RUN}")
+        about_info += check_description(info)
+    except FileNotFoundError:
+        pass
+    except DescriptionError as error:
+        about_info.append(f"{error}, the records' own args are used")
+    try:
+        with open(f"{folder}/{RESULTS}", "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        about_lines.append(f"cannot be read ({error.strerror or error})")
+    if info is not None or content is not None:
+        records, first, warnings = parse_lines(content or b"")
+        about_lines += warnings
         try:
             if info is not None:
-                run = _run_of_ours(folder, info, records, reader)
+                run = _run_of_ours(folder, info, records)
             elif first is not None:
                 run = _run_of_records(folder, first, records)
                 if run.experiment.origin == "plench" and not about_info:
                     about_info.append("missing, the records' own args are used")
             else:
-                about_lines.append("no usable record, left out")
-        except (ValueError, RecursionError) as error:
-            (about_info if info is not None else about_lines).append(f"{error}, left out")
-    notices = [
-        f"{file}: {'; '.join(about)}"
-        for file, about in (("run.json", about_info), ("results.jsonl", about_lines))
-        if about
+                about_lines.append("no usable record, skipped")
+        except ValueError as error:
+            (about_lines if info is None else about_info).append(f"{error}, skipped")
+    warnings = [
+        f"{file}: {'; '.join(about)}" for file, about in ((RUN, about_info), (RESULTS, about_lines)) if about
     ]
-    if run is not None and notices:
-        run = replace(run, notices=tuple(notices))
-    return run, notices
+    if run is not None and warnings:
+        run = replace(run, warnings=tuple(warnings))
+    return run, warnings
 
 
-def _read_info(folder: str, reader: FolderReader, notices: list[str]) -> dict[str, Any] | None:
-    """Return run.json as a dictionary; None if there is none or it is broken."""
-    try:
-        info, odd = reader.descriptions.read(f"{folder}/{RUN}")
-    except FileNotFoundError:
-        return None
-    except DescriptionError as error:
-        notices.append(f"{error}, the records' own args are used")
-        return None
-    notices.extend(odd)
-    return info
-
-
-def _read_lines(folder: str, notices: list[str]) -> bytes | None:
-    """Return the content of results.jsonl, or None if there is none."""
-    try:
-        return read_plain(f"{folder}/{RESULTS}", MAX_RECORDS_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        notices.append(f"cannot be read ({_reason(error)})")
-        return None
-
-
-def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...], reader: FolderReader) -> Run:
-    """Build a run from its run.json; ValueError with the reason if something needed is missing."""
-    lack = find_lack(info)
-    if lack:
-        raise ValueError(lack)
-    experiment, config, status = info["experiment"], info["config"], info["status"]
+def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...]) -> Run:
+    """Build a run from its run.json; raise ValueError with the reason if something needed is missing."""
+    for name in NEEDED:
+        if not isinstance(info.get(name), KEYS[name].type):
+            raise ValueError(f"has no {name}")
+    config, status = info["config"], info["status"]
+    if status not in STATUSES:
+        raise ValueError(f"unknown status {short_repr(status)}; expected one of {', '.join(STATUSES)}")
     if status in FINISHED and not os.path.exists(f"{folder}/{DONE}"):
-        status = "interrupted"  # killed between the last words of run.json and the end
+        status = "interrupted"  # killed between the last write of run.json and that of `done`
     diverged_after = info.get("diverged_after_step")
     return Run(
         folder=folder,
-        experiment=reader.find_experiment(experiment),
+        experiment=make_experiment({**info["experiment"], "origin": "plench"}),
         trial_seed=_seed(config, "trial_seed"),
         hparams_seed=_seed(config, "hparams_seed"),
         seed=_seed(config, "seed"),
         hparams=_mapping(config.get("hparams")),
-        status=str(status),
+        status=status,
         records=records,
         diverged_after_step=diverged_after if isinstance(diverged_after, int) else None,
         info=info,
@@ -332,8 +344,8 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...],
 def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, ...]) -> Run:
     """Build a run from the args and hparams of its records, which is all that the public benchmark writes.
 
-    A run of ours that has lost its run.json is known by `logged`, which public records do not have. The
-    protocol and the data it was run on are unknown, so it stays apart from those that say.
+    A run of ours without run.json is recognised by `logged`, which public records do not have. Its protocol
+    and data are unknown, so it is kept apart from other runs.
     """
     args, hparams = first["args"], _mapping(first.get("hparams"))
     diverged_after = _last_step_before_nan(records)
@@ -347,7 +359,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     is_ours = any(isinstance(record.values.get("logged"), dict) for record in records)
     cell = describe_cell({**args, "steps": steps})
     if not is_ours:
-        del cell["precision"]  # the public code knows no other
+        del cell["precision"]  # the public code has only one
     identity = {
         "origin": "plench" if is_ours else "public",
         "protocol": None,
@@ -375,8 +387,8 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
 def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
     """Return the last step recorded before the outputs turned NaN (−1: at once), or None if they never did.
 
-    AA is computed from the outputs, so it tells. The loss does not: some of the public benchmark's losses
-    are NaN on a batch that does not concern them, and training continues unharmed.
+    AA is computed from the outputs. The loss is not used: some of the public benchmark's losses are NaN on a
+    batch without relevant examples, and training continues unharmed.
     """
     previous = -1
     for record in records:
@@ -390,7 +402,7 @@ def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
 
 
 def make_experiment(details: dict[str, Any]) -> Experiment:
-    """Return the experiment with these details; ValueError if they lack dataset or algorithm."""
+    """Return the experiment with these details; raise ValueError without dataset or algorithm."""
     names = {}
     for key in ("dataset", "algorithm"):
         value = details.get(key)
@@ -415,7 +427,3 @@ def _seed(values: Mapping[str, Any], name: str) -> int:
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -15,8 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from plench.criteria import Criterion
-from plench.runs.lines import Record, read_figures
-from plench.runs.records import Experiment, Run
+from plench.runs.records import Experiment, Record, Run, read_figures
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Cell:
     n_unfinished: int
     n_absent: int
     n_failed: int = 0
-    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def accuracies(self) -> list[float]:
@@ -140,9 +139,9 @@ def place_experiments(experiments: Iterable[Experiment]) -> dict[Experiment, tup
     tables: dict[Experiment, dict[Experiment, None]] = {}
     for experiment in experiments:
         if not experiment.fitted:
-            tables.setdefault(experiment.circumstances, {})[experiment.setting] = None
+            tables.setdefault(experiment.comparison_key, {})[experiment.setting] = None
     return {
-        experiment: tuple(tables.get(experiment.circumstances, (experiment.setting,)))
+        experiment: tuple(tables.get(experiment.comparison_key, (experiment.setting,)))
         if experiment.fitted
         else (experiment.setting,)
         for experiment in experiments
@@ -222,9 +221,9 @@ def _choose_by_split(finished: list[Run], criterion: Criterion) -> tuple[tuple[C
 def _count_runs(runs: list[Run], finished: list[Run]) -> dict[str, Any]:
     """Return what a cell says of the runs of its experiment, whatever the criterion."""
     places = {(run.trial_seed, run.hparams_seed) for run in finished}
-    notices = []
+    warnings = []
     if len(places) < len(finished):
-        notices.append(
+        warnings.append(
             f"{len(finished) - len(places)} runs share split and configuration with another; all count"
         )
     return {
@@ -232,7 +231,7 @@ def _count_runs(runs: list[Run], finished: list[Run]) -> dict[str, Any]:
         "n_diverged": sum(run.diverged for run in finished),
         "n_unfinished": len(runs) - len(finished),
         "n_failed": sum(run.status == "failed" for run in runs),
-        "notices": tuple(notices),
+        "warnings": tuple(warnings),
     }
 
 

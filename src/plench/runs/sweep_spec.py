@@ -13,9 +13,8 @@ from typing import Any
 
 from plench.errors import StorageError, UsageError
 from plench.hparams import Value
-from plench.plain_files import read_plain
 from plench.runs.files import write_text
-from plench.runs.gather import MAX_SWEEP_BYTES, SWEEP_FILES
+from plench.runs.gather import SWEEP_FILES
 from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
 
@@ -160,7 +159,7 @@ class SweepSpec:
 def read_sweep(path: str | Path) -> SweepSpec:
     """Read a sweep file; anything that is not understood is an error that names the file."""
     try:
-        text = read_plain(path, MAX_SWEEP_BYTES).decode("utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the sweep file {path}: {error.strerror}") from error
     except ValueError as error:

@@ -1,54 +1,54 @@
-"""Verifying stored records by repeating runs: which to repeat, and how to compare."""
+"""Verifying results: a sample of runs is repeated and compared, and submissions are checked.
+
+A submission is the file of a new algorithm and its runs. Checking it reads records, sweep files and that
+file, and executes nothing.
+"""
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from plench.errors import DataError, UsageError
 from plench.registry import is_third_party
-from plench.runs.lines import FIGURES, SHARES, Record
-from plench.runs.records import Run
+from plench.runs.files import sha256
+from plench.runs.gather import drop_copies
+from plench.runs.parquet import StoredResults
+from plench.runs.records import FIGURES, SHARES, Record, Run
+from plench.runs.sweep_spec import SweepSpec, parse_sweep
 
 # Largest difference of a criterion or the last test accuracy where conditions differ: training on other
 # hardware or versions drifts like another seed.
 TOLERANCE = 0.05
-# What a clock or the machine decides.
+# What depends on the clock or the machine.
 NOT_COMPARED = ("step", "step_time", "mem_gb", "fleet_size", "logged")
 
 
-@dataclass(frozen=True)
-class Sample:
-    """The runs to repeat, and why others could not be among them."""
-
-    runs: list[Run]
-    notices: list[str]
-
-
-def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> Sample:
-    """Draw finished runs of ours at random; others' algorithms only where their code may be run."""
+def choose_sample(runs: Sequence[Run], size: int, seed: int, run_code: bool) -> tuple[list[Run], list[str]]:
+    """Draw finished runs at random, third-party ones only with `run_code`; return them with warnings."""
     ours = [run for run in runs if run.experiment.origin == "plench" and run.info.get("config")]
     finished = [run for run in ours if run.finished]
     foreign = [run for run in finished if is_foreign(run)]
     eligible = finished if run_code else [run for run in finished if not is_foreign(run)]
-    notices = []
+    warnings = []
     if len(ours) < len(runs):
-        notices.append(f"{len(runs) - len(ours)} runs do not say how to repeat them")
+        warnings.append(f"{len(runs) - len(ours)} runs have no run.json and cannot be repeated")
     if foreign and not run_code:
         names = ", ".join(sorted({run.experiment.algorithm for run in foreign}))
-        notices.append(
-            f"{len(foreign)} runs of {names} are not repeated, since that executes their authors' code: "
+        warnings.append(
+            f"{len(foreign)} runs of {names} are not repeated, since that executes third-party code: "
             "--run-code allows it"
         )
     eligible.sort(key=lambda run: (run.experiment.dataset, run.experiment.algorithm, run.path.name))
-    return Sample(random.Random(seed).sample(eligible, min(size, len(eligible))), notices)
+    return random.Random(seed).sample(eligible, min(size, len(eligible))), warnings
 
 
 def is_foreign(run: Run) -> bool:
-    """Whether anything that the run is made of is not plench's own, so that repeating it runs others' code.
+    """Whether any part of the run is third-party, so that repeating it executes third-party code.
 
-    What a description says in one place it may contradict in another: all that is looked up is looked at.
+    A forged description may contradict itself, so every place that names code is checked.
     """
     algorithm, config = run.experiment.algorithm, run.info.get("config")
     own = run.info.get("algorithm_spec") == algorithm and run.info.get("network") is None
@@ -119,3 +119,126 @@ def _round(value: object) -> object:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and value != value
+
+
+def check_submission(
+    results: StoredResults, source: Path, protocol: int, others: Iterable[Run] = ()
+) -> dict[str, list[str]]:
+    """Return the problems that each check finds; `others` are the results to add to."""
+    sweeps = [parse_sweep(text, name) for name, text in results.sweeps.items()]
+    try:
+        digest = sha256(source)[:8]
+    except OSError as error:
+        raise UsageError(f"cannot read the algorithm's file {str(source)!r}: {error.strerror}") from error
+    submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
+    return {
+        "source": list(_check_source(submitted, digest, source.name)),
+        "protocol": list(_check_protocol(results.runs, protocol)),
+        "planned runs": list(_check_plan(submitted, sweeps)),
+        "records": [
+            *results.warnings,
+            *(
+                f"{run.path.name}: its last record is missing"
+                for run in results.runs
+                if run.status == "done" and run.last_record is None
+            ),
+        ],
+        "data": list(_check_data(results.runs, sweeps, others)),
+    }
+
+
+def merge_results(parts: Sequence[StoredResults]) -> StoredResults:
+    """Merge results; raise DataError if records of a run differ between them, or the content of a dataset."""
+    runs, _ = drop_copies((run for part in parts for run in part.runs), refuse_conflicts=True)
+    for problem in _compare_fingerprints(runs):
+        raise DataError(f"these results cannot be compared: {problem}")
+    warnings = list(dict.fromkeys(warning for part in parts for warning in part.warnings))
+    return StoredResults(runs, warnings, {name: text for part in parts for name, text in part.sweeps.items()})
+
+
+def _check_source(submitted: Sequence[Run], digest: str, name: str) -> Iterator[str]:
+    if not submitted:
+        yield "no run is of an algorithm given by its file (such a name has an @ in it)"
+    for algorithm in sorted({run.experiment.algorithm for run in submitted}):
+        if algorithm.rpartition("@")[2] != digest:
+            yield f"the runs of {algorithm} were made with another file than {name}, whose hash is {digest}"
+
+
+def _check_protocol(runs: Sequence[Run], protocol: int) -> Iterator[str]:
+    public = sum(run.experiment.origin != "plench" for run in runs)
+    if public:
+        yield f"{public} runs are not plench's"
+    for found in sorted({str(run.experiment.details.get("protocol")) for run in runs}):
+        if found != str(protocol):
+            yield f"runs of protocol version {found}, this is version {protocol}"
+
+
+def _check_plan(submitted: Sequence[Run], sweeps: Iterable[SweepSpec]) -> Iterator[str]:
+    """Name planned runs that are missing or unfinished, plans with a gap, and runs that were not planned."""
+    # (split, configuration) pairs of classes given by file, by class, dataset and steps
+    planned: dict[tuple[str, str, int | None], set[tuple[int, int]]] = {}
+    for grid in (grid for sweep in sweeps for grid in sweep.grids):
+        places = {(trial, hparams) for trial in grid.trial_seeds for hparams in grid.hparams_seeds}
+        for algorithm in grid.algorithms:
+            _, given_by_path, name = algorithm.rpartition(":")
+            for dataset in grid.datasets if given_by_path else ():
+                planned.setdefault((name, dataset, grid.steps), set()).update(places)
+    if not planned:
+        yield "no sweep file says what was planned (launch the runs with `plench sweep launch`)"
+        return
+    asked_for: set[int] = set()
+    for (name, dataset, steps), asked in planned.items():
+        found = [run for run in submitted if _is_of(run, name, dataset, steps)]
+        asked_for.update(map(id, found))
+        where = f"{name} on {dataset}"
+        if len({run.experiment for run in found}) > 1:
+            yield f"{where}: its runs differ in more than split and configuration"
+        there = {
+            (run.trial_seed, run.hparams_seed): run for run in sorted(found, key=lambda run: run.finished)
+        }
+        missing = sorted(place for place in asked if place not in there)
+        if missing:
+            yield f"{where}: {len(missing)} of {len(asked)} planned runs are missing, {_show(missing)}"
+        unfinished = sorted(place for place in asked & there.keys() if not there[place].finished)
+        if unfinished:
+            states = ", ".join(sorted({there[place].status for place in unfinished}))
+            yield f"{where}: {len(unfinished)} planned runs are not finished ({states}), {_show(unfinished)}"
+        for what, numbers in (("splits", {t for t, _ in asked}), ("configurations", {h for _, h in asked})):
+            if numbers != set(range(len(numbers))):
+                yield f"{where}: the planned {what} are {sorted(numbers)}, not 0, 1, 2, … without a gap"
+    for algorithm in sorted({run.experiment.algorithm for run in submitted if id(run) not in asked_for}):
+        yield f"{algorithm}: there are runs that no sweep file asks for"
+
+
+def _is_of(run: Run, class_name: str, dataset: str, steps: int | None) -> bool:
+    """Whether a grid with this class, dataset and number of steps asks for the run."""
+    named = run.info.get("algorithm_class") or run.experiment.algorithm.rpartition("@")[0]
+    return named == class_name and run.experiment.dataset == dataset and steps in (None, run.experiment.steps)
+
+
+def _show(places: Sequence[tuple[int, int]]) -> str:
+    shown = "; ".join(f"split {trial}, configuration {hparams}" for trial, hparams in places[:3])
+    return shown + ("; …" if len(places) > 3 else "")
+
+
+def _check_data(runs: Sequence[Run], sweeps: Iterable[SweepSpec], others: Iterable[Run]) -> Iterator[str]:
+    yield from _compare_fingerprints([*runs, *others])
+    found = {run.experiment.dataset: run.experiment.details.get("dataset_fingerprint") for run in runs}
+    for sweep in sweeps:
+        for dataset, fingerprint in sweep.fingerprints.items():
+            if dataset in found and found[dataset] != fingerprint:
+                yield f"{dataset}: runs and sweep file have data of different content"
+    for dataset in sorted(dataset for dataset, fingerprint in found.items() if fingerprint is None):
+        yield f"{dataset}: runs without the fingerprint of their data"
+
+
+def _compare_fingerprints(runs: Iterable[Run]) -> Iterator[str]:
+    """Name datasets whose runs were made on data of different content."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        fingerprint = str(run.experiment.details.get("dataset_fingerprint"))
+        found.setdefault(run.experiment.dataset, set()).add(fingerprint)
+    for dataset, fingerprints in sorted(found.items()):
+        if len(fingerprints) > 1:
+            shown = ", ".join(sorted(text[:12] for text in fingerprints))
+            yield f"{dataset} has runs on data of different content (fingerprints {shown})"

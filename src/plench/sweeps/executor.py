@@ -31,11 +31,10 @@ from plench.criteria import find_criteria
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
 from plench.networks import find_network
-from plench.runs.description import describe_run
 from plench.runs.folder import RunStore
 from plench.sweeps.plan import PlannedRun, Task
 from plench.training.callbacks import Callback
-from plench.training.config import RunConfig, RunOutcome
+from plench.training.config import RunConfig, RunOutcome, describe_run
 from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
 from plench.training.loop import RunTask, train_runs

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
-from plench.runs.ended import DONE
-from plench.runs.folder import RunStore, hold
+from plench.runs.files import hold
+from plench.runs.folder import DONE, RunStore
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines import Engine
 from plench.sweeps.engines.local import LocalEngine
@@ -133,7 +133,7 @@ def remove_checkpoints(states: Sequence[RunState], output_dir: Path) -> None:
     """
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
-        if entry.finished and store.has_checkpoint and not store.find_breach(entry.run.config.steps):
+        if entry.finished and store.has_checkpoint and not store.check_integrity(entry.run.config.steps):
             with suppress(StorageError):  # the folder may be read-only
                 store.tidy()
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from plench.runs.ended import RESULTS
-from plench.runs.folder import RUN, RunStore
+from plench.runs.folder import RESULTS, RUN, RunStore
 from plench.sweeps.executor import RunAttempt, RunExecutor
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
 from plench.training.callbacks import NoCallback

@@ -21,11 +21,8 @@ from filelock import FileLock, Timeout
 
 from plench.errors import PlenchError
 from plench.plain_files import is_plain
-from plench.runs.description import FINISHED, DescriptionError, read_description
-from plench.runs.ended import DONE, find_breach
-from plench.runs.files import write_text
-from plench.runs.folder import LOCK, RUN
-from plench.runs.json_text import parse_json
+from plench.runs.files import parse_json, write_text
+from plench.runs.folder import DONE, FINISHED, LOCK, RUN, DescriptionError, check_integrity, read_description
 from plench.settings import PROTOCOL_VERSION, __version__
 from plench.text import clean_text, short_repr
 
@@ -108,7 +105,7 @@ def read_extended(files: Iterable[str | Path]) -> dict[str, str]:
     """Return the status of the finished runs of results files, by the part of `run_id` in folder names."""
     if not files:
         return {}
-    from plench.runs.parquet_reading import read_finished
+    from plench.runs.parquet import read_finished
 
     return {run_id[:12]: status for file in files for run_id, status in read_finished(Path(file)).items()}
 
@@ -126,7 +123,7 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
     if info is not None and str(info.get("run_id", ""))[:12] != run.folder[-12:]:
         return RunState(run, "foreign", "its run.json belongs to another run: move it away")
     if os.path.exists(f"{folder}/{DONE}"):
-        wrong = find_breach(folder, info, run.config.steps)
+        wrong = check_integrity(folder, info, run.config.steps)
         if wrong is not None:
             return RunState(run, "damaged", wrong)
         assert info is not None

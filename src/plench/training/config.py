@@ -8,17 +8,18 @@ import logging
 import re
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from plench.algorithms import AlgorithmEntry
+from plench.algorithms import AlgorithmCard, AlgorithmEntry
 from plench.criteria import find_criteria
 from plench.data import CandidateSpec, Dataset, DatasetCard, choose_candidates
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
 from plench.networks import find_network
+from plench.runs.folder import SCHEMA
 from plench.settings import (
     PROTOCOL_VERSION,
     PartialLabelType,
@@ -29,7 +30,13 @@ from plench.settings import (
     read_settings,
 )
 
+if TYPE_CHECKING:
+    from plench.training.data import PreparedData
+
 Status = Literal["done", "diverged", "failed", "interrupted"]
+
+# What a card says of the public code, and of how runs are executed.
+NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "not_stackable")
 
 logger = logging.getLogger("plench")
 
@@ -225,3 +232,62 @@ def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) ->
     if dataset.test is None:
         changes["tabular_test_fraction"] = 0.0
     return replace(config, **changes), replace(dataset, validation=None)
+
+
+def describe_run(
+    config: RunConfig, dataset: Dataset, entry: AlgorithmEntry, data: PreparedData | None = None
+) -> dict[str, Any]:
+    """Return the description of a run before its first update; the sizes of its split need `data`."""
+    fingerprint = dataset.fingerprint
+    described: dict[str, Any] = {
+        "schema": SCHEMA,
+        "run_id": config.run_id(fingerprint),
+        "protocol": PROTOCOL_VERSION,
+        "experiment": config.experiment(fingerprint),
+        "config": config.to_json(),
+        "algorithm_card": describe_card(entry.card, dataset.card),
+        "algorithm_class": entry.cls.__name__,
+        "algorithm_spec": None if entry.by_path else entry.spec,
+        "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
+    }
+    network = None if config.fitted else find_network(str(config.hparams["model"]))
+    if network is not None and network.source is not None:
+        described["network"] = network.spec.rpartition(":")[2]
+    if dataset.class_names is None:
+        del described["dataset"]["class_names"]
+    if data is not None:
+        described["dataset"] |= {
+            "n_train": len(data.train),
+            "n_validation": len(data.validation.stored),
+            "n_test": len(data.test.stored),
+            "n_classes": int(data.train_candidates.shape[1]),
+            "input_shape": list(data.input_shape),
+            "train_mean_candidates": float(data.train_candidates.sum(1).mean()),
+            "train_noise_rate": data.train_noise_rate,
+        }
+    return described
+
+
+def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
+    """Return an algorithm's card as plain JSON, its hyperparameters as they are on this kind of data."""
+    traits = DataTraits(dataset.kind, dataset.protocol_noise_rate)
+    # Fields that came later are named only where they say something.
+    later = ("shared", "answers")
+    usual = {name: type(card).__dataclass_fields__[name].default for name in later}
+    recorded = {
+        name: value
+        for name, value in vars(card).items()
+        if name not in NOT_RECORDED and (name not in later or value != usual[name])
+    }
+    return {
+        **recorded,
+        "hyperparameters": [
+            {
+                "name": parameter.name,
+                "default": parameter.default_for(traits),
+                "search": str(parameter.search_for(traits)),
+                "meaning": parameter.meaning,
+            }
+            for parameter in card.hyperparameters
+        ],
+    }

@@ -22,8 +22,7 @@ from typing import Any
 from plench.algorithms import AlgorithmEntry
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError
-from plench.runs.ended import DONE
-from plench.runs.folder import RunStore
+from plench.runs.folder import DONE, RunStore
 from plench.training.callbacks import Callback, NoCallback, StopRequest
 from plench.training.checkpoint import read_checkpoints
 from plench.training.config import RunConfig, RunOutcome, Status
@@ -255,7 +254,7 @@ def open_run(task: RunTask, dataset: Dataset, until: float, newest_only: bool) -
         status = (store.read_run() or {}).get("status", "done")
         return RunOutcome(status, store.folder, 0, "already finished")
 
-    if store.finished and not belongs_elsewhere() and store.find_breach(config.steps) is None:
+    if store.finished and not belongs_elsewhere() and store.check_integrity(config.steps) is None:
         return finished_outcome()
     run = TrainingRun(config, dataset, task.entry, store, task.callback, task.prepare())
     run.warnings += task.warnings
@@ -271,7 +270,7 @@ def open_run(task: RunTask, dataset: Dataset, until: float, newest_only: bool) -
         if belongs_elsewhere():
             raise ResumeError(f"{store.folder} contains another run, by its run.json: move it away")
         if store.finished:
-            problem = store.find_breach(config.steps)
+            problem = store.check_integrity(config.steps)
             if problem is None:  # another process finished it in the meantime
                 return finished_outcome()
             if not store.has_checkpoint:

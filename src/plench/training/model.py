@@ -17,8 +17,8 @@ from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
 from plench.model_file import ModelFile, is_model_file, read_model_file, write_model_file
 from plench.networks import NETWORKS
-from plench.plain_files import is_folder, is_plain, read_plain
-from plench.runs.folder import ALGORITHM, MAX_CHECKPOINT_BYTES, NETWORK, RunStore
+from plench.plain_files import is_folder, is_plain
+from plench.runs.folder import ALGORITHM, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse, restore_snapshot, take_snapshot
 from plench.training.environment import choose_device, set_execution
 from plench.training.evaluate import predict_logits
@@ -125,7 +125,7 @@ def load(
         raise DataError(f"{folder} cannot be used: its run.json has no {missing[0]!r}")
     path = store.model_path(find_model(store, criterion))
     try:
-        payload = parse(read_plain(path, MAX_CHECKPOINT_BYTES))
+        payload = parse(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be used: {reason}") from error

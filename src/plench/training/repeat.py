@@ -60,8 +60,8 @@ def verify_runs(
         conditions = compare_conditions(before, now, CONDITIONS)
         if other_processor:
             conditions.append("processor")
-        if run.fleet_size > 1:
-            conditions.append(f"trained as one with {run.fleet_size - 1} others → alone")
+        if run.stack_size > 1:
+            conditions.append(f"trained as one with {run.stack_size - 1} others → alone")
         yield Verdict(run, compare_runs(run, again, not conditions, tolerance), conditions)
 
 

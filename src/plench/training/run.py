@@ -22,8 +22,7 @@ from plench.data import Dataset
 from plench.data.sources.crowd import explain_lack
 from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
-from plench.runs.description import IGNORES_WEIGHTS, describe_run
-from plench.runs.folder import ALGORITHM, MODEL, NETWORK, RunStore
+from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RunStore
 from plench.training.callbacks import Callback, NoCallback
 from plench.training.checkpoint import (
     check_names,
@@ -34,7 +33,7 @@ from plench.training.checkpoint import (
     restore_snapshot,
     take_snapshot,
 )
-from plench.training.config import RunConfig, RunOutcome, Status
+from plench.training.config import RunConfig, RunOutcome, Status, describe_run
 from plench.training.data import PreparedData, TrainingSet, prepare_data
 from plench.training.environment import (
     check_environment,

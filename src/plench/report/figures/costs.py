@@ -18,7 +18,7 @@ from plench.report import drawing
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, label
 from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.statistics import gather_scores
-from plench.runs.lines import is_finite
+from plench.runs.records import is_finite
 from plench.text import clean, counted, normalise
 
 if TYPE_CHECKING:

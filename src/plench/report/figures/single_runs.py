@@ -15,8 +15,7 @@ from plench.report.criteria_quality import CriterionQuality, judge_criteria, sco
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, find_range, label
 from plench.report.leaderboard import Leaderboard, label_settings, title_criterion
 from plench.report.results import Results
-from plench.runs.lines import is_finite
-from plench.runs.records import Experiment, Run
+from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import ChosenRun, place_experiments
 from plench.text import clean, counted
 

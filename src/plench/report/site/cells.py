@@ -12,8 +12,7 @@ from plench.report.criteria_quality import REFERENCE, CriterionQuality
 from plench.report.leaderboard import Leaderboard, lacks_labels, score_cell, title_criterion
 from plench.report.site.scripts import as_text, distinct
 from plench.report.tables import describe_gaps, describe_plans
-from plench.runs.lines import is_finite
-from plench.runs.records import Experiment, Run
+from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import Cell, choose_checkpoint
 from plench.text import clean, flag
 

@@ -33,8 +33,7 @@ from plench.report.statistics import (
     friedman,
     gather_scores,
 )
-from plench.runs.lines import is_finite
-from plench.runs.records import Experiment, Run
+from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import choose_checkpoint
 
 MOST_CATEGORIES = 8
@@ -97,7 +96,7 @@ def _describe_cost(runs: Sequence[Run]) -> list[Any]:
     Times of runs that were trained as one with others do not count.
     """
     finished = [run for run in runs if run.finished]
-    timed = [run for run in finished if run.fleet_size == 1]
+    timed = [run for run in finished if run.stack_size == 1]
     steps = [_median([record.get("step_time") for record in run.usable_records]) for run in timed]
     seconds = [_training_seconds(run) for run in timed]
     memory = [record.get("mem_gb") for run in finished for record in run.records]

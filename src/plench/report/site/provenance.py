@@ -7,7 +7,7 @@ from typing import Any
 
 from plench.report.site.scripts import as_text
 from plench.runs import gather
-from plench.runs.description import STATUSES
+from plench.runs.folder import STATUSES
 from plench.runs.records import Experiment, Run
 from plench.runs.select import Plan
 

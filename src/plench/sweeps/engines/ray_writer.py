@@ -127,7 +127,7 @@ class RemoteStore(RunStore):
         """Whether the run had ended when it was locked (before that it is not known)."""
         return self._opened is not None and self._opened.finished
 
-    def find_breach(self, steps: int) -> str | None:
+    def check_integrity(self, steps: int) -> str | None:
         """Return None: finished runs were checked before the task was submitted."""
         return None
 
