@@ -2,7 +2,7 @@
 
 A command's module has a docstring, which is its help page (options come before "examples:"),
 a function `add_arguments(parser)`, and a function `run(args)` that returns the exit code. A group of commands
-adds parsers of its own, each with its function as the default of `run`.
+adds a parser for each, whose default of `run` is the function of that command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import argparse
 import importlib
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
@@ -74,24 +75,22 @@ FLAG_ALIASES = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that knows options by their full names only, and imports the module of its command when used.
+    """A parser that knows options by their full names only, and gets its arguments when it is used.
 
-    An abbreviation would change its meaning, or stop working, when an option is added.
+    An abbreviation would change its meaning, or stop working, when an option is added. `fill` adds the
+    arguments; it may import what `plench --help` does not need.
     """
 
-    def __init__(self, *args: Any, module: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, fill: Callable[[Parser], None] | None = None, **kwargs: Any) -> None:
         kwargs["allow_abbrev"] = False
         super().__init__(*args, **kwargs)
-        self.module = module
+        self._fill = fill
 
     def load(self) -> None:
-        """Add the help page and the arguments of the command, unless they are there."""
-        if self.module:
-            module: Any = importlib.import_module(f"{__name__}.{self.module}")
-            self.module = ""
-            self.set_page(module.__doc__)
-            self.set_defaults(run=getattr(module, "run", None))
-            module.add_arguments(self)
+        """Add the arguments, unless they are there."""
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
 
     def set_page(self, page: str) -> None:
         """Set the help page: what it says, and the examples that are shown below the options."""
@@ -130,7 +129,15 @@ def build_parser() -> Parser:
 def add_commands(commands: Any, table: Mapping[str, str]) -> None:
     """Add a parser for each command of a table; its module has the same name."""
     for name, text in table.items():
-        commands.add_parser(name, help=text, module=name.replace("-", "_"))
+        commands.add_parser(name, help=text, fill=partial(fill_from_module, name.replace("-", "_")))
+
+
+def fill_from_module(name: str, parser: Parser) -> None:
+    """Add the help page and the arguments of a command's module."""
+    module: Any = importlib.import_module(f"{__name__}.{name}")
+    parser.set_page(module.__doc__)
+    parser.set_defaults(run=getattr(module, "run", None))
+    module.add_arguments(parser)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

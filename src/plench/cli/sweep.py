@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from plench.cli import add_commands
 from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
+from plench.cli.train import add_refit
 from plench.errors import UsageError
 from plench.runs.sweep_spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import declared
@@ -38,7 +39,6 @@ if TYPE_CHECKING:  # these import torch, which the help and a status do not need
     from plench.sweeps.stacks import StackOptions
 
 MORE_COMMANDS = {
-    "refit": "retrain the configuration that a criterion chose on all data",
     "pilot": "compare clean validation labels for choosing with the same labels for training",
 }
 PROBLEMS = ("failed", "foreign", "damaged")
@@ -110,6 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     same = "accepted as in the launch command, without effect"
     command.add_argument("--command-launcher", metavar="ENGINE", help=same)
     command.add_argument("--skip-model-save", action="store_true", help=same)
+    refit = "retrain the configuration that a criterion chose on all data"
+    commands.add_parser("refit", help=refit, fill=add_refit)
     add_commands(commands, MORE_COMMANDS)
 
 

@@ -1,5 +1,6 @@
-"""Train one algorithm on one dataset. The same command continues an interrupted run,
-and leaves a finished one as it is.
+"""Train one algorithm on one dataset.
+
+The same command resumes an interrupted run and skips a finished one.
 
 examples:
   plench train -a PRODEN -d Digits_FPS --steps 500
@@ -8,7 +9,7 @@ examples:
   plench train -a my_file.py:MyAlgorithm -d my_arrays.npz --output-dir mine --json
 
 exit codes: 0 finished (diverged counts as finished), 1 the run failed, 2 bad usage or bad data,
-            130 interrupted, the same command continues
+            130 interrupted, the same command resumes
 """
 
 from __future__ import annotations
@@ -27,12 +28,25 @@ from plench.runs.select import choose_checkpoint
 from plench.settings import declared
 from plench.text import clean_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imports torch
+    from plench.cli import Parser
     from plench.training import RunOutcome
+
+FRAMES_SHOWN = 3
+REFIT_PAGE = """Train the configuration that a criterion chose, for the chosen number of steps, on all data.
+
+Nothing is held out for validation or test, so no accuracy is measured. FOLDER is the folder of a run, or of
+many runs on one dataset, among which the criterion chooses.
+
+examples:
+  plench sweep refit runs -d pets.csv                      the best of a sweep by CR, on every row
+  plench sweep refit runs/Lost-PRODEN-h3-t0-0123456789ab --data-dir data --criterion AA
+  plench predict refit/FOLDER new.csv -o predictions.csv
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+    """Add every option of a run."""
     parser.add_argument(
         "-a", "--algorithm", required=True, help="name, path/to/file.py:ClassName or module:ClassName"
     )
@@ -48,74 +62,80 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, declared())
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Carry out the run that the options describe."""
+def add_refit(parser: Parser) -> None:
+    """Add the options of `plench sweep refit`."""
+    parser.set_page(REFIT_PAGE)
+    parser.add_argument("folder", metavar="FOLDER", help="folder of a run, or of runs")
+    parser.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
+    parser.add_argument("-d", "--dataset", metavar="DATA", help="dataset of the run, if it was given by path")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    add_folder_options(parser)
+    parser.set_defaults(run=refit, output_dir="refit")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train."""
     outcome = plench.train(
-        arguments.algorithm,
-        arguments.dataset,
-        arguments.output_dir,
-        data_dir=arguments.data_dir,
-        hparams=read_hparams(arguments.hparams),
-        **given_settings(arguments),
+        args.algorithm,
+        args.dataset,
+        args.output_dir,
+        data_dir=args.data_dir,
+        hparams=read_hparams(args.hparams),
+        **given_settings(args),
     )
-    return show_outcome(outcome, arguments.json)
+    return print_outcome(outcome, args.json)
 
 
-def show_outcome(outcome: RunOutcome, as_json: bool) -> int:
-    """Say how the run ended; return the exit code."""
+def refit(args: argparse.Namespace) -> int:
+    """Retrain what a criterion chose."""
+    outcome = plench.refit(
+        args.folder, args.dataset, args.output_dir, criterion=args.criterion, data_dir=args.data_dir
+    )
+    return print_outcome(outcome, args.json)
+
+
+def print_outcome(outcome: RunOutcome, as_json: bool) -> int:
+    """Print how the run ended; return the exit code."""
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "status": outcome.status,
-                    "folder": str(outcome.folder),
-                    "updates_made": outcome.updates_made,
-                    "message": outcome.message,
-                    **read_metrics(outcome),
-                }
-            )
-        )
+        content = {
+            "status": outcome.status,
+            "folder": str(outcome.folder),
+            "updates_made": outcome.updates_made,
+            "message": outcome.message,
+            **describe_records(outcome),
+        }
+        print(json.dumps(content))
     else:
         remark = f" ({outcome.message})" if outcome.message else ""
         print(f"{outcome.status}{remark}: {outcome.folder}")
-    if outcome.status == "failed":
-        for line in last_frames(outcome):
-            print(clean_text(line), file=sys.stderr)
-        print(
-            f"plench: the run failed; the whole traceback is in {outcome.folder / 'run.json'}",
-            file=sys.stderr,
-        )
-        return 1
-    return 130 if outcome.status == "interrupted" else 0
-
-
-def last_frames(outcome: RunOutcome, count: int = 3) -> list[str]:
-    """Return the last frames of a failed run's traceback, and what was raised, as lines."""
-    described = RunStore(outcome.folder).read_run() or {}
-    error = described.get("error")
+    if outcome.status != "failed":
+        return 130 if outcome.status == "interrupted" else 0
+    error = (RunStore(outcome.folder).read_run() or {}).get("error")
     text = error.get("traceback") if isinstance(error, dict) else None
     lines = text.splitlines() if isinstance(text, str) else []
-    begins = [place for place, line in enumerate(lines) if line.startswith("  File ")]
-    return lines[begins[-count] :] if len(begins) >= count else lines
+    frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
+    for line in lines[frames[-FRAMES_SHOWN] :] if len(frames) >= FRAMES_SHOWN else lines:
+        print(clean_text(line), file=sys.stderr)
+    where = outcome.folder / "run.json"
+    print(f"plench: the run failed; the whole traceback is in {where}", file=sys.stderr)
+    return 1
 
 
-def read_metrics(outcome: RunOutcome) -> dict[str, Any]:
+def describe_records(outcome: RunOutcome) -> dict[str, Any]:
     """Return the last record, and for each criterion the checkpoint that it chooses, as plain data.
 
     A run without records, or one that is not finished, has None in their place.
     """
     run = read_run(outcome.folder)
-    last = run.records[-1] if run.records else None
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict.fromkeys(criteria)
     for name, criterion in criteria.items():
         found = choose_checkpoint(run, criterion) if run.finished else None
-        if found is None:
-            chosen[name] = None
-        else:
+        if found is not None:
             record, score = found
             chosen[name] = {"step": record.step, "value": score, "test_acc": record.get("test_acc")}
-    figures = None if last is None else {"step": last.step, **last.values}
-    return {
-        "last_record": figures and {k: v for k, v in figures.items() if k not in ("args", "hparams")},
-        "chosen": chosen,
-    }
+    figures = None
+    if run.records:
+        last = run.records[-1]
+        values = {k: v for k, v in last.values.items() if k not in ("args", "hparams")}
+        figures = {"step": last.step, **values}
+    return {"last_record": figures, "chosen": chosen}
