@@ -51,7 +51,7 @@ def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):
     info = json.loads(capsys.readouterr().out)
     assert info["card"]["sizes"] == {"examples": 60_000, "features": 784, "classes": 10}
     assert info["obtain"] == find_source("MNIST").obtain
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="No such file"):
         run("info", "absent.npz")
 
 

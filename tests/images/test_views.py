@@ -7,10 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from plench.data.views import VIEW_MAKERS, crop_and_flip, make_distill, make_strong, make_weak
-from plench.data.views.geometry import draw_crop, place_crop, place_shift, resample
-from plench.data.views.holes import GRAY, cut_gray, draw_gray_box, square_box
-from plench.data.views.operations import OPERATIONS, apply_operations
+from plench.data.view_operations import OPERATIONS, apply_operations
+from plench.data.views import (
+    GRAY,
+    VIEW_MAKERS,
+    crop_and_flip,
+    cut_gray,
+    draw_crop,
+    draw_gray_box,
+    make_distill,
+    make_strong,
+    make_weak,
+    place_crop,
+    place_shift,
+    resample,
+    square_box,
+)
 from plench.errors import DataError
 from tests.conformance.harness import Case, Kind, list_cases, run_adapter
 

@@ -107,7 +107,7 @@ def run_download(arguments: argparse.Namespace) -> int:
 
 def draw_views(arguments: argparse.Namespace) -> int:
     """Write the contact sheet of what the networks see of a few images, and print its path."""
-    from plench.data.views.sheet import draw_sheet
+    from plench.data.views import draw_sheet
 
     if arguments.count < 1:
         raise UsageError(f"--count must be at least 1, not {arguments.count}")

@@ -16,9 +16,7 @@ from torch import Tensor
 from plench.data.dataset import Dataset, check_features
 from plench.data.encoding import TableEncoder
 from plench.data.tables import Table, is_frame, read_frame, read_table_file
-from plench.data.views import VIEW_MAKERS
-from plench.data.views.constants import constant
-from plench.data.views.holes import SQUARE
+from plench.data.views import SQUARE, VIEW_MAKERS, constant
 from plench.errors import UsageError
 from plench.text import short_repr
 

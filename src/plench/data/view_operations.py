@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plench.data.views.geometry import identity_maps, warp, wide_float
-
 
 @dataclass(frozen=True)
 class Operation:
@@ -190,3 +188,36 @@ def to_gray(images: Tensor) -> Tensor:
 def per_image(value: Tensor) -> Tensor:
     """Shape one number per image (B,) so that it spreads over the image."""
     return value.view(-1, 1, 1, 1)
+
+
+def identity_maps(images: Tensor) -> Tensor:
+    """Return affine maps (B, 2, 3) that leave every pixel where it is, in double precision."""
+    maps = torch.eye(2, 3, dtype=wide_float(images.device), device=images.device)
+    return maps.expand(len(images), 2, 3).clone()
+
+
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """Apply affine maps (B, 2, 3) to uint8 images, nearest neighbour, black outside.
+
+    With the rows (a, b, c) and (d, e, f) of a map, the output pixel (x, y) is the input pixel
+    (⌊a(x+½) + b(y+½) + c⌋, ⌊d(x+½) + e(y+½) + f⌋). Computed in 16.16 fixed point like Pillow, so that the
+    same pixels are picked.
+    """
+    batch, channels, height, width = images.shape
+    along_x, along_y, shift = maps.unbind(2)
+    maps = torch.stack([along_x, along_y, shift + along_x / 2 + along_y / 2], dim=2)
+    fixed = (65536 * maps).add_(torch.where(maps >= 0, 0.5, -0.5)).to(torch.int32)  # the cast cuts fractions
+    by_x, by_y, start = fixed[:, :, :, None, None].unbind(2)
+    x = torch.arange(width, device=images.device, dtype=torch.int32)
+    y = torch.arange(height, device=images.device, dtype=torch.int32)[:, None]
+    place = (by_x * x + (by_y * y + start)) >> 16
+    columns, rows = place.unbind(1)
+    inside = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)
+    source = (rows * width + columns).mul_(inside).long().view(batch, 1, -1)
+    picked = images.flatten(2).gather(2, source.expand(-1, channels, -1))
+    return picked.view(images.shape).mul_(inside[:, None])
+
+
+def wide_float(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on the one kind of device that has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
