@@ -2,7 +2,7 @@
 
     python scripts/extract_published.py ../shared/paper.tex
 
-Every number in the file comes from here; `tests/report/test_published.py` compares it with the source cell
+Every number in the file comes from here; `tests/report/test_compare_paper.py` compares it with the source cell
 by cell.
 """
 

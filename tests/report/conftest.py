@@ -1,10 +1,39 @@
-"""One made-up sweep for all report tests."""
+"""What report tests share: one made-up sweep, records, planned grids, and running a command."""
 
+import numpy as np
 import pytest
 
+from plench.cli import main
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
-from tests.synthetic_sweep import write_sweep
+from plench.runs.sweep_spec import Grid, SweepSpec
+from tests.synthetic_sweep import make_records, write_run, write_sweep
+
+
+def records(quality=0.6, seed=0, **changes):
+    return make_records(quality, np.random.default_rng(seed), **changes)
+
+
+def read_board(folder, *more):
+    return build_leaderboard(read_runs(folder), *more)
+
+
+def plan(folder, *grids, **settings):
+    """Write a sweep file: grids as (algorithms, datasets, their settings), `settings` for all of them."""
+    made = (Grid(names, datasets, **{"steps": 1000, **settings, **own}) for names, datasets, own in grids)
+    spec = SweepSpec(tuple(made))
+    spec.write(folder / spec.file_name)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a `plench` command, check its exit code, and return what it printed."""
+
+    def call(*words, code=0):
+        assert main([str(word) for word in words]) == code, capsys.readouterr().err
+        return capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +49,24 @@ def runs(sweep):
 @pytest.fixture(scope="session")
 def board(runs):
     return build_leaderboard(runs)
+
+
+@pytest.fixture(scope="session")
+def gapped(tmp_path_factory):
+    """Two datasets; LWS lacks one of them, NN one split, and all of EXP's runs on MSRCv2 diverged."""
+    root = tmp_path_factory.mktemp("gapped")
+    write_sweep(root, algorithms=("CC", "PRODEN", "SCL_NL"), n_trials=2, n_hparams=2)
+    diverged = {"status": "diverged", "diverged_after_step": 300}
+    for place in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        write_run(root / f"l{place}", records(0.9), "Lost", "LWS", *place)
+        if place[0] == 0:
+            write_run(root / f"n{place}", records(0.9), "Lost", "NN", *place)
+        write_run(root / f"m{place}", records(0.9), "MSRCv2", "NN", *place)
+        write_run(root / f"e{place}", records(), "Lost", "EXP", *place)
+        write_run(root / f"d{place}", records(), "MSRCv2", "EXP", *place, **diverged)
+    return root
+
+
+@pytest.fixture(scope="session")
+def gapped_board(gapped):
+    return read_board(gapped)

@@ -1,18 +1,20 @@
-"""Every kind of figure with 27 algorithms: it draws, its texts do not overlap, it reads without colour."""
+"""Every kind of figure: texts do not overlap, outliers do not set the scale, gaps are named."""
 
 import json
+import re
 import shutil
 import sys
-from pathlib import Path
+from itertools import combinations
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from plench.cli import main
 from plench.criteria import criteria
 from plench.errors import DataError, UsageError
 from plench.pilot import Arm, PilotResult, draw_pilot
@@ -22,13 +24,23 @@ from plench.report.dataset_stats import (
     measure_annotator_noise,
     measure_flipping,
 )
-from plench.report.drawing import figure_style, save_figure, shades, spread_positions
+from plench.report.drawing import (
+    Range,
+    figure_style,
+    find_range,
+    format_number,
+    place_outside,
+    save_figure,
+    shades,
+    spread_positions,
+)
 from plench.report.figures.comparisons import count_inversions, draw_boxes, draw_ranks, draw_slopes
 from plench.report.figures.costs import StepCost, draw_costs, draw_pareto, find_front, read_costs
 from plench.report.figures.single_runs import draw_criteria, draw_curves, draw_sensitivity
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
-from tests.synthetic_sweep import make_records, write_run, write_sweep
+from tests.report.conftest import read_board, records
+from tests.synthetic_sweep import write_run, write_sweep
 
 MANY = (
     *("PRODEN", "CAVL", "POP", "ABS_MAE", "ABS_GCE", "EXP", "MCL_GCE", "MCL_MSE", "CC", "LWS", "IDGP"),
@@ -36,7 +48,14 @@ MANY = (
     *("VALEN", "PiCO", "ABLE", "CRDPLL", "DIRK", "FREDIS", "ALIM", "PiCO_plus"),
 )
 DATASETS = ("Lost", "MSRCv2", "PLCIFAR10_Aggregate")
-CR = criteria["CR"]
+CR, OA = criteria["CR"], criteria["OA"]
+FAILED = "EXP"
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with figure_style():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -51,34 +70,24 @@ def many(many_runs):
 
 
 @pytest.fixture(scope="module")
-def costs():
-    rng = np.random.default_rng(1)
-    return [
-        StepCost(a, "Lost", float(10 ** rng.uniform(-0.5, 1)), 0.3, float(rng.uniform(300, 900)))
-        for a in MANY
-    ]
+def outlier_folder(tmp_path_factory):
+    """27 algorithms of similar accuracy, and one of them always wrong."""
+    root = tmp_path_factory.mktemp("outlier")
+    skills = {name: 0.7 + 0.002 * i for i, name in enumerate(MANY)} | {FAILED: 0.0}
+    return write_sweep(root, algorithms=MANY, n_trials=2, n_hparams=3, skills=skills)
 
 
-def means(board, number):
-    return board.means(board.settings[number], CR)
+@pytest.fixture(scope="module")
+def outlier_runs(outlier_folder):
+    return read_runs(outlier_folder)
 
 
-def drawings(board, runs, costs, width=3.3):
-    setting = board.settings[0]
-    some = [run for run in runs if run.experiment.algorithm in ("CC", "LWS")]
-    first, second = (means(board, i) for i in (0, 1)) if runs else ({}, {})
-    return {
-        "boxes": lambda: draw_boxes(board, width=width),
-        "ranks": lambda: draw_ranks(board, CR, width=width),
-        "ranks_wilcoxon": lambda: draw_ranks(board, CR, "wilcoxon", width=width),
-        "curves": lambda: draw_curves(board, setting, CR, width),
-        "criterion": lambda: draw_criteria(some, board.criteria, width),
-        "sensitivity": lambda: draw_sensitivity(runs, "CC", CR, width),
-        "pareto": lambda: draw_pareto(board, CR, costs, width),
-        "cost": lambda: draw_costs(costs, width=width),
-        "slope": lambda: draw_slopes(first, second, ("Lost", "MSRCv2"), "By CR, n = 2 splits", width),
-        "pilot": lambda: draw_pilot(pilot_results(), width),
-    }
+@pytest.fixture(scope="module")
+def outlier(outlier_runs):
+    return build_leaderboard(outlier_runs)
+
+
+COSTS = [StepCost(a, "Lost", 1.0 + i / 10, 0.5, 320.0 + i) for i, a in enumerate(MANY)]
 
 
 def pilot_results(outlier=None):
@@ -91,7 +100,33 @@ def pilot_results(outlier=None):
     return [PilotResult(d, a, arm(skill), arm(skill + 0.01), 3, "") for (d, a), skill in skills.items()]
 
 
-KINDS = tuple(drawings(type("Board", (), {"settings": [None]})(), [], []))
+def means(board, number):
+    return board.means(board.settings[number], CR)
+
+
+def slopes(board, width=3.3):
+    return draw_slopes(means(board, 0), means(board, 1), ("Lost", "MSRCv2"), "By CR, n = 2 splits", width)
+
+
+def scattered_costs():
+    rng = np.random.default_rng(1)
+    return [StepCost(a, "Lost", float(10 ** rng.uniform(-0.5, 1)), 0.3, rng.uniform(300, 900)) for a in MANY]
+
+
+DRAWINGS = {
+    "boxes": lambda board, runs, width: draw_boxes(board, width=width),
+    "ranks": lambda board, runs, width: draw_ranks(board, CR, width=width),
+    "ranks_wilcoxon": lambda board, runs, width: draw_ranks(board, CR, "wilcoxon", width=width),
+    "curves": lambda board, runs, width: draw_curves(board, board.settings[0], CR, width),
+    "criterion": lambda board, runs, width: draw_criteria(
+        [run for run in runs if run.experiment.algorithm in ("CC", "LWS")], board.criteria, width
+    ),
+    "sensitivity": lambda board, runs, width: draw_sensitivity(runs, "CC", CR, width),
+    "pareto": lambda board, runs, width: draw_pareto(board, CR, scattered_costs(), width),
+    "cost": lambda board, runs, width: draw_costs(scattered_costs(), width=width),
+    "slope": lambda board, runs, width: slopes(board, width),
+    "pilot": lambda board, runs, width: draw_pilot(pilot_results(), width),
+}
 
 
 def visible_texts(figure):
@@ -118,71 +153,64 @@ def words_of(figure):
     return " ".join(" ".join(text.split()) for text, _ in visible_texts(figure))
 
 
+def row_names(figure):
+    return [text.get_text() for text in figure.axes[0].get_yticklabels()]
+
+
 @pytest.mark.parametrize("width", [3.3, 7.0])
-@pytest.mark.parametrize("kind", KINDS)
-def test_texts_do_not_overlap_and_stay_on_the_page(kind, width, many, many_runs, costs):
-    with figure_style():
-        figure = drawings(many, many_runs, costs, width)[kind]()
-        assert figure.get_figwidth() == width
-        texts = visible_texts(figure)
+@pytest.mark.parametrize("kind", DRAWINGS)
+def test_texts_do_not_overlap_and_stay_on_the_page(kind, width, many, many_runs):
+    figure = DRAWINGS[kind](many, many_runs, width)
+    assert figure.get_figwidth() == width
+    texts = visible_texts(figure)
     width, height = figure.canvas.get_width_height()
     assert len(texts) > 5
-    for number, (text, box) in enumerate(texts):
+    for text, box in texts:
         assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= -1, text
-        for other, other_box in texts[number + 1 :]:
-            overlap_x = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
-            overlap_y = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
-            assert not (overlap_x > 1.5 and overlap_y > 1.5), f"{text!r} and {other!r} overlap"
+    for (text, box), (other, other_box) in combinations(texts, 2):
+        overlap_x = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
+        overlap_y = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
+        assert not (overlap_x > 1.5 and overlap_y > 1.5), f"{text!r} and {other!r} overlap"
+    if kind in ("ranks", "curves", "pareto", "cost", "slope", "pilot"):
+        words = " ".join(text for text, _ in texts)
+        assert all(algorithm in words for algorithm in MANY)
 
 
-def test_every_algorithm_is_named_in_the_figures_of_all(many, many_runs, costs):
-    for kind in ("ranks", "curves", "pareto", "cost", "slope", "pilot"):
-        with figure_style():
-            texts = " ".join(text for text, _ in visible_texts(drawings(many, many_runs, costs)[kind]()))
-        for algorithm in MANY:
-            assert algorithm in texts, kind
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_one_algorithm_alone_has_room(outlier_runs):
+    alone = build_leaderboard([run for run in outlier_runs if run.experiment.algorithm == "CC"])
+    for figure in (
+        draw_boxes(alone),
+        draw_costs(COSTS[:1]),
+        draw_pilot(pilot_results()[:1]),
+        draw_curves(alone, alone.settings[0], CR),
+    ):
+        figure.canvas.draw()
+        assert all(axes.get_window_extent().height > 10 for axes in figure.axes)
 
 
-def test_boxes_leave_out_what_the_paper_leaves_out_unless_told(many):
-    def names(figure):
-        return {text.get_text() for text in figure.axes[0].get_yticklabels()}
-
-    with figure_style():
-        assert names(draw_boxes(many)) == set(MANY) - {"NN", "GA"}
-        assert "Left out, as in the paper: GA, NN." in words_of(draw_boxes(many))
-        assert names(draw_boxes(many, ())) == set(MANY)
-        assert "Left out" not in words_of(draw_boxes(many, ()))
-        assert "Left out: CC." in words_of(draw_boxes(many, ("CC",)))
-        with pytest.raises(UsageError, match="nothing selected"):
-            draw_boxes(many, MANY)
+def test_hostile_names_are_drawn_as_text(tmp_path):
+    for number, name in enumerate((r"$\frac{", "<script>", "\x1b[31m", "名" * 300, "a$b$c")):
+        for dataset in ("A", "B"):
+            write_run(tmp_path / f"{dataset}{number}", records(seed=number), dataset, name)
+    board = read_board(tmp_path)
+    save_figure(draw_boxes(board), tmp_path / "boxes.svg")
+    save_figure(draw_ranks(board, CR), tmp_path / "ranks.svg")
+    assert "<script>" not in (tmp_path / "boxes.svg").read_text()
 
 
-def test_boxes_hold_each_split_less_its_median_algorithm(many):
-    """Pooled accuracies would show differences between datasets, which are no algorithm's doing."""
-    with figure_style():
-        figure = draw_boxes(many, ())
-    order = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    medians = sorted(
-        (line for line in figure.axes[0].lines if len(line.get_ydata()) == 2 and line.get_linewidth() == 1.2),
-        key=lambda line: np.mean(line.get_ydata()),
-    )
-    table = np.array([[a for s in many.settings for a in many.cell(s, n, CR).accuracies] for n in order])
-    expected = 100 * np.median(table - np.median(table, axis=0), axis=1)
-    drawn = [float(line.get_xdata()[0]) for line in medians]
-    np.testing.assert_allclose(drawn, expected, atol=1e-9)
+# Parts of figures.
 
 
 def test_shades_differ_in_lightness():
-    weights = np.array([0.299, 0.587, 0.114])
-    lightness = [float(np.dot(colour[:3], weights)) for colour in shades(5)]
+    lightness = [float(np.dot(colour[:3], [0.299, 0.587, 0.114])) for colour in shades(5)]
     assert np.all(np.diff(lightness) > 0.1)
     assert lightness[-1] < 0.9
 
 
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_saving_is_whole_and_repeatable(tmp_path, many, ending):
-    with figure_style():
-        figure = draw_ranks(many, CR)
+    figure = draw_ranks(many, CR)
     paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
     for path in paths:
         save_figure(figure, path)
@@ -191,19 +219,20 @@ def test_saving_is_whole_and_repeatable(tmp_path, many, ending):
     assert sorted(tmp_path.iterdir()) == paths
 
 
-def test_hostile_names_are_drawn_as_text(tmp_path):
-    for number, name in enumerate((r"$\frac{", "<script>", "\x1b[31m", "名" * 300, "a$b$c")):
-        for dataset in ("A", "B"):
-            folder = tmp_path / f"{dataset}{number}"
-            write_run(folder, make_records(0.6, np.random.default_rng(number)), dataset, name)
-    with figure_style():
-        board = build_leaderboard(read_runs(tmp_path))
-        save_figure(draw_boxes(board), tmp_path / "boxes.svg")
-        save_figure(draw_ranks(board, CR), tmp_path / "ranks.svg")
-    assert "<script>" not in (tmp_path / "boxes.svg").read_text()
+def read_svg(path):
+    """Return the words of a figure; a title may be broken into lines."""
+    texts = ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")
+    return " ".join(" ".join("".join(text.itertext()) for text in texts).split())
+
+
+def test_text_stays_text_in_svg(outlier, tmp_path):
+    save_figure(draw_boxes(outlier), tmp_path / "boxes.svg")
+    words = read_svg(tmp_path / "boxes.svg")
+    assert all(text in words for text in ("PRODEN", "by CR", "points", "n = 4 splits"))
 
 
 def test_spread_positions():
+    assert spread_positions([], 1.0) == []
     assert spread_positions([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
     placed = spread_positions([1.0, 1.0, 1.2, 9.0], 1.0)
     assert np.all(np.diff(sorted(placed)) >= 1 - 1e-12)
@@ -211,16 +240,188 @@ def test_spread_positions():
     assert np.mean(placed[:3]) == pytest.approx(np.mean([1.0, 1.0, 1.2]))
 
 
-def test_count_inversions():
+def test_the_range_is_that_of_the_bulk_and_outliers_stand_beyond_it_in_their_order():
+    assert find_range([70, 71, 72, 73, 0]) == Range(70, 73)
+    assert find_range([70, 71, 72, 73, 74, 99]) == Range(70, 74)
+    assert find_range([1.0, 2.0, 3.0, 4.0, 5.0]) == Range(1, 5)
+    assert find_range([50.0, 50.0]) == Range(49.5, 50.5)
+    assert find_range([]) == Range(0, 1)
+    assert find_range([0.0, 0.0, 100.0, 100.0]) == Range(0, 100), "two groups are not outliers"
+    assert find_range([float("nan"), 1.0, 3.0]) == Range(1, 3)
+    assert place_outside([5.0, 1.0, 0.0, 20.0], Range(4, 6), 1.0) == [5.0, 2.0, 1.0, 8.0]
+
+
+def test_numbers_are_written_as_people_write_them():
+    written = {4096: "4096", 65536: "65536", 0.001: "0.001", 1e-4: "1e-4", 3.2e-5: "3.2e-5", 0.5: "0.5"}
+    written |= {-2.5: "−2.5", 0: "0", 1e7: "1e7"}
+    assert {value: format_number(value) for value in written} == written
+
+
+# Algorithms compared.
+
+
+def test_boxes_leave_out_what_the_paper_leaves_out_unless_told(many):
+    assert set(row_names(draw_boxes(many))) == set(MANY) - {"NN", "GA"}
+    assert "Left out, as in the paper: GA, NN." in words_of(draw_boxes(many))
+    assert set(row_names(draw_boxes(many, ()))) == set(MANY)
+    assert "Left out" not in words_of(draw_boxes(many, ()))
+    assert "Left out: CC." in words_of(draw_boxes(many, ("CC",)))
+    with pytest.raises(UsageError, match="nothing selected"):
+        draw_boxes(many, MANY)
+
+
+def test_boxes_hold_each_split_less_its_median_algorithm(many):
+    """Pooled accuracies would show differences between datasets, which are not the algorithms'."""
+    figure = draw_boxes(many, ())
+    medians = sorted(
+        (line for line in figure.axes[0].lines if len(line.get_ydata()) == 2 and line.get_linewidth() == 1.2),
+        key=lambda line: np.mean(line.get_ydata()),
+    )
+    table = np.array(
+        [[a for s in many.settings for a in many.cell(s, name, CR).accuracies] for name in row_names(figure)]
+    )
+    expected = 100 * np.median(table - np.median(table, axis=0), axis=1)
+    drawn = [float(line.get_xdata()[0]) for line in medians]
+    np.testing.assert_allclose(drawn, expected, atol=1e-9)
+
+
+def test_boxes_set_apart_what_lacks_a_pair(gapped_board, board):
+    figure = draw_boxes(gapped_board, ())
+    order = row_names(figure)
+    assert set(order[:3]) == {"CC", "PRODEN", "SCL_NL"}
+    assert {name.split()[0] for name in order[3:]} == {"LWS", "NN", "EXP"}
+    for name, count in (label.split() for label in order[3:]):
+        fewest = min(
+            sum(
+                len(cell.accuracies) for s in gapped_board.settings if (cell := gapped_board.cell(s, name, c))
+            )
+            for c in criteria.values()
+        )
+        assert count == f"{fewest}/4"
+    for axes in figure.axes:
+        white = [patch for patch in axes.patches if to_hex(patch.get_facecolor()) == "#ffffff"]
+        off_scale = [text for text in axes.texts if re.search("[◂▸]", text.get_text())]
+        assert len(axes.patches) + len(off_scale) in (5, 6), "an algorithm may have no figure by OA"
+        assert len(white) <= 3
+        assert white or axes is not figure.axes[0]
+    assert "White: lacks some splits" in words_of(figure)
+    assert "2 datasets, n = 4 splits" in words_of(figure)
+    whole = draw_boxes(board, ())
+    assert not whole.axes[0].texts
+    assert "White" not in words_of(whole)
+
+
+def test_boxes_scale_by_the_bulk_and_say_what_is_beyond(outlier):
+    figure = draw_boxes(outlier, ())
+    low, high = figure.axes[0].get_xlim()
+    assert -45 < low < 0 < high < 45
+    words = words_of(figure)
+    assert re.search(r"◂ −[67]\d", words)
+    assert "beyond the scale" in words
+    assert "2 datasets, n = 4 splits" in words
+
+
+def test_ranks_name_whom_they_leave_out(gapped, gapped_board, tmp_path, run):
+    assert "some dataset: LWS." in words_of(draw_ranks(gapped_board, CR))
+    words = ["--algorithms", "CC", "LWS", "NN", "--output", tmp_path / "r.svg"]
+    assert "1 lack a figure in some dataset" in run("results", "plot", "ranks", gapped, *words, code=2).err
+
+
+def test_slope_counts_inversions_and_scales_by_the_bulk(outlier):
     first = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
     assert count_inversions(first, first) == 0
     assert count_inversions(first, {"a": 0.0, "b": 1.0, "c": 2.0, "e": 5.0}) == 3
     assert count_inversions(first, {"a": 2.0, "b": 2.0, "c": 3.0}) == 2
+    figure = slopes(outlier)
+    values = (item for i in (0, 1) for item in means(outlier, i).items())
+    bulk = [100 * value for name, value in values if name != FAILED]
+    low, high = figure.axes[0].get_ylim()
+    assert max(bulk) - min(bulk) > 0.4 * (high - low)
+    assert f"{FAILED} {100 * means(outlier, 0)[FAILED]:.2f}" in words_of(figure)
+    assert "not to scale" in words_of(figure)
 
 
-def test_front():
-    assert find_front([1, 2, 3, 4], [0.5, 0.4, 0.9, 0.9]) == [0, 2]
-    assert find_front([1, 1], [0.5, 0.6]) == [1]
+def test_slope_names_what_only_one_set_has_and_tells_folders_apart(sweep, tmp_path, run):
+    first = write_sweep(tmp_path / "a" / "runs", datasets=("Lost",), n_trials=2, n_hparams=1)
+    second = write_sweep(tmp_path / "b" / "runs", datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2)
+    output = tmp_path / "slope.svg"
+    run("results", "plot", "slope", first, second, "--output", output)
+    assert "Only in a/runs: Lost: NN, PRODEN." in read_svg(output)
+    assert "b/runs: Lost" in read_svg(output)
+    shutil.copytree(
+        sweep, tmp_path / "copy"
+    )  # two result sets may share runs: each folder has all of its own
+    words = ["slope", sweep, tmp_path / "copy", "--datasets", "Lost", "--output", tmp_path / "other.svg"]
+    assert "copies" not in run("results", "plot", *words).err
+    assert (tmp_path / "other.svg").stat().st_size > 0
+
+
+# Single runs.
+
+
+def test_curves_give_the_outlier_a_scale_of_its_own(outlier):
+    figure = draw_curves(outlier, outlier.settings[0], CR)
+    titles = {axes.get_title(loc="left"): axes.get_ylim() for axes in figure.axes}
+    titles.pop("", None)
+    assert titles.pop(f"{FAILED} *")[0] < 1
+    (shared,) = set(titles.values())
+    assert shared[0] > 5
+    assert "n = 2 splits" in words_of(figure)
+    assert "* on a scale of its own." in words_of(figure)
+
+
+def test_curves_name_what_has_no_checkpoint_to_choose(gapped_board):
+    setting = next(s for s in gapped_board.settings if s.dataset == "MSRCv2")
+    assert "to choose: EXP, LWS." in words_of(draw_curves(gapped_board, setting, OA))
+
+
+def test_curves_of_two_settings_can_be_chosen_from(tmp_path, run):
+    for steps in (500, 1000):
+        write_run(tmp_path / f"s{steps}", records(steps=steps), "Lost", "CC", steps=steps)
+    words = ["results", "plot", "curves", tmp_path, "--output", tmp_path / "c.svg"]
+    assert "--where (there are Lost (steps 1000), Lost (steps 500))" in run(*words, code=2).err
+    run(*words, "--where", "steps=500")
+
+
+def test_sensitivity_ticks_are_plain_and_failures_stand_at_the_edge(tmp_path):
+    root = write_sweep(
+        tmp_path,
+        datasets=("Lost",),
+        algorithms=("CC",),
+        n_hparams=12,
+        hparams=lambda c: {"queue": 4096 * (1 + c % 2), "lr": 10.0 ** -(2 + c / 5), "temperature": 0.07},
+        failing=lambda c: c == 11,
+    )
+    figure = draw_sensitivity(read_runs(root), "CC", CR)
+    assert {"4096", "8192", "0.01", "0.001", "1e-4"} <= {text for text, _ in visible_texts(figure)}
+    assert "beyond the scale" in words_of(figure)
+    assert "1 dataset, n = 36 runs" in words_of(figure)
+    assert figure.axes[0].get_ylim()[0] > -40
+
+
+def test_criterion_has_a_panel_each_and_a_unit(outlier_runs, outlier):
+    figure = draw_criteria(outlier_runs, outlier.criteria)
+    words = words_of(figure)
+    assert len(figure.axes) == 2 * len(outlier.criteria), "a panel per dataset and criterion"
+    assert len(re.findall(r"regret −?\d+\.\d\d points, ρ", words)) == len(figure.axes)
+    assert all(axes.get_ylim()[0] > 10 for axes in figure.axes)
+    assert "beyond the scales" in words
+    assert "n = 162 runs" in words
+
+
+def test_pilot_draws_points_on_the_scale_of_the_bulk():
+    figure = draw_pilot(pilot_results(outlier=FAILED))
+    for axes in figure.axes:
+        assert not axes.patches, "bars on an axis that does not begin at 0 mislead"
+        assert axes.get_xlim()[0] > 45
+        assert len(axes.lines) == 2 * (len(MANY) - 1)
+    assert re.search(r"◂ \d\.\d → \d\.\d", words_of(figure))
+    assert "2 datasets, n = 3 splits" in words_of(figure)
+    with pytest.raises(UsageError, match="both arms"):
+        draw_pilot([])
+
+
+# Costs.
 
 
 def test_read_costs(tmp_path):
@@ -234,18 +435,68 @@ def test_read_costs(tmp_path):
             read_costs(path)
 
 
+def test_memory_is_drawn_beyond_the_least():
+    figure = draw_costs(COSTS)
+    assert sorted(bar.get_width() for bar in figure.axes[1].patches) == pytest.approx(range(len(MANY)))
+    assert figure.axes[0].get_xscale() == "log"
+    for said in ("320 MB", "Lost, n = 27 algorithms"):
+        assert said in words_of(figure)
+    unmeasured = draw_costs([COSTS[0], StepCost("NN", "Lost", 2.0, None, None)])
+    assert [text.get_text().strip() for text in unmeasured.axes[1].texts] == ["+0", "not measured"]
+
+
+def test_pareto_is_over_the_datasets_that_were_measured_and_scales_by_the_bulk(outlier):
+    assert find_front([1, 2, 3, 4], [0.5, 0.4, 0.9, 0.9]) == [0, 2]
+    assert find_front([1, 1], [0.5, 0.6]) == [1]
+    figure = draw_pareto(outlier, CR, COSTS)
+    lost = means(outlier, 0)
+    drawn = sorted(float(y) for points in figure.axes[0].collections for _, y in points.get_offsets())
+    assert drawn[1:] == pytest.approx(sorted(100 * v for name, v in lost.items() if name != FAILED))
+    assert figure.axes[0].get_ylim()[0] > 40
+    for said in (
+        f"{FAILED} {100 * lost[FAILED]:.1f}",
+        "not to scale",
+        "Lost, n = 2 splits",
+        "Left out, without measured cost: MSRCv2.",
+    ):
+        assert said in words_of(figure)
+    ticks = [text for text, _ in visible_texts(figure) if re.fullmatch(r"\d+(\.\d+)?", text)]
+    assert all(float(tick) > 40 or float(tick) <= 20 for tick in ticks), "no tick where nothing is to scale"
+    elsewhere = [StepCost(cost.algorithm, "Italian", cost.ms, None, None) for cost in COSTS]
+    with pytest.raises(UsageError, match="measured on Italian, but the results are on Lost"):
+        draw_pareto(outlier, CR, elsewhere)
+
+
+def test_pareto_leaves_out_what_does_not_compare_and_names_it(gapped_board):
+    measured = ("CC", "PRODEN", "LWS", "NN", "SCL_NL")
+    costs = [StepCost(a, d, 1.0 + i, None, None) for i, a in enumerate(measured) for d in ("Lost", "MSRCv2")]
+    costs.remove(StepCost("CC", "MSRCv2", 1.0, None, None))
+    figure = draw_pareto(gapped_board, CR, costs)
+    assert {text.get_text() for text in figure.axes[0].texts} == {"PRODEN", "NN", "SCL_NL"}
+    for said in (
+        "no figure in some dataset: LWS.",
+        "no measurement of the cost: CC, EXP.",
+        "Lost, MSRCv2",
+    ):
+        assert said in words_of(figure)
+    with pytest.raises(UsageError, match="--datasets"):
+        draw_pareto(gapped_board, CR, [StepCost("ABLE", "Lost", 1.0, None, None)])
+
+
+# Datasets.
+
+
 def test_flipping_matrix_and_stats_against_counting():
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 4, size=300)
     candidates = rng.random((300, 5)) < 0.4
     candidates[:, 0] |= ~candidates.any(axis=1)
     flipping = measure_flipping(candidates, labels)
-    for i in range(4):
-        for j in range(5):
-            assert flipping[i, j] == pytest.approx(np.mean(candidates[labels == i, j]))
+    for i, j in np.ndindex(4, 5):
+        assert flipping[i, j] == pytest.approx(np.mean(candidates[labels == i, j]))
     assert np.isnan(flipping[4]).all()
     stats = describe_candidates(candidates, labels)
-    off = [(flipping[i, j], (i, j)) for i in range(4) for j in range(5) if i != j]
+    off = [(flipping[i, j], (i, j)) for i, j in np.ndindex(4, 5) if i != j]
     assert (stats.ambiguity_degree, stats.ambiguous_pair) == max(off)
     assert stats.noise_rate == pytest.approx(np.mean([not candidates[n, labels[n]] for n in range(300)]))
     assert stats.size_counts.sum() == 300
@@ -254,16 +505,11 @@ def test_flipping_matrix_and_stats_against_counting():
 
 
 def test_annotator_noise_against_all_orders():
-    from itertools import combinations
-
-    rng = np.random.default_rng(3)
-    hits = rng.random((20, 4)) < 0.6
+    hits = np.random.default_rng(3).random((20, 4)) < 0.6
     noise = measure_annotator_noise(np.repeat(np.arange(20), 4), hits.ravel())
     for n in range(1, 5):
-        expected = np.mean(
-            [[not row[list(some)].any() for some in combinations(range(4), n)] for row in hits]
-        )
-        assert noise[n - 1] == pytest.approx(expected)
+        missed = [[not row[list(some)].any() for some in combinations(range(4), n)] for row in hits]
+        assert noise[n - 1] == pytest.approx(np.mean(missed))
 
 
 @pytest.mark.parametrize("k", [3, 10, 90])
@@ -272,23 +518,28 @@ def test_dataset_figure(k):
     labels = rng.integers(0, k, size=500)
     candidates = rng.random((500, k)) < 0.2
     candidates[np.arange(500), labels] = True
-    noise = np.array([0.3, 0.1, 0.05])
-    with figure_style():
-        figure = draw_dataset("Example", describe_candidates(candidates, labels), noise)
-        texts = [text for text, _ in visible_texts(figure)]
-        plain = draw_dataset("Example", describe_candidates(candidates, None))
+    stats = describe_candidates(candidates, labels, ("cat", "dog", "<b>cow</b>") if k == 3 else None)
+    figure = draw_dataset("Example", stats, np.array([0.3, 0.1, 0.05]))
+    texts = [text for text, _ in visible_texts(figure)]
     assert any("p(j ∈ S | y = i)" in text for text in texts)
-    assert len(plain.axes) == 2
+    assert "n = 500 examples" in words_of(figure)
+    image = next(axes for axes in figure.axes if axes.images).images[0]
+    assert image.get_clim() == pytest.approx((0, 100 * stats.ambiguity_degree))
+    np.testing.assert_allclose(image.get_array(), 100 * stats.flipping)
+    if k == 3:
+        assert texts.count("cat") == 3
+        assert {f"{100 * p:.0f}" for p in stats.flipping.ravel()} <= set(texts)
+    assert len(draw_dataset("Example", describe_candidates(candidates, None)).axes) == 2
 
 
-def plot(*words):
-    return main(["plot", *map(str, words)])
+# The command.
 
 
-def test_command_draws_every_kind(sweep, tmp_path, capsys):
+def test_command_draws_every_kind(sweep, tmp_path, run):
     costs = tmp_path / "step.json"
-    names = ("PRODEN", "CC", "LWS", "NN")
-    rows = [{"algorithm": a, "dataset": "Lost", "ms": i + 1} for i, a in enumerate(names)]
+    rows = [
+        {"algorithm": a, "dataset": "Lost", "ms": i + 1} for i, a in enumerate(("PRODEN", "CC", "LWS", "NN"))
+    ]
     costs.write_text(json.dumps(rows))
     other = write_sweep(tmp_path / "other", datasets=("Lost",), seed=5)
     commands = {
@@ -303,9 +554,8 @@ def test_command_draws_every_kind(sweep, tmp_path, capsys):
     }
     for kind, words in commands.items():
         target = tmp_path / f"{kind}.svg"
-        assert plot(kind, *words, "--output", target) == 0, capsys.readouterr().err
+        assert str(target) in run("results", "plot", kind, *words, "--output", target).out
         assert target.stat().st_size > 1000
-        assert str(target) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -319,29 +569,65 @@ def test_command_draws_every_kind(sweep, tmp_path, capsys):
         (["ranks", "{sweep}", "--criteria", "CR", "AA"], "one criterion, not CR, AA"),
         (["boxes", "{sweep}", "--leave_out", "zzz"], "unknown algorithm 'zzz'"),
         (["cost", "nothing.json"], "nothing.json"),
+        *(
+            (["boxes", "{sweep}", "--width", width], "between 2.5 and 20 inches")
+            for width in ("1", "nan", "100")
+        ),
     ],
 )
-def test_command_bad_usage(sweep, tmp_path, capsys, words, said):
+def test_command_bad_usage(sweep, tmp_path, run, words, said):
     target = tmp_path / "x.svg"
-    assert plot(*(word.format(sweep=sweep) for word in words), "--output", target) == 2
-    assert said in capsys.readouterr().err
-    assert not Path(target).exists()
+    words = [word.format(sweep=sweep) for word in words]
+    assert said in run("results", "plot", *words, "--output", target, code=2).err
+    assert not target.exists()
+    assert ".svg, .pdf, .png" in run("results", "plot", *words, "--output", tmp_path / "x.bmp", code=2).err
 
 
-def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, capsys, monkeypatch):
+def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert plot("boxes", sweep, "--output", tmp_path / "x.svg") == 2
-    assert "extra 'report'" in capsys.readouterr().err
+    said = run("results", "plot", "boxes", sweep, "--output", tmp_path / "x.svg", code=2)
+    assert "extra 'report'" in said.err
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert main(["collect", str(sweep), "--format", "parquet", "--output", str(tmp_path / "x.parquet")]) == 2
-    assert "extra 'report'" in capsys.readouterr().err
+    said = run("collect", sweep, "--format", "parquet", "--output", tmp_path / "x.parquet", code=2)
+    assert "extra 'report'" in said.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_slope_keeps_copies_in_the_other_folder(sweep, tmp_path, capsys):
-    """Two result sets may share runs: each folder has all of its own."""
-    shutil.copytree(sweep, tmp_path / "copy")
-    words = ["plot", "slope", str(sweep), str(tmp_path / "copy"), "--datasets", "Lost"]
-    assert main([*words, "--output", str(tmp_path / "slope.svg")]) == 0
-    assert "copies" not in capsys.readouterr().err
-    assert (tmp_path / "slope.svg").stat().st_size > 0
+def test_what_comes_from_the_public_code_says_so_wherever_it_is_shown(tmp_path, run):
+    root = write_sweep(tmp_path / "public", public=True, n_trials=2, n_hparams=3)
+    output = tmp_path / "figure.svg"
+    for words in (
+        ["boxes", root],
+        ["ranks", root, "--criteria", "AA"],
+        ["curves", root, "--datasets", "Lost", "--criteria", "AA"],
+        ["criterion", root],
+        ["sensitivity", root, "--algorithms", "CC", "--criteria", "AA"],
+    ):
+        assert "1e-12" in run("results", "plot", *words, "--output", output).err
+        assert "AA (public code's, defective)" in read_svg(output), words
+    said = run("results", "stats", root)
+    assert "1e-12" in said.err
+    assert "AA (public code's, defective)" in said.out
+    assert "AA (public code's, defective)" in run("collect", root, "--chosen").out
+    ours = run("results", "stats", write_sweep(tmp_path / "ours", n_trials=1, n_hparams=1))
+    assert "defective" not in ours.out + ours.err
+
+
+def test_commands_print_no_control_characters(tmp_path, run):
+    name = "\x1b[31mred"
+    for arm, suffix in (("validation", ""), ("training", "+validation")):
+        write_run(tmp_path / arm / "a", records(), name + suffix, name)
+        (tmp_path / arm / "a" / "results.jsonl").open("a").write("garbage\n")
+    write_run(tmp_path / "validation" / "b", records(), name, "CC")
+    root, output = tmp_path / "validation", ["--output", tmp_path / "x.svg"]
+    for words, code in (
+        (["results", "compare-paper", root], 0),
+        (["results", "stats", root], 0),
+        (["collect", root, "--chosen"], 0),
+        (["sweep", "pilot", "--output_dir", tmp_path, "--plot_only", *output], 0),
+        (["results", "plot", "sensitivity", root, *output], 2),
+        (["results", "plot", "sensitivity", root, "--algorithms", "*red", *output], 2),
+    ):
+        said = run(*words, code=code)
+        assert "red" in said.out + said.err
+        assert "\x1b" not in said.out + said.err, words

@@ -1,4 +1,4 @@
-"""The pilot experiment: what its second arm trains on, and how both arms are put side by side."""
+"""The pilot experiment: what its second arm trains on, and how both arms are compared."""
 
 import json
 from dataclasses import replace
@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plench.cli import main
 from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
-from plench.errors import UsageError
-from plench.pilot import gather_pilot, pilot_rows
+from plench.pilot import gather_pilot, join_validation, pilot_rows, train_with_validation
 from plench.runs import read_runs
+from plench.runs.sweep_spec import Grid
+from tests.report.conftest import plan
 from tests.synthetic_sweep import write_run
 
 OA = criteria["OA"]
@@ -31,7 +31,7 @@ def write_arms(root):
     write_run(root / "training" / "half", [record(0.1, step=5)], "Lost+validation", "LWS", 0, status="failed")
 
 
-def test_arms_side_by_side_on_common_splits(tmp_path):
+def test_arms_are_compared_on_common_splits(tmp_path):
     write_arms(tmp_path)
     arms = [read_runs(tmp_path / name) for name in ("validation", "training")]
     (result,), apart = gather_pilot(*arms, OA)
@@ -43,24 +43,26 @@ def test_arms_side_by_side_on_common_splits(tmp_path):
     assert row["training_standard_error"] == pytest.approx(0.05)
 
 
-def test_command_shows_what_is_there(tmp_path, capsys):
+def test_arms_of_other_steps_are_not_compared(tmp_path):
+    for steps in (500, 1000):
+        run = [record(0.5, step=steps - 1)]
+        write_run(tmp_path / "v" / str(steps), run, "Lost", "CC", steps=steps)
+    write_run(tmp_path / "t" / "1", [record(0.7)], "Lost+validation", "CC", steps=1000)
+    (result,), apart = gather_pilot(read_runs(tmp_path / "v"), read_runs(tmp_path / "t"), OA)
+    assert result.dataset == "Lost (steps 1000)"
+    assert result.training.accuracies == (0.7,)
+    assert apart == ["Lost (steps 500), CC: no split with a result in both arms"]
+
+
+def test_command_shows_what_is_there_and_says_what_is_missing(tmp_path, run):
     pytest.importorskip("matplotlib")
     write_arms(tmp_path)
-    assert main(["pilot", "--output_dir", str(tmp_path), "--plot_only", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["n_splits"] == 2
+    words = ["sweep", "pilot", "--output_dir", tmp_path, "--plot_only"]
+    assert json.loads(run(*words, "--json").out)[0]["n_splits"] == 2
     assert (tmp_path / "pilot.svg").stat().st_size > 1000
-
-
-def test_command_says_what_is_missing(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    from plench.runs.sweep_spec import Grid, SweepSpec
-
-    write_arms(tmp_path)
     write_run(tmp_path / "validation" / "lone", [record(0.5)], "Lost", "LWS", 0, 0)
-    spec = SweepSpec((Grid(("CC", "LWS", "PRODEN"), ("Lost",), n_hparams=3, n_trials=4, steps=1000),))
-    spec.write(tmp_path / "validation" / spec.file_name)
-    assert main(["pilot", "--output_dir", str(tmp_path), "--plot_only"]) == 0
-    said = capsys.readouterr()
+    plan(tmp_path / "validation", (("CC", "LWS", "PRODEN"), ("Lost",), {"n_hparams": 3, "n_trials": 4}))
+    said = run(*words)
     assert "2 of 4" in said.out
     assert "rests on 2 of 4 splits and 4 of 12 planned runs; 8 not started" in said.out
     assert "Lost, LWS: no split with a result in both arms" in said.err
@@ -77,53 +79,28 @@ def test_command_says_what_is_missing(tmp_path, capsys):
         (["--algorithms", "CC", "--datasets", "Digits_FPS", "--hparams", '{"rate": 1}'], "rate"),
     ],
 )
-def test_command_bad_usage(tmp_path, capsys, words, said):
-    assert main(["pilot", "--output_dir", str(tmp_path), *words]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_figure_needs_both_arms():
-    pytest.importorskip("matplotlib")
-    from plench.pilot import draw_pilot
-
-    with pytest.raises(UsageError, match="both arms"):
-        draw_pilot([])
+def test_command_bad_usage(tmp_path, run, words, said):
+    assert said in run("sweep", "pilot", "--output_dir", tmp_path, *words, code=2).err
 
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
-    from plench.pilot import join_validation
-    from plench.runs.sweep_spec import Grid
-
     dataset = load_dataset("Digits_FPS")
-    grid = Grid(("CC",), ("Digits_FPS",))
-    joined, split = join_validation(dataset, grid, 1)
+    joined, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",)), 1)
     drawn = draw_candidates(dataset, dataset.card.candidates, 1)
     usual = split_dataset(drawn, 1)
     assert np.array_equal(joined.candidates[usual.train], drawn.candidates[usual.train])
-    assert np.all(joined.candidates[usual.validation].sum(axis=1) == 1)
-    assert np.array_equal(
-        joined.candidates[usual.validation].argmax(axis=1), dataset.labels[usual.validation]
-    )
+    true_only = np.eye(10, dtype=bool)[dataset.labels[usual.validation]]
+    assert np.array_equal(joined.candidates[usual.validation], true_only)
     assert sorted(split.train) == sorted([*usual.train, *usual.validation])
     assert np.array_equal(split.test, usual.test)
     assert not set(split.train) & set(split.test)
     assert joined.fingerprint != dataset.fingerprint
-
-
-def test_validation_joins_training_that_was_made_long_tailed():
-    from plench.pilot import join_validation
-    from plench.runs.sweep_spec import Grid
-
-    dataset = load_dataset("Digits_FPS")
     _, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",), imbalance=20.0), 1)
     tailed = split_dataset(dataset, 1, imbalance=20)
     assert sorted(split.train) == sorted([*tailed.train, *tailed.validation])
 
 
 def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
-    from plench.pilot import train_with_validation
-    from plench.runs.sweep_spec import Grid
-
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=4, checkpoint_freq=2)
     (outcome,) = train_with_validation(grid, None, tmp_path)
     assert outcome.status == "done"
@@ -137,9 +114,6 @@ def test_second_arm_trains_the_default_configuration_on_both_parts(tmp_path):
 
 
 def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
-    from plench.pilot import train_with_validation
-    from plench.runs.sweep_spec import Grid
-
     given = {"lr": 0.05, "batch_size": 16}
     grid = Grid(("CC",), ("Digits_FPS",), n_trials=1, steps=2, checkpoint_freq=2)
     plain, changed = (
@@ -152,24 +126,12 @@ def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
 
 
 @pytest.mark.real
-def test_the_whole_experiment_with_given_hyperparameters(tmp_path, capsys):
+def test_the_whole_experiment(tmp_path, run):
     """`--hparams` holds in both arms, in default and in drawn configurations."""
-    words = ["--algorithms", "CC", "--datasets", "Digits_FPS", "--n_hparams", "2", "--n_trials", "1"]
-    words += ["--steps", "20", "--checkpoint_freq", "10", "--output_dir", str(tmp_path), "--json"]
-    assert main(["pilot", *words, "--hparams", '{"lr": 0.05}']) == 0
-    assert json.loads(capsys.readouterr().out)[0]["n_splits"] == 1
-    for arm, count in (("validation", 2), ("training", 1)):
-        runs = read_runs(tmp_path / arm)
-        assert [run.hparams["lr"] for run in runs] == [0.05] * count
-
-
-@pytest.mark.real
-def test_the_whole_experiment(tmp_path, capsys):
     words = ["--algorithms", "CC", "LWS", "--datasets", "Digits_FPS", "--n_hparams", "2", "--n_trials", "2"]
-    words += ["--steps", "60", "--checkpoint_freq", "20", "--output_dir", str(tmp_path)]
-    assert main(["pilot", *words]) == 0
-    out = capsys.readouterr().out
-    assert "training − choosing" in out
+    words += ["--steps", 60, "--checkpoint_freq", 20, "--output_dir", tmp_path, "--hparams", '{"lr": 0.05}']
+    assert "training − choosing" in run("sweep", "pilot", *words).out
+    assert [row["n_splits"] for row in json.loads(run("sweep", "pilot", *words, "--json").out)] == [2, 2]
     assert (tmp_path / "pilot.svg").exists()
-    assert len(read_runs(tmp_path / "validation")) == 8
-    assert len(read_runs(tmp_path / "training")) == 4
+    for arm, count in (("validation", 8), ("training", 4)):
+        assert [found.hparams["lr"] for found in read_runs(tmp_path / arm)] == [0.05] * count

@@ -1,54 +1,49 @@
-"""Tables in every format, from a made-up sweep and from hostile input."""
+"""Tables and rows in every format: figures, marks, notes, what was planned, odd names, copies of runs."""
 
 import csv
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+import plench
 from plench.collect_results import main
-from plench.report.leaderboard import build_leaderboard
+from plench.criteria import criteria
+from plench.errors import UsageError
 from plench.report.results import cell_rows, choice_rows
 from plench.report.tables import (
-    Tables,
+    build_chosen_tables,
     build_tables,
     describe_gaps,
     escape_latex,
     escape_markdown,
+    is_within,
     render_latex,
     render_markdown,
     render_text,
 )
-from plench.runs import read_runs
+from plench.runs import drop_copies, read_runs
 from plench.text import clean, guard_formula
-from tests.synthetic_sweep import experiment_of, make_records, write_run, write_sweep
+from tests.report.conftest import plan, read_board, records
+from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 
-# What the legend says of every table.
-ALL_PLANNED = "lack nothing that was planned"
-
-
-def run_collect(capsys, *words):
-    assert main([*map(str, words)]) == 0
-    return capsys.readouterr()
-
-
-def records(quality=0.6, seed=0):
-    return make_records(quality, np.random.default_rng(seed))
+CR = criteria["CR"]
 
 
 def test_text_shows_every_figure_of_every_cell(board):
     text = render_text(build_tables(board))
     for cell in board.cells.values():
         assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f} [{100 * cell.stderr:.2f}]" in text
-    assert "n = 3" in text
-    assert "sample standard deviation" in text
-    assert "standard error of the mean" in text
+    for said in ("n = 3", "sample standard deviation", "standard error of the mean"):
+        assert said in text
 
 
 def test_best_is_marked_and_ties_within_one_standard_error(board):
@@ -56,43 +51,46 @@ def test_best_is_marked_and_ties_within_one_standard_error(board):
         for column, criterion in enumerate(board.criteria):
             best = max((board.cell(setting, a, criterion) for a in board.algorithms), key=lambda c: c.mean)
             for algorithm, entries in grid.rows:
-                entry = entries[column]
-                mean = board.cell(setting, algorithm, criterion).mean
+                entry, mean = entries[column], board.cell(setting, algorithm, criterion).mean
                 assert entry.best == (mean == best.mean)
                 assert entry.tied == (best.mean - best.stderr <= mean < best.mean)
 
 
+def test_a_difference_of_just_one_standard_error_is_a_tie(tmp_path):
+    """Accuracies are shares of few examples: 0.9694… less 0.0083… must be 0.9611…, whatever the rounding."""
+    for name, hits in (("CC", (346, 352)), ("LWS", (340, 352)), ("NN", (340, 351))):
+        for trial, n in enumerate(hits):
+            last = [{**records()[-1], "test_acc": n / 360}]
+            write_run(tmp_path / f"{name}{trial}", last, "Lost", name, trial)
+    board = read_board(tmp_path)
+    best, tied, below = (board.cell(board.settings[0], name, CR) for name in ("CC", "LWS", "NN"))
+    assert best.mean - best.stderr == pytest.approx(tied.mean, abs=1e-12)
+    assert is_within(tied, best)
+    assert not is_within(below, best)
+
+
 def test_average_rank(board):
     for criterion in board.criteria:
-        table = np.array(
-            [[board.cell(s, a, criterion).mean for a in board.algorithms] for s in board.settings]
-        )
-        expected = rankdata(-table, axis=1).mean(axis=0)
+        table = [[board.cell(s, a, criterion).mean for a in board.algorithms] for s in board.settings]
+        expected = rankdata(-np.array(table), axis=1).mean(axis=0)
         ranks = board.rank(criterion)
         assert [ranks[a] for a in board.algorithms] == [(pytest.approx(r), 2) for r in expected]
 
 
-def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is(tmp_path):
-    write_sweep(tmp_path, algorithms=("CC", "LWS"), n_trials=2, n_hparams=1)
-    write_run(tmp_path / "extra", records(), "Lost", "NN")
-    board = build_leaderboard(read_runs(tmp_path))
-    assert board.rank(board.criteria[0])["NN"][1] == 1
-    assert "–" in render_text(build_tables(board, by="criterion"))
-
-
-def test_ranks_of_fewer_settings_are_never_the_best(tmp_path):
+def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is_and_never_the_best(tmp_path):
     write_sweep(tmp_path, algorithms=("CC", "LWS"), n_trials=2, n_hparams=1)
     perfect = [{**record, "test_acc": 1.0} for record in records()]
     write_run(tmp_path / "extra", perfect, "Lost", "NN")
     write_run(tmp_path / "alone", perfect, "Birdsong", "NN")
-    board = build_leaderboard(read_runs(tmp_path))
+    board = read_board(tmp_path)
     ranks = board.rank(board.criteria[0])
     assert ranks["NN"] == (1.0, 1)
     assert {ranks[name][1] for name in ("CC", "LWS")} == {2}
+    assert {row["ranked_settings"] for row in cell_rows(board) if row["algorithm"] == "NN"} == {1}
     rows = dict(build_tables(board)[-1].rows)
     assert not rows["NN"][0].best
-    best = min(("CC", "LWS"), key=lambda name: ranks[name][0])
-    assert rows[best][0].best
+    assert rows[min(("CC", "LWS"), key=lambda name: ranks[name][0])][0].best
+    assert "–" in render_text(build_tables(board, by="criterion"))
 
 
 def test_by_criterion_has_datasets_as_columns(board):
@@ -101,35 +99,14 @@ def test_by_criterion_has_datasets_as_columns(board):
     assert len(grids) == len(board.criteria) + 1
 
 
-def test_latex_is_booktabs_with_balanced_braces_and_escaped_names(tmp_path):
-    name = r"\input{/etc/passwd}_50%&#$~^"
-    write_run(tmp_path / "a", records(), algorithm=name)
-    text = render_latex(build_tables(build_leaderboard(read_runs(tmp_path))))
-    for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{"):
-        assert command in text
-    assert r"\input" not in text
-    unescaped = re.sub(r"\\[{}]", "", text)
-    assert unescaped.count("{") == unescaped.count("}")
-    rows = [line for line in text.split("\n") if line.endswith(r"\\")]
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
-
-
-def test_markdown_is_a_table_whatever_the_names(tmp_path):
-    for number, name in enumerate(("a|b", "<script>alert(1)</script>", "*bold*", "../../x", "[l](u)")):
-        write_run(tmp_path / str(number), records(), algorithm=name)
-    text = render_markdown(build_tables(build_leaderboard(read_runs(tmp_path))))
-    rows = [line for line in text.split("\n") if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
-    assert "<script>" not in text
-
-
-def test_terminal_sees_no_control_characters_and_no_endless_names(tmp_path):
-    write_run(tmp_path / "a", records(), algorithm="\x1b[31mred\x07\u202e" + "名" * 400)
-    text = str(Tables(build_tables(build_leaderboard(read_runs(tmp_path)))))
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
-    assert max(map(len, text.split("\n"))) < 250
-    write_run(tmp_path / "b", records(), dataset="D" * 3000)
-    assert "D" * 300 not in str(Tables(build_tables(build_leaderboard(read_runs(tmp_path)))))
+def test_a_criterion_more_is_a_column_more(tmp_path):
+    """Selection and tables take any criterion whose figure the records have."""
+    taken = [{**record, "val_margin": step / 10} for step, record in enumerate(records())]
+    write_run(tmp_path / "a", taken)
+    margin = replace(CR, name="margin", title="Margin", record_key="val_margin")
+    board = read_board(tmp_path, [*criteria.values(), margin])
+    assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
+    assert "Margin" in render_text(build_tables(board))
 
 
 def test_notes_say_what_a_cell_rests_on(tmp_path):
@@ -138,15 +115,12 @@ def test_notes_say_what_a_cell_rests_on(tmp_path):
     write_run(tmp_path / "y", records(), "Lost", "CC", 1, 2, status="failed")
     write_run(tmp_path / "z", records(), "Lost", "CC", 0, 3, status="interrupted")
     write_run(tmp_path / "w", records(), "Lost", "CC", 1, 3)
-    board = build_leaderboard(read_runs(tmp_path))
+    board = read_board(tmp_path)
     (setting,) = board.settings
     notes = {c.name: describe_gaps(board.cell(setting, "CC", c)) for c in board.criteria}
-    assert notes["CR"] == (
-        "rests on 2 of 2 splits and 6 of 8 planned runs; 1 not finished; 1 failed; 1 diverged"
-    )
-    assert notes["OA"].startswith(
-        "rests on 2 of 2 splits and 5 of 8 planned runs; 1 not finished; 1 failed; 1 diverged; 1 with"
-    )
+    rest = "planned runs; 1 not finished; 1 failed; 1 diverged"
+    assert notes["CR"] == f"rests on 2 of 2 splits and 6 of 8 {rest}"
+    assert notes["OA"].startswith(f"rests on 2 of 2 splits and 5 of 8 {rest}; 1 with")
     (row,) = [r for r in cell_rows(board) if (r["algorithm"], r["criterion"]) == ("CC", "CR")]
     assert (row["unfinished_runs"], row["failed_runs"]) == (1, 1)
     assert "4 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
@@ -155,111 +129,109 @@ def test_notes_say_what_a_cell_rests_on(tmp_path):
 
 
 def test_public_aa_says_that_it_is_defective_and_ours_does_not(tmp_path):
-    write_run(tmp_path / "a", records(), public=True)
-    public = build_leaderboard(read_runs(tmp_path))
-    notes = [note for _, note in build_tables(public)[0].notes]
-    assert len(notes) == 1
-    assert "1e-12" in notes[0]
+    write_run(tmp_path / "public" / "a", records(), public=True)
     write_run(tmp_path / "ours" / "a", records())
-    assert build_tables(build_leaderboard(read_runs(tmp_path / "ours")))[0].notes == ()
     write_run(tmp_path / "bare" / "a", [{**record, "logged": {}} for record in records()], public=True)
-    assert build_tables(build_leaderboard(read_runs(tmp_path / "bare")))[0].notes == ()
+    (note,), *others = (build_tables(read_board(tmp_path / n))[0].notes for n in ("public", "ours", "bare"))
+    assert "1e-12" in note[1]
+    assert others == [(), ()]
 
 
-def test_settings_of_one_dataset_are_named_by_what_differs(tmp_path):
+def test_results_below_chance_are_flagged(tmp_path):
+    for name, accuracy in (("CC", 0.05), ("LWS", 0.07)):
+        write_run(tmp_path / name, [{**record, "test_acc": accuracy} for record in records()], "Lost", name)
+    (grid,) = build_tables(read_board(tmp_path))
+    notes = {name: [dict(grid.notes)[mark] for mark in entries[0].marks] for name, entries in grid.rows}
+    assert "below chance: a guess among 16 classes has 6.25 %" in notes["CC"][0]
+    assert not any("below chance" in note for note in notes["LWS"])
+
+
+def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp_path, run):
     for number, change in enumerate([{}, {"model": "DenseNet"}, {"steps": 500}]):
         write_run(tmp_path / str(number), records(), experiment=experiment_of("Lost", "CC") | change)
-    labels = sorted(build_leaderboard(read_runs(tmp_path)).labels.values())
-    assert labels == [
+    assert sorted(read_board(tmp_path).labels.values()) == [
         "Lost (model DenseNet, steps 1000)",
         "Lost (model MLP, steps 1000)",
         "Lost (model MLP, steps 500)",
     ]
+    out = run("collect", tmp_path, "--format", "csv", "--where", "steps=500", "model=MLP").out
+    assert {row["steps"] for row in csv.DictReader(io.StringIO(out))} == {"500"}
+    for condition, said in (("steps=7", "steps is 1000, 500"), ("colour=red", "with one of algorithm,")):
+        assert said in run("collect", tmp_path, "--where", condition, code=2).err
 
 
 def test_rows_carry_all_figures(board, runs):
-    rows = cell_rows(board)
+    rows, choices = cell_rows(board), choice_rows(board)
     assert len(rows) == len(board.cells)
     for row in rows:
-        chosen = [
-            choice
-            for choice in choice_rows(board)
-            if all(choice[k] == row[k] for k in ("setting", "algorithm", "criterion"))
-        ]
-        accuracies = [choice["test_accuracy"] for choice in chosen]
-        assert row["n_splits"] == len(accuracies) == 3
-        assert row["mean_test_accuracy"] == pytest.approx(np.mean(accuracies))
-        assert row["sample_std"] == pytest.approx(np.std(accuracies, ddof=1))
-        assert row["standard_error"] == pytest.approx(np.std(accuracies, ddof=1) / 3**0.5)
+        mine = [c for c in choices if all(c[k] == row[k] for k in ("setting", "algorithm", "criterion"))]
+        found = [choice["test_accuracy"] for choice in mine]
+        assert row["n_splits"] == len(found) == 3
+        assert row["mean_test_accuracy"] == pytest.approx(np.mean(found))
+        assert row["sample_std"] == pytest.approx(np.std(found, ddof=1))
+        assert row["standard_error"] == pytest.approx(np.std(found, ddof=1) / 3**0.5)
     by_folder = {run.path.name: run for run in runs}
-    for choice in choice_rows(board):
-        assert json.loads(choice["hparams"]) == by_folder[choice["folder"]].hparams
+    assert all(json.loads(c["hparams"]) == by_folder[c["folder"]].hparams for c in choices)
 
 
-def test_command_csv_json_parquet_agree(sweep, capsys, tmp_path):
-    from_csv = list(
-        csv.DictReader(io.StringIO(run_collect(capsys, "--input_dir", sweep, "--format", "csv").out))
-    )
-    from_json = json.loads(run_collect(capsys, "--input_dir", sweep, "--json").out)["cells"]
-    run_collect(capsys, "--input_dir", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
+def test_a_split_without_a_choice_has_a_row_that_says_so(gapped_board):
+    rows = [r for r in choice_rows(gapped_board) if (r["algorithm"], r["criterion"]) == ("EXP", "OA")]
+    assert len(rows) == 4
+    for row in rows:
+        diverged = row["dataset"] == "MSRCv2"
+        assert (row["hparams_seed"] is None) == (row["test_accuracy"] is None) == diverged
+        assert ("4 diverged" in row["note"]) == diverged
+    grids = {grid.title: grid for grid in build_chosen_tables(gapped_board)}
+    shown = [entries for name, entries in grids["MSRCv2, chosen by OA"].rows if name == "EXP"]
+    assert [(entries[0].text, entries[4].text) for entries in shown] == [("0", "none"), ("1", "none")]
+
+
+def test_csv_json_parquet_and_frames_agree(sweep, run, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    from_parquet = parquet.read_table(tmp_path / "t.parquet").to_pylist()
-    assert from_parquet == from_json
-    assert [float(row["mean_test_accuracy"]) for row in from_csv] == [
-        r["mean_test_accuracy"] for r in from_json
-    ]
-    assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+    from_csv = list(csv.DictReader(io.StringIO(run("collect", sweep, "--format", "csv").out)))
+    from_json = json.loads(run("collect", sweep, "--json").out)["cells"]
+    run("collect", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
+    assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == from_json
+    means = [row["mean_test_accuracy"] for row in from_json]
+    assert [float(row["mean_test_accuracy"]) for row in from_csv] == means
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+    results = plench.results(sweep)
+    assert results.frame().mean_test_accuracy.tolist() == means
+    assert len(results.frame("records")) == sum(len(run.records) for run in results.runs)
+    for wrong in (("cell", "pandas"), ("cells", "numpy")):
+        with pytest.raises(UsageError, match="expected"):
+            results.frame(*wrong)
 
 
-def test_command_filters_and_dashes(sweep, capsys):
-    out = run_collect(
-        capsys, f"--input-dir={sweep}", "--algorithms", "l*", "--criteria", "oa with es", "cr"
-    ).out
+def test_command_filters_dashes_and_chosen(sweep, run, board):
+    out = run("collect", sweep, "--algorithms", "l*", "--criteria", "oa with es", "cr").out
     assert "LWS" in out
     assert "PRODEN" not in out
     assert re.search(r"Algorithm +OA w/ ES +CR\n", out)
-
-
-def test_command_planned(sweep, capsys):
-    out = run_collect(capsys, "--input_dir", sweep, "--planned_hparams", 20, "--planned_trials", 5).out
-    assert "rests on 3 of 5 splits and 12 of 100 planned runs; 88 not started" in out
-
-
-def test_command_chosen(sweep, capsys, board):
     for form in ("text", "markdown", "latex", "csv"):
-        out = run_collect(capsys, "--input_dir", sweep, "--chosen", "--format", form).out
-        choice = board.cell(board.settings[0], "CC", board.criteria[0]).choices[0]
-        assert str(choice.record.step) in out
+        out = run("collect", sweep, "--chosen", "--format", form).out
+        assert str(board.cell(board.settings[0], "CC", board.criteria[0]).choices[0].record.step) in out
         assert "lr" in out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--input_dir", "nowhere"], "nowhere"),
-        (["--input_dir", "{sweep}", "--algorithms", "zzz"], "there are CC, LWS, NN, PRODEN"),
-        (["--input_dir", "{sweep}", "--criteria", "zzz"], "unknown criterion 'zzz'"),
-        (["--input_dir", "{sweep}", "--format", "parquet"], "--output"),
-        (["--input_dir", "{sweep}", "--planned_trials", "0"], "must be from 1 to"),
-        (["--input_dir", "{empty}"], "no runs"),
-        (["--input_dir", "{sweep}", "--output", "/dev/null/x"], "cannot write"),
+        (["nowhere"], "nowhere"),
+        (["{sweep}", "--algorithms", "zzz"], "there are CC, LWS, NN, PRODEN"),
+        (["{sweep}", "--criteria", "zzz"], "unknown criterion 'zzz'"),
+        (["{sweep}", "--format", "parquet"], "--output"),
+        (["{sweep}", "--planned_trials", "0"], "must be from 1 to"),
+        (["{empty}"], "no runs"),
+        (["{sweep}", "--output", "/dev/null/x"], "cannot write"),
     ],
 )
 def test_command_bad_usage(sweep, tmp_path, capsys, words, said):
-    assert main([word.format(sweep=sweep, empty=tmp_path) for word in words]) == 2
+    """Also by the public benchmark's name of the command."""
+    assert main(["--input_dir", *(word.format(sweep=sweep, empty=tmp_path) for word in words)]) == 2
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
-
-
-def test_command_notices_go_to_stderr_and_the_rest_is_tabulated(tmp_path, capsys):
-    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=1, n_hparams=1)
-    (tmp_path / "bad\x1b[31m").mkdir()
-    (tmp_path / "bad\x1b[31m" / "results.jsonl").write_text("{]\n")
-    captured = run_collect(capsys, "--input_dir", tmp_path)
-    assert "CC" in captured.out
-    assert "1 line skipped, no JSON: 1" in captured.err
-    assert "\x1b" not in captured.err
 
 
 def test_reading_commands_import_no_torch(sweep, tmp_path):
@@ -267,7 +239,7 @@ def test_reading_commands_import_no_torch(sweep, tmp_path):
     commands = [
         ["collect", str(sweep)],
         ["stats", str(sweep)],
-        ["compare", str(sweep)],
+        ["compare-paper", str(sweep)],
         ["plot", "ranks", str(sweep), "--output", str(tmp_path / "ranks.svg")],
         ["data", "stats", "Digits_FPS", "--output", str(tmp_path / "digits.svg")],
     ]
@@ -282,25 +254,37 @@ def test_reading_commands_import_no_torch(sweep, tmp_path):
     assert "OA w/ ES" in done.stdout
 
 
-def test_escapes():
-    assert escape_latex("a_b\\c") == r"a\_b\textbackslash{}c"
-    assert escape_markdown("<b>|`") == r"&lt;b&gt;\|\`"
-    assert guard_formula("=1+1") == "'=1+1"
-    assert guard_formula("PiCO+") == "PiCO+"
-    assert clean("x" * 100) == "x" * 47 + "…"
+# What was planned.
 
 
-def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
-    from plench.runs.sweep_spec import Grid, SweepSpec
+@pytest.mark.parametrize("render", [render_text, render_markdown, render_latex])
+def test_tables_say_what_was_planned(gapped_board, render):
+    text = render(build_tables(gapped_board))
+    times = r"$\times$" if render is render_latex else "×"
+    assert f"Planned: 2 splits {times} 2 configurations." in text
+    assert "without a letter are complete" in text
 
+
+def test_tables_say_what_was_planned_where_it_differs(run, tmp_path):
+    for name, dataset, algorithm in (("a", "Lost", "CC"), ("b", "Lost", "LWS"), ("c", "MSRCv2", "LWS")):
+        write_run(tmp_path / name, records(), dataset, algorithm)
+    plan(tmp_path, (("CC",), ("Lost",), {"n_hparams": 3, "n_trials": 4}))
+    planned = "4 splits × 3 configurations (CC); 1 split × 1 configuration (LWS)"
+    assert f"Planned: {planned}.\n" in run("collect", tmp_path).out
+    by_criterion = run("collect", tmp_path, "--by", "criterion").out
+    assert f"Planned: Lost: {planned}; MSRCv2: 1 split × 1 configuration." in by_criterion
+
+
+def test_command_reads_what_a_sweep_was_asked_to_do(sweep, tmp_path, run):
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
-    spec = SweepSpec((Grid(("CC", "LWS", "PRODEN"), ("Lost",), n_hparams=5, n_trials=3, steps=1000),))
-    spec.write(tmp_path / spec.file_name)
+    plan(tmp_path, (("CC", "LWS", "PRODEN"), ("Lost",), {"n_hparams": 5, "n_trials": 3}))
     (tmp_path / "sweep-broken.toml").write_text("[[")
-    captured = run_collect(capsys, "--input_dir", tmp_path)
-    assert "rests on 2 of 3 splits and 4 of 15 planned runs; 11 not started" in captured.out
-    assert "Lost: planned, but without any run: PRODEN" in captured.err
-    assert "sweep-broken.toml is not a TOML file" in captured.err
+    said = run("collect", tmp_path)
+    assert "rests on 2 of 3 splits and 4 of 15 planned runs; 11 not started" in said.out
+    assert "Lost: planned, but without any run: PRODEN" in said.err
+    assert "sweep-broken.toml is not a TOML file" in said.err
+    out = run("collect", sweep, "--planned_hparams", 20, "--planned_trials", 5).out
+    assert "rests on 3 of 5 splits and 12 of 100 planned runs; 88 not started" in out
 
 
 @pytest.mark.parametrize(
@@ -314,143 +298,150 @@ def test_command_reads_what_a_sweep_was_asked_to_do(tmp_path, capsys):
         {"precision": "bf16"},
     ],
 )
-def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, capsys, change):
-    from plench.runs.sweep_spec import Grid, SweepSpec
-
+def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, run, change):
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
-    asked = {"n_hparams": 2, "n_trials": 2, "steps": 1000}
-    own, other = Grid(("CC",), ("Lost",), **asked), Grid(("CC",), ("Lost",), **({"steps": 1000} | change))
-    for spec in (SweepSpec((own,)), SweepSpec((other,))):
-        spec.write(tmp_path / spec.file_name)
-    assert "rests on" not in run_collect(capsys, "--input_dir", tmp_path).out.replace(ALL_PLANNED, "")
+    plan(tmp_path, (("CC",), ("Lost",), {"n_hparams": 2, "n_trials": 2}))
+    plan(tmp_path, (("CC",), ("Lost",), change))
+    assert "rests on" not in run("collect", tmp_path).out
 
 
-def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, capsys):
-    from plench.runs.sweep_spec import Grid, SweepSpec
-
+def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, run):
     write_run(tmp_path / "a", records(), "Lost", "Mine@01234567")
-    spec = SweepSpec((Grid(("some/file.py:Mine", "some/file.py:Other"), ("Lost", "MSRCv2")),))
-    spec.write(tmp_path / spec.file_name)
-    notices = [
-        line for line in run_collect(capsys, "--input_dir", tmp_path).err.splitlines() if "planned" in line
-    ]
-    assert notices == [
+    plan(tmp_path, (("some/file.py:Mine", "some/file.py:Other"), ("Lost", "MSRCv2"), {}), steps=None)
+    assert [line for line in run("collect", tmp_path).err.splitlines() if "planned" in line] == [
         "warning: Lost: planned, but without any run: some/file.py:Other",
         "warning: MSRCv2: planned, but without any run of any algorithm",
     ]
-    filtered = run_collect(capsys, "--input_dir", tmp_path, "--datasets", "Lost").err
-    assert "MSRCv2" not in filtered
+    assert "MSRCv2" not in run("collect", tmp_path, "--datasets", "Lost").err
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
-def test_names_that_are_no_unicode_can_be_printed(tmp_path, capsys, form):
-    name = "lone \ud800 surrogate"
-    experiment = experiment_of("Lost", name, model=name)
-    write_run(tmp_path / "a", records(), experiment=experiment, hparams={"model": name, name: name})
-    folder = os.fsencode(tmp_path) + b"/bad\xff"
-    os.mkdir(folder)
-    with open(folder + b"/results.jsonl", "w") as file:
-        file.write("{]\n")
-    for more in ([], ["--chosen"]):
-        captured = run_collect(capsys, "--input_dir", tmp_path, "--format", form, *more)
-        captured.out.encode("utf-8")
-        captured.err.encode("utf-8")
-        assert "surrogate" in captured.out
-
-
-def test_a_criterion_more_is_a_column_more(tmp_path):
-    """Selection and tables take any criterion whose figure the records have."""
-    from dataclasses import replace
-
-    from plench.criteria import criteria
-
-    taken = [{**record, "val_margin": step / 10} for step, record in enumerate(records())]
-    write_run(tmp_path / "a", taken)
-    margin = replace(criteria["CR"], name="margin", title="Margin", record_key="val_margin")
-    board = build_leaderboard(read_runs(tmp_path), [*criteria.values(), margin])
-    assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
-    assert "Margin" in render_text(build_tables(board))
-
-
-def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, capsys):
+def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, run):
     """What was planned is a set of runs per algorithm, not all splits × configurations of a setting."""
-    from plench.runs.sweep_spec import Grid, SweepSpec
-
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=3)
     write_run(tmp_path / "more", records(), "Lost", "CC", trial_seed=2, hparams_seed=5)
     write_run(tmp_path / "fewer", records(), "Lost", "LWS")
-    asked = (
-        Grid(("CC",), ("Lost",), n_hparams=3, n_trials=2, steps=1000),
-        Grid(("CC",), ("Lost",), n_hparams_from=5, n_hparams=6, n_trials_from=2, n_trials=3, steps=1000),
-        Grid(("LWS",), ("Lost",), n_hparams=1, n_trials=1, steps=1000),
+    later = {"n_hparams_from": 5, "n_hparams": 6, "n_trials_from": 2, "n_trials": 3}
+    plan(
+        tmp_path,
+        (("CC",), ("Lost",), {"n_hparams": 3, "n_trials": 2}),
+        (("CC",), ("Lost",), later),
+        (("LWS",), ("Lost",), {"n_hparams": 1, "n_trials": 1}),
     )
-    SweepSpec(asked).write(tmp_path / "sweep-a.toml")
-    assert "rests on" not in run_collect(capsys, "--input_dir", tmp_path).out.replace(ALL_PLANNED, "")
-    for file in (tmp_path / "Lost-CC-1-2").iterdir():
-        file.unlink()
-    out = run_collect(capsys, "--input_dir", tmp_path).out
+    assert "rests on" not in run("collect", tmp_path).out
+    shutil.rmtree(tmp_path / "Lost-CC-1-2")
+    out = run("collect", tmp_path).out
     assert "rests on 3 of 3 splits and 6 of 7 planned runs; 1 not started" in out
     assert out.count("planned runs") == 1
 
 
-def test_copies_of_a_run_count_once_with_a_notice(tmp_path, capsys):
-    import shutil
+# Copies of runs.
 
+
+def test_copies_of_a_run_count_once_with_a_warning(tmp_path, run):
     first, second = tmp_path / "first", tmp_path / "second"
     write_sweep(first, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
-    alone = run_collect(capsys, "--input_dir", first)
+    alone = run("collect", first)
     assert alone.err == ""
-    twice = run_collect(capsys, "--input_dir", first, "--input_dir", f"{first}/../first")
+    twice = run("collect", first, f"{first}/../first")
     assert twice.out == alone.out
     assert "first/../first: named more than once, read once" in twice.err
     shutil.copytree(first, second)
     shutil.copytree(first / "Lost-CC-0-0", second / "renamed")
-    merged = run_collect(capsys, "--input_dir", first, "--input_dir", second)
+    merged = run("collect", first, second)
     assert merged.out == alone.out
-    (notice,) = merged.err.splitlines()
-    assert "5 folders are copies of runs that count once" in notice
-    assert "second/Lost-CC-0-0" in notice
+    (warning,) = merged.err.splitlines()
+    assert "5 folders are copies of runs that count once" in warning
+    assert "second/Lost-CC-0-0" in warning
 
 
 def test_of_copies_the_one_that_finished_counts(tmp_path):
-    from plench.runs import drop_copies
-
     for name, status in (("a", "interrupted"), ("b", "done"), ("c", "done")):
         write_run(tmp_path / name / "run", records(), status=status)
     write_run(tmp_path / "d" / "run", records(), hparams_seed=1)
     write_run(tmp_path / "e" / "run", records(), public=True)
     write_run(tmp_path / "f" / "run", records(), public=True)
-    kept, notices = drop_copies(run for name in "abcdef" for run in read_runs(tmp_path / name))
+    kept, warnings = drop_copies(run for name in "abcdef" for run in read_runs(tmp_path / name))
     assert sorted(run.path.parent.name for run in kept) == ["b", "d", "e", "f"]
-    assert notices == ["2 folders are copies of runs that count once; left out: a/run, c/run"]
+    assert warnings == ["2 folders are copies of runs that count once; left out: a/run, c/run"]
+
+
+# Formats.
 
 
 def test_tables_fit_into_a_terminal_and_say_what_is_left_out(board):
+    whole = max(len(line) for line in render_text(build_tables(board)[:1]).splitlines()[:3])
     for width in (200, 80, 60, 40):
         text = render_text(build_tables(board), width)
         assert max(len(line) for line in text.splitlines()) <= width
         for cell in board.cells.values():  # no number is cut
             if cell.criterion.name == "CR":
                 assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f}" in text
-        whole = max(len(line) for line in render_text(build_tables(board)[:1]).splitlines()[:3])
         assert ("a wider window" in " ".join(text.split())) == (width < whole)
     assert render_text(build_tables(board)) == render_text(build_tables(board), 10_000)
 
 
-def test_standard_errors_may_be_left_out(sweep, board, capsys):
-    text = run_collect(capsys, "--input_dir", sweep, "--format", "latex", "--without_error").out
+def test_standard_errors_may_be_left_out(sweep, board, run):
+    text = run("collect", sweep, "--format", "latex", "--without_error").out
     cell = next(iter(board.cells.values()))
     assert f"{100 * cell.mean:.2f} ± {100 * cell.std:.2f}".replace("±", r"$\pm$") in text
     assert "[" not in re.sub(r"\[ht\]|\\\\\[.*?\]", "", text)
     assert "standard error of the mean" not in text
 
 
-def test_results_below_chance_are_flagged(tmp_path):
-    for number, accuracy in enumerate((0.05, 0.07)):
-        told = [{**record, "test_acc": accuracy} for record in records()]
-        write_run(tmp_path / f"run{number}", told, "Lost", ("CC", "LWS")[number])
-    (grid,) = build_tables(build_leaderboard(read_runs(tmp_path)))
-    by_name = {name: entries[0].marks for name, entries in grid.rows}
-    notes = dict(grid.notes)
-    assert "below chance: a guess among 16 classes has 6.25 %" in notes[by_name["CC"][0]]
-    assert by_name["LWS"] == () or "below chance" not in notes[by_name["LWS"][0]]
+def test_long_texts_are_broken_in_latex(gapped_board):
+    grids = build_chosen_tables(gapped_board)
+    text = render_latex(grids)
+    assert r"\begin{tabular}{lccccc" in text
+    longest = max(len(entry.text) for grid in grids for _, row in grid.rows for entry in row)
+    assert ("p{80mm}" in text) == (longest > 50)
+    assert r"\begin{tabular}{lcccc}" in render_latex(build_tables(gapped_board))
+
+
+def test_escapes():
+    assert escape_latex("a_b\\c") == r"a\_b\textbackslash{}c"
+    assert escape_markdown("<b>|`") == r"&lt;b&gt;\|\`"
+    assert guard_formula("=1+1") == "'=1+1"
+    assert guard_formula("PiCO+") == "PiCO+"
+    assert clean("x" * 100) == "x" * 47 + "…"
+
+
+ODD_NAMES = (
+    *("a|b", "<script>alert(1)</script>", "*bold*", "[l](u)", r"\input{/etc/passwd}_50%&#$~^", "=1+1"),
+    *("\x1b[31mred\x07\u202e" + "名" * 400, "lone \ud800 surrogate"),
+)
+
+
+def test_odd_names_break_no_format(tmp_path, run):
+    for number, name in enumerate(ODD_NAMES):
+        experiment = experiment_of("Lost", name, model=name if number else "MLP")
+        write_run(
+            tmp_path / str(number), records(), experiment=experiment, hparams={"model": name, name: name}
+        )
+    write_run(tmp_path / "long", records(), dataset="D" * 3000)
+    folder = os.fsencode(tmp_path) + b"/bad\x1b\xff"
+    os.mkdir(folder)
+    with open(folder + b"/results.jsonl", "w") as file:
+        file.write("{]\n")
+    shown = {}
+    for form in ("text", "markdown", "latex", "csv", "json"):
+        for more in ([], ["--chosen"]):
+            said = run("collect", tmp_path, "--format", form, *more)
+            shown.setdefault(form, said.out)
+            for text in (said.out, said.err):
+                assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
+                text.encode("utf-8")
+            assert "surrogate" in said.out
+            assert "1 line skipped, no JSON: 1" in said.err
+    assert max(map(len, shown["text"].split("\n"))) < 450
+    assert "D" * 300 not in shown["text"]
+    rows = [line for line in shown["markdown"].split("\n") if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
+    assert "<script>" not in shown["markdown"]
+    for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{"):
+        assert command in shown["latex"]
+    assert r"\input" not in shown["latex"]
+    unescaped = re.sub(r"\\[{}]", "", shown["latex"])
+    assert unescaped.count("{") == unescaped.count("}")
+    rows = [line for line in shown["latex"].split("\n") if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
+    assert "'=1+1" in shown["csv"]

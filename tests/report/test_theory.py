@@ -16,74 +16,57 @@ QUARTERS = 4
 
 def all_uss_sets(label, k):
     """Every set that holds the label, but the full one: each once, since they are equally likely."""
-    sets = [s for s in itertools.product((False, True), repeat=k) if s[label]]
-    return [s for s in sets if not all(s)]
+    return [s for s in itertools.product((False, True), repeat=k) if s[label] and not all(s)]
 
 
 def all_fps_sets(label, quarters):
     """Every set by independent flips of probability quarters/4, as often as it comes in 4^(K−1) cases."""
-    k = len(quarters)
-    choices = [
-        [True] if j == label else [True] * quarters[j] + [False] * (QUARTERS - quarters[j]) for j in range(k)
-    ]
+    choices = [[True] * q + [False] * (QUARTERS - q) for q in quarters]
+    choices[label] = [True]
     return list(itertools.product(*choices))
 
 
-def spread(logits, labels, sets_of):
-    """Lay out every (example, candidate set) pair as rows; each example must have the same number of sets."""
-    rows, candidates, truth = [], [], []
-    for row, label in zip(logits, labels, strict=True):
-        for chosen in sets_of(label):
-            rows.append(row)
-            candidates.append(chosen)
-            truth.append(label)
-    return np.array(rows), np.array(candidates), np.array(truth)
+def measure(logits, labels, sets_of):
+    """Measure over every (example, candidate set) pair; each example must have the same number of sets."""
+    rows = [(row, chosen, y) for row, y in zip(logits, labels, strict=True) for chosen in sets_of(y)]
+    return measure_all(*map(np.array, zip(*rows, strict=True)))
 
 
-def problems(k):
-    """Logits without ties and labels, for a handful of examples."""
-    row = st.permutations(range(k)).map(lambda order: np.array(order, dtype=float))
-    return st.lists(st.tuples(row, st.integers(0, k - 1)), min_size=1, max_size=6)
+def draw_problem(data, k):
+    """Draw logits without ties and labels, for a handful of examples."""
+    rows = data.draw(st.lists(st.permutations(range(k)), min_size=1, max_size=6))
+    labels = data.draw(st.lists(st.integers(0, k - 1), min_size=len(rows), max_size=len(rows)))
+    return np.array(rows, dtype=float), labels
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_gap_is_at_most_one_minus_accuracy_times_ambiguity(data):
     k = data.draw(st.integers(2, 4))
-    problem = data.draw(problems(k))
-    matrix = data.draw(
-        st.lists(st.lists(st.integers(0, QUARTERS), min_size=k, max_size=k), min_size=k, max_size=k)
-    )
-    logits, labels = np.array([row for row, _ in problem]), [label for _, label in problem]
-    rows, candidates, truth = spread(logits, labels, lambda label: all_fps_sets(label, matrix[label]))
-    figures = measure_all(rows, candidates, truth)
+    logits, labels = draw_problem(data, k)
+    row = st.lists(st.integers(0, QUARTERS), min_size=k, max_size=k)
+    matrix = data.draw(st.lists(row, min_size=k, max_size=k))
+    figures = measure(logits, labels, lambda label: all_fps_sets(label, matrix[label]))
     gap = figures["val_covering_rate"] - figures["val_accuracy"]
     gamma = max(matrix[i][j] for i in labels for j in range(k) if j != i) / QUARTERS
     assert figures["val_accuracy"] == pytest.approx(accuracy(logits, labels))
     assert -1e-12 <= gap <= (1 - figures["val_accuracy"]) * gamma + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_accuracy_follows_from_covering_rate_under_uss(data):
-    k = data.draw(st.integers(2, 6))
-    problem = data.draw(problems(k))
-    logits, labels = np.array([row for row, _ in problem]), [label for _, label in problem]
-    figures = measure_all(*spread(logits, labels, lambda label: all_uss_sets(label, k)))
-    c = (2 ** (k - 2) - 1) / (2 ** (k - 1) - 1)
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.booleans())
+def test_accuracy_follows_from_covering_rate(data, under_uss):
+    """Under uniform sampling of sets, and under a constant flipping probability."""
+    k = data.draw(st.integers(2, 6 if under_uss else 4))
+    logits, labels = draw_problem(data, k)
+    if under_uss:
+        figures = measure(logits, labels, lambda label: all_uss_sets(label, k))
+        c = (2 ** (k - 2) - 1) / (2 ** (k - 1) - 1)
+    else:
+        quarters = data.draw(st.integers(0, QUARTERS - 1))
+        figures = measure(logits, labels, lambda label: all_fps_sets(label, [quarters] * k))
+        c = quarters / QUARTERS
     assert (figures["val_covering_rate"] - c) / (1 - c) == pytest.approx(accuracy(logits, labels))
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_accuracy_follows_from_covering_rate_under_constant_flipping(data):
-    k = data.draw(st.integers(2, 4))
-    quarters = data.draw(st.integers(0, QUARTERS - 1))
-    problem = data.draw(problems(k))
-    logits, labels = np.array([row for row, _ in problem]), [label for _, label in problem]
-    figures = measure_all(*spread(logits, labels, lambda label: all_fps_sets(label, [quarters] * k)))
-    p = quarters / QUARTERS
-    assert (figures["val_covering_rate"] - p) / (1 - p) == pytest.approx(accuracy(logits, labels))
 
 
 @settings(max_examples=40, deadline=None)
@@ -104,13 +87,12 @@ def test_approximated_accuracy_is_accuracy_for_the_true_posterior(data):
             logits.extend([row] * copies)
             labels.extend([label] * copies)
     sets_of = (lambda y: all_fps_sets(y, [1] * k)) if constant_flipping else (lambda y: all_uss_sets(y, k))
-    figures = measure_all(*spread(np.array(logits), labels, sets_of))
+    figures = measure(logits, labels, sets_of)
     assert figures["val_approximated_acc"] == pytest.approx(figures["val_accuracy"])
 
 
 def test_without_the_posterior_it_is_not():
-    rows, candidates, truth = spread(np.array([[3.0, 0.0, 0.0]]), [1], lambda y: all_uss_sets(y, 3))
-    figures = measure_all(rows, candidates, truth)
+    figures = measure([[3.0, 0.0, 0.0]], [1], lambda y: all_uss_sets(y, 3))
     assert figures["val_accuracy"] == 0
     assert figures["val_approximated_acc"] > 0.3
 

@@ -1,20 +1,19 @@
-"""The paper's results in the package against the paper's source, and ours beside them."""
+"""The paper's results in the package, compared with the paper's source, and ours compared with them."""
 
 import json
 import math
 import re
 
-import numpy as np
 import pytest
 
 from plench.algorithms.registry import own_cards
-from plench.cli import main
 from plench.criteria import criteria
 from plench.report.compare_paper import load_published, pair_with_paper
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
 from tests.conftest import ROOT
-from tests.synthetic_sweep import experiment_of, make_records, write_run
+from tests.report.conftest import records
+from tests.synthetic_sweep import experiment_of, write_run
 
 PAPER = ROOT.parent / "shared" / "paper.tex"
 ALGORITHMS = 26
@@ -54,21 +53,6 @@ def test_cells_against_the_paper():
     assert checked == len(cells)
 
 
-@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not at hand")
-def test_bold_cells_are_the_best_of_their_column():
-    """The paper prints the best of each column in bold: an independent check of means and columns."""
-    cells = load_published()
-    source = PAPER.read_text(encoding="utf-8")
-    bold = re.findall(r"\\bf (\d+\.\d\d)\$", source)
-    best = []
-    for dataset in ("Aggregate", "Vaguest"):
-        for model in ("ResNet", "DenseNet"):
-            for criterion in criteria:
-                key = (f"PLCIFAR10_{dataset}", model, criterion)
-                best.append(max(c.mean for k, c in cells.items() if (k[0], k[1], k[3]) == key))
-    assert {f"{100 * value:.2f}" for value in best} <= set(bold)
-
-
 def test_faults_name_algorithms_that_are_there():
     cells = load_published()
     published = {key[2] for key in cells}
@@ -83,33 +67,40 @@ def test_faults_name_algorithms_that_are_there():
     assert all("1e-12" in cell.faults[-1] for key, cell in cells.items() if key[3] == "AA")
 
 
-def write_image_run(
-    folder, algorithm, trial, test, *, verified=True, steps=60_000, model="ResNet", **changes
-):
+def write_image_run(folder, algorithm, trial=0, test=0.7, *, verified=True, steps=60_000, **changes):
     record = {"step": steps - 1, "val_covering_rate": 0.9, "val_approximated_acc": 0.9, "test_acc": test}
-    experiment = experiment_of("PLCIFAR10_Vaguest", algorithm, steps, model=model, **changes)
-    write_run(folder, [record], "PLCIFAR10_Vaguest", algorithm, trial, experiment=experiment, steps=steps)
-    info = json.loads((folder / "run.json").read_text())
-    info["dataset"]["verified"] = verified
-    (folder / "run.json").write_text(json.dumps(info))
+    changes = {"model": "ResNet", **changes}
+    write_run(
+        folder,
+        [record],
+        "PLCIFAR10_Vaguest",
+        algorithm,
+        trial,
+        steps=steps,
+        experiment=experiment_of("PLCIFAR10_Vaguest", algorithm, steps, **changes),
+        info={"dataset": {"name": "PLCIFAR10_Vaguest", "n_classes": 10, "verified": verified}},
+    )
 
 
-def test_beside_the_paper(tmp_path):
+def compare(folder):
+    runs = read_runs(folder)
+    return pair_with_paper(build_leaderboard(runs), runs)
+
+
+def test_difference_and_combined_error(tmp_path):
     paper = load_published()["PLCIFAR10_Vaguest", "ResNet", "PRODEN", "CR"]
     for trial, shift in enumerate((-0.01, 0.0, 0.01)):
         write_image_run(tmp_path / f"a{trial}", "PRODEN", trial, paper.mean + shift)
         write_image_run(tmp_path / f"b{trial}", "POP", trial, paper.mean + shift - 0.2)
-    runs = read_runs(tmp_path)
-    pairs, reasons = pair_with_paper(build_leaderboard(runs), runs)
+    pairs, reasons = compare(tmp_path)
     assert reasons == []
     by_name = {(p.paper.algorithm, p.paper.criterion): p for p in pairs}
-    proden = by_name["PRODEN", "CR"]
+    proden, pop = by_name["PRODEN", "CR"], by_name["POP", "CR"]
     assert proden.difference == pytest.approx(0)
     expected = math.sqrt(0.01**2 / 3 + (paper.printed_error * math.sqrt(3 / 2)) ** 2)
     assert proden.combined_error == pytest.approx(expected)
-    assert proden.within is True
-    assert by_name["POP", "CR"].within is False
-    assert "purifi" in by_name["POP", "CR"].paper.faults[0]
+    assert (proden.within, pop.within) == (True, False)
+    assert "purifi" in pop.paper.faults[0]
 
 
 @pytest.mark.parametrize(
@@ -124,44 +115,43 @@ def test_beside_the_paper(tmp_path):
     ],
 )
 def test_what_is_not_the_papers_setting_is_not_compared(tmp_path, changes, reason):
-    write_image_run(tmp_path / "a", "PRODEN", 0, 0.7, **changes)
-    runs = read_runs(tmp_path)
-    pairs, reasons = pair_with_paper(build_leaderboard(runs), runs)
+    write_image_run(tmp_path / "a", "PRODEN", **changes)
+    pairs, reasons = compare(tmp_path)
     assert pairs == []
     assert reason in reasons[0]
 
 
-def test_command(tmp_path, capsys):
+def test_tabular_tables_of_the_paper_are_named(tmp_path):
+    published = {"kind": "tabular", "published": {"examples": 1122}, "n_classes": 16}
+    write_run(tmp_path / "a", records(), info={"dataset": published})
+    _, (reason,) = compare(tmp_path)
+    assert "the paper has tables of tabular datasets, but their numbers are not in its source" in reason
+
+
+def test_command(tmp_path, sweep, run):
     for trial in range(2):
         write_image_run(tmp_path / f"a{trial}", "CAVL", trial, 0.5 + trial / 10)
-    assert main(["compare", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
+    out = run("results", "compare-paper", tmp_path).out
     assert "outside the candidates as the target" in out
     assert "55.00" in out
     assert "rests on 2 splits and 2 runs, the paper's on 3 splits and 60 runs" in out
-    assert main(["compare", str(tmp_path), "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(run("results", "compare-paper", tmp_path, "--json").out)
     assert {cell["criterion"] for cell in content["cells"]} == set(criteria)
-
-
-def test_what_the_paper_has_no_figure_of_is_named(tmp_path, capsys):
-    for name in ("PRODEN", "VALEN", "Mine@12345678"):
-        write_image_run(tmp_path / name, name, 0, 0.5)
-    assert main(["compare", str(tmp_path)]) == 0
+    for name in ("VALEN", "Mine@12345678"):
+        write_image_run(tmp_path / name, name)
     said = "not compared: PLCIFAR10_Vaguest: the paper has no figure of Mine@12345678, VALEN"
-    assert said in capsys.readouterr().out
-
-
-def test_command_without_anything_to_compare(sweep, capsys):
-    assert main(["compare", str(sweep)]) == 0
-    out = capsys.readouterr().out
+    assert said in run("beside-paper", tmp_path).out
+    out = run("compare", sweep).out
     assert "nothing here can be compared" in out
     assert "Lost: the paper has no table of it" in out
 
 
-def test_tabular_tables_of_the_paper_are_named(tmp_path):
-    published = {"kind": "tabular", "published": {"examples": 1122}, "n_classes": 16}
-    write_run(tmp_path / "a", make_records(0.6, np.random.default_rng(0)), info={"dataset": published})
-    runs = read_runs(tmp_path)
-    _, (reason,) = pair_with_paper(build_leaderboard(runs), runs)
-    assert "the paper has tables of tabular datasets, but their numbers are not in its source" in reason
+def test_each_setting_has_its_own_table(tmp_path, run):
+    for precision in ("float32", "bf16"):
+        for trial in range(2):
+            write_image_run(tmp_path / f"{precision}{trial}", "PRODEN", trial, precision=precision)
+    out = run("results", "compare-paper", tmp_path, "--criteria", "CR").out
+    assert [line for line in out.split("\n") if "selected by" in line] == [
+        f"PLCIFAR10_Vaguest (precision {precision}), ResNet, selected by CR"
+        for precision in ("bf16", "float32")
+    ]
