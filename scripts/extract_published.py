@@ -2,8 +2,8 @@
 
     python scripts/extract_published.py ../shared/paper.tex
 
-Every number in the file comes from here; `tests/report/test_compare_paper.py` compares it with the source cell
-by cell.
+Every number in the file comes from here; `tests/report/test_compare_paper.py` compares it with the source,
+cell by cell.
 """
 
 import json
