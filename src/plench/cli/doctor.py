@@ -22,7 +22,6 @@ from typing import Any
 
 from plench.data.sources import dataset_names, find_source
 from plench.errors import MissingDataError, PlenchError
-from plench.plain_files import is_folder
 from plench.settings import __version__
 
 # What extras bring: packages, and what each is for.
@@ -94,7 +93,7 @@ def list_devices() -> list[str]:
 def measure_disk(folder: Path) -> dict[str, Any]:
     """Return the space left where runs would be written, and whether they can be."""
     place = folder.absolute()
-    while not is_folder(place) and place != place.parent:
+    while not os.path.isdir(place) and place != place.parent:
         place = place.parent
     return {
         "folder": str(place),

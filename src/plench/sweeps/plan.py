@@ -23,7 +23,6 @@ from plench.data.sources import find_own_source
 from plench.data.sources.crowd import RELEASES, explain_lack
 from plench.errors import DataError, MissingDataError, PlenchError, UsageError
 from plench.networks import NETWORKS
-from plench.plain_files import open_plain
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec, grid_settings
 from plench.settings import seed_hash
@@ -376,7 +375,7 @@ def _is_third_party(asked: str, name: str) -> bool:
     base, _, digest = name.rpartition("@")
     location, _, class_name = asked.rpartition(":")
     try:
-        with open_plain(location) as file:
+        with open(location, "rb") as file:
             return digest == hashlib.file_digest(file, "sha256").hexdigest()[:8]
     except OSError:
         return base == class_name

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from filelock import FileLock, Timeout
 
 from plench.errors import PlenchError
-from plench.plain_files import is_plain
 from plench.runs.files import parse_json, write_text
 from plench.runs.folder import DONE, FINISHED, LOCK, RUN, DescriptionError, check_integrity, read_description
 from plench.settings import PROTOCOL_VERSION, __version__
@@ -138,7 +137,7 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
 
 def _is_locked(lock: str) -> bool:
     """Return True if a living process holds a lock file."""
-    if not is_plain(lock) or os.path.islink(lock):
+    if not os.path.isfile(lock):
         return False
     try:
         with FileLock(lock, timeout=0):

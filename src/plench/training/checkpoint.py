@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import io
 import logging
 import random
@@ -19,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.errors import DataError, PlenchError, ResumeError
+from plench.errors import PlenchError, ResumeError
+from plench.runs.files import sha256
 from plench.runs.folder import RunStore
 from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
-from plench.zip_archive import STORED, list_entries, read_entry
 
 MODULE_INTERNALS = frozenset(vars(nn.Module()))
 # By exact type: a subclass (an enum, a number of numpy) is something else and would not be read back.
@@ -486,7 +485,7 @@ def dump(payload: dict[str, Any]) -> bytes:
     """Turn tensors and plain values into bytes, with their hash at the end."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **payload}, buffer)
-    buffer.write(SEAL + hashlib.sha256(buffer.getbuffer()).hexdigest().encode("ascii"))
+    buffer.write(SEAL + sha256(buffer.getbuffer()).encode("ascii"))
     return buffer.getvalue()
 
 
@@ -494,13 +493,10 @@ def parse(content: bytes) -> dict[str, Any]:
     """Read bytes made by `dump`; only tensors and plain values are accepted. Raises ValueError otherwise."""
     if content[-SEAL_BYTES:].startswith(SEAL):
         content, digest = content[:-SEAL_BYTES], content[-64:]
-        if hashlib.sha256(content).hexdigest().encode("ascii") != digest:
+        if sha256(content).encode("ascii") != digest:
             raise ValueError("damaged file: it was changed since it was written")
-    file = io.BytesIO(content)
     try:
-        check_archive(file)
-        file.seek(0)
-        payload = torch.load(file, map_location="cpu", weights_only=True)
+        payload = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for a damaged file
         raise ValueError(f"damaged file: {error}") from error
     if not isinstance(payload, dict) or type(payload.get("format")) is not int or payload["format"] != FORMAT:
@@ -508,15 +504,6 @@ def parse(content: bytes) -> dict[str, Any]:
     if not isinstance(payload.get("run_id", ""), str):  # older versions did not write whose it is
         raise ValueError("damaged file: its run_id is broken")
     return payload
-
-
-def check_archive(file: io.BytesIO) -> None:
-    """Raise DataError for an archive that torch does not write: it trusts sizes, and looks at no checksum."""
-    for entry in list_entries(file):
-        if entry.method != STORED:
-            raise DataError("it has packed entries")
-        for _ in read_entry(file, entry):  # to the end, where the checksum is looked at
-            continue
 
 
 def check_checkpoint(payload: dict[str, Any]) -> dict[str, Any]:

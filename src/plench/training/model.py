@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,6 @@ from plench.criteria import find_criterion
 from plench.errors import DataError, UsageError
 from plench.model_file import ModelFile, is_model_file, read_model_file, write_model_file
 from plench.networks import NETWORKS
-from plench.plain_files import is_folder, is_plain
 from plench.runs.folder import ALGORITHM, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse, restore_snapshot, take_snapshot
 from plench.training.environment import choose_device, set_execution
@@ -111,7 +111,7 @@ def load(
     the run was told `--save-model-every-checkpoint`. A file has one model. Where it is that of a third
     party's algorithm, its code is in the file and is run only if `run_code` says so.
     """
-    if is_plain(path) or (is_model_file(path) and not is_folder(path)):
+    if os.path.isfile(path) or (is_model_file(path) and not os.path.isdir(path)):
         if criterion != "last":
             raise UsageError(f"{path} is a file with one model, so there is none for {criterion!r}")
         return load_model_file(path, device, run_code=run_code)

@@ -13,7 +13,6 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import DataError, UsageError
-from plench.plain_files import read_plain
 from plench.report import drawing
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, label
 from plench.report.leaderboard import Leaderboard, title_criterion
@@ -24,8 +23,6 @@ from plench.text import clean, counted, normalise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-MAX_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class StepCost:
 def read_costs(path: Path) -> list[StepCost]:
     """Read a list of measurements (or an object whose `rows` is one); DataError names what is wrong."""
     try:
-        content = json.loads(read_plain(path, MAX_BYTES))
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read the measurements {str(path)!r}: {error}") from error
     rows = content.get("rows") if isinstance(content, dict) else content

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError, PlenchError, UsageError
-from plench.plain_files import read_plain
 from plench.report.criteria_quality import judge_criteria
 from plench.report.dataset_stats import CandidateStats
 from plench.report.figures.costs import StepCost
@@ -36,7 +35,6 @@ from plench.settings import __version__
 GENERATOR = "plench report"
 PAGE = "index.html"
 STAMP = "stamp.txt"
-MAX_PAGE_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def check_folder(folder: Path) -> None:
     if not there:
         return
     try:
-        ours = GENERATOR.encode() in read_plain(folder / PAGE, MAX_PAGE_BYTES)
+        ours = GENERATOR.encode() in (folder / PAGE).read_bytes()
     except OSError:
         ours = False
     if not ours:
