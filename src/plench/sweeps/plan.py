@@ -377,7 +377,7 @@ def _is_third_party(asked: str, name: str) -> bool:
     try:
         with open(location, "rb") as file:
             return digest == hashlib.file_digest(file, "sha256").hexdigest()[:8]
-    except OSError:
+    except (OSError, ValueError):
         return base == class_name
 
 
