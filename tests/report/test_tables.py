@@ -218,7 +218,7 @@ def test_command_filters_dashes_and_chosen(sweep, run, board):
     ("words", "said"),
     [
         (["nowhere"], "nowhere"),
-        (["{sweep}", "--algorithms", "zzz"], "there are CC, LWS, NN, PRODEN"),
+        (["{sweep}", "--algorithms", "zzz"], "expected one of CC, LWS, NN, PRODEN"),
         (["{sweep}", "--criteria", "zzz"], "unknown criterion 'zzz'"),
         (["{sweep}", "--format", "parquet"], "--output"),
         (["{sweep}", "--planned_trials", "0"], "must be from 1 to"),

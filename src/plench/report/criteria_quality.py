@@ -242,7 +242,7 @@ def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> Su
             tables.append((most, whole))
     if not tables:
         return None
-    # As many configurations as half of the experiments have: one that has only begun does not cut the others.
+    # As many configurations as half of the experiments have: unfinished ones do not shorten the curves.
     most = sorted((n for n, _ in tables), reverse=True)[(len(tables) - 1) // 2]
     kept = [curves for n, curves in tables if n >= most]
     # Means over splits, then over experiments.

@@ -68,11 +68,10 @@ _SETTINGS: Any = {
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A kind of figure: `draw(found, options)` draws runs that were read, with the options of its command.
+    """A kind of figure: `draw(found, options)` draws results with the options of its command.
 
-    With `folders_apart` each folder's runs count, also those that are copies of another's. A figure that is
-    not made from runs (`from_runs` false) names its input itself among its `options`, which are flags with
-    what `add_argument` takes.
+    `options` are its own flags, with the keywords of `add_argument`. With `folders_apart`, copies of a run in
+    several folders all count. `from_runs` is false for a figure that reads other files than runs.
     """
 
     name: str
@@ -84,7 +83,7 @@ class FigureKind:
 
 
 def one_criterion(found: Results, options: Any) -> Criterion:
-    """Return the criterion asked for; the first of all if none was."""
+    """Return the criterion of a figure that shows one: the given one, or the first of all."""
     if options.criteria and len(found.criteria) > 1:
         raise UsageError(f"this figure shows one criterion, not {', '.join(c.name for c in found.criteria)}")
     return found.criteria[0]
@@ -131,8 +130,8 @@ def new_panels(
 ) -> tuple[Figure, Sequence[Axes], int]:
     """Return a figure with n panels, as many in a row as fit, and the number of columns.
 
-    A panel is `each` inches wide, `margin` is for names on the left; `height` is that of all rows together
-    and of each row.
+    `each` is the width of a panel and `margin` that of the names on the left, in inches; `height` is a
+    constant and the height per row.
     """
     columns = min(n, max(1, int((width - margin) / each)))
     rows = -(-n // columns)
@@ -178,7 +177,7 @@ def format_number(value: float) -> str:
 
 
 def set_plain_ticks(axis: Axis, most: int = 4) -> None:
-    """Write the numbers of an axis as `format_number` does, on a log scale at most so many of them."""
+    """Write the numbers of an axis as `format_number` does, on a log scale at most `most` of them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value)))
@@ -280,7 +279,7 @@ def find_range(values: Iterable[float], least: float = 1.0) -> Range:
 
 
 def place_outside(values: Sequence[float], scale: Range, gap: float) -> list[float]:
-    """Return where to draw each value: those outside the range stand beyond its ends, in their order."""
+    """Return where to draw each value: those outside the range are placed beyond its ends, in order."""
     placed = list(values)
     below = sorted((i for i, v in enumerate(values) if v < scale.low), key=lambda i: -values[i])
     above = sorted((i for i, v in enumerate(values) if v > scale.high), key=lambda i: values[i])

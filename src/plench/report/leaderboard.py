@@ -27,9 +27,9 @@ class Leaderboard:
     """Cells in the order in which tables show them. Look cells up with `cell`.
 
     `algorithms` are the names of the rows. A method fitted in rounds has a row in the tables of the same
-    data; if its runs differ in the number of rounds, each number has its own row. A method that learned from
-    annotators' answers, which the others cannot see, is marked behind its name wherever it is shown or
-    ranked. `scored`: there are no true labels, and figures are the criteria themselves (`split_by_truth`).
+    data; if its runs differ in the number of rounds, each number has its own row. The name of a method that
+    learned from annotators' answers, which the others cannot see, ends in "(answers)". `scored`: there are
+    no true labels, and figures are the criteria themselves (`split_by_truth`).
     """
 
     settings: tuple[Experiment, ...]
@@ -134,7 +134,7 @@ def _has_card(run: Run) -> bool:
 
 
 def _find_card(run: Run) -> Mapping[str, Any]:
-    """Return the card of its algorithm that a run carries; if it has none, ours of that name."""
+    """Return the card of a run's algorithm, from the run itself or else from our algorithm of that name."""
     if _has_card(run):
         card: Mapping[str, Any] = run.info["algorithm_card"]
         return card
@@ -155,7 +155,7 @@ def _sees_answers(run: Run) -> bool:
 
 
 def label_settings(settings: Iterable[Experiment]) -> dict[Experiment, str]:
-    """Name each setting by its dataset, and by whatever else tells it from others of the same dataset."""
+    """Name each setting by its dataset, and by the details in which settings of that dataset differ."""
     by_dataset: dict[str, list[Experiment]] = {}
     for setting in settings:
         by_dataset.setdefault(setting.dataset, []).append(setting)

@@ -158,7 +158,7 @@ def read_results(
         if not folders_apart:
             runs, copies = drop_copies(runs)
             warnings.extend(copies)
-        # What was read stays until the end: looking through it for garbage takes a fifth of the time.
+        # The records stay until the end: searching them for garbage takes a fifth of the time.
         gc.freeze()
     if not runs:
         raise UsageError(f"no runs in {', '.join(map(str, given))} (folders with results.jsonl)")
@@ -192,7 +192,7 @@ def _keep_named(runs: list[Run], patterns: Sequence[str] | None, what: str) -> l
         matching = {name for name in names if fnmatchcase(_fold(name), _fold(pattern))}
         if not matching:
             known = ", ".join(sorted(clean(name) for name in names))
-            raise UsageError(f"no {what} here matches {pattern!r}: there are {known}")
+            raise UsageError(f"no {what} matches {pattern!r}; expected one of {known}")
         wanted |= matching
     return [run for run in runs if getattr(run.experiment, what) in wanted]
 
@@ -242,7 +242,7 @@ def _find_absent(runs: Iterable[Run], grids: Iterable[Grid], whole: bool) -> tup
 
 
 def _has_run(planned: str, algorithms: set[str]) -> bool:
-    """Whether a planned algorithm is among those that ran; one given by path has a hash in its name there."""
+    """Whether a planned algorithm is among those that ran, where one given by path has a hash in its name."""
     _, given_by_path, class_name = planned.rpartition(":")
     if given_by_path:
         return any(name.startswith(f"{class_name}@") for name in algorithms)
@@ -252,9 +252,9 @@ def _has_run(planned: str, algorithms: set[str]) -> bool:
 def _find_plans(
     runs: Iterable[Run], grids: Iterable[Grid], n_trials: int | None, n_hparams: int | None
 ) -> dict[Experiment, Plan]:
-    """Take as planned what sweep files ask for, what is there, and what the options add.
+    """Return the plan of each experiment: what sweep files ask for, what exists, and what the options add.
 
-    For an experiment that no file asks for, the plan is inferred from its whole setting (see `infer_plans`).
+    The plan of an experiment without a sweep file is inferred from its setting (see `infer_plans`).
     """
     runs, grids = list(runs), list(grids)
     for option, value in (("--planned-trials", n_trials), ("--planned-hparams", n_hparams)):
@@ -280,7 +280,7 @@ def _find_plans(
 
 
 def _asks_for(grid: Grid, experiment: Experiment) -> bool:
-    """Whether a grid asks for runs of an experiment; what it leaves open is on the dataset's card."""
+    """Whether a grid plans runs of an experiment; defaults come from the dataset's card."""
     if experiment.dataset not in grid.datasets or experiment.origin != "plench":
         return False
     if not any(_has_run(name, {experiment.algorithm}) for name in grid.algorithms):
@@ -289,9 +289,9 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
     if experiment.fitted and isinstance(rounds, int) and experiment.steps != rounds + 1:
         return False
     try:
-        card = dataset_card(experiment.dataset, own_only=True)  # viewing runs no third-party code
+        card = dataset_card(experiment.dataset, own_only=True)  # never third-party code
         candidates = choose_candidates(card.candidates, grid)
-    except UsageError:  # a dataset that is not known here: only what the grid says can be compared
+    except UsageError:  # an unknown dataset: compare only what the grid sets
         return experiment.fitted or grid.steps in (None, experiment.steps)
     (model,) = (entry.default_for(DataTraits(card.kind)) for entry in SHARED if entry.name == "model")
     steps = card.default_steps if grid.steps is None else grid.steps
@@ -305,7 +305,7 @@ def _asks_for(grid: Grid, experiment: Experiment) -> bool:
             {name: value for name, value in details.items() if name not in FITTED_ROW_KEYS}
             for details in (asked, found)
         )
-    # What records do not name is at its default: settings that are younger than they.
+    # Settings that are newer than the records have their defaults there.
     defaults = {setting.cell: setting.default for setting in declared().values() if not setting.block}
     return all(found.get(name, defaults.get(name)) == value for name, value in asked.items()) and all(
         name in asked or found.get(name, value) == value for name, value in defaults.items() if name

@@ -224,7 +224,7 @@ class Pair:
 
     `p_value` is None for fewer than two datasets; `p_holm` is corrected for all pairs tested.
     `spread` is the standard deviation of the differences over datasets, `detectable` the mean difference that
-    a test with so many datasets and this spread finds four times in five (None: it can find none).
+    a test with so many datasets and this spread finds four times in five (None if it cannot find any).
     """
 
     first: int
@@ -246,7 +246,7 @@ def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
 
 
 def _compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
-    """Compare every two columns of means, where both are there."""
+    """Compare every two columns of means, on the rows where neither is NaN."""
     pairs = []
     for first, second in combinations(range(values.shape[1]), 2):
         both = ~np.isnan(values[:, [first, second]]).any(axis=1)
@@ -443,7 +443,7 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
 
 
 def describe_reach(comparison: Comparison, alpha: float) -> str:
-    """Explain if no pair could be significant with so few datasets, whatever its figures; else empty.
+    """Explain why no pair can be significant with so few datasets; empty if one can.
 
     With n datasets the smallest p of Wilcoxon's test is 2/2ⁿ, which Holm multiplies by the number of pairs.
     """

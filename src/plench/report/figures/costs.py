@@ -66,7 +66,7 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
     names = sorted({cost.dataset for cost in costs})
     chosen = dataset if dataset is not None else names[0]
     if dataset is None and len(names) > 1:
-        raise UsageError(f"the measurements are of several datasets ({', '.join(names)}): say which")
+        raise UsageError(f"several datasets were measured ({', '.join(names)}): choose with --dataset")
     rows = sorted((cost for cost in costs if cost.dataset == chosen), key=lambda cost: cost.ms)
     if not rows:
         raise UsageError(f"no measurement of dataset {chosen!r}: there are {', '.join(names)}")
