@@ -431,7 +431,7 @@ def test_odd_names_break_no_format(tmp_path, run):
                 assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
                 text.encode("utf-8")
             assert "surrogate" in said.out
-            assert "1 line skipped, no JSON: 1" in said.err
+            assert "1 line skipped, not JSON: 1" in said.err
     assert max(map(len, shown["text"].split("\n"))) < 450
     assert "D" * 300 not in shown["text"]
     rows = [line for line in shown["markdown"].split("\n") if line.startswith("|")]
