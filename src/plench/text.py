@@ -56,8 +56,14 @@ def clean(name: str, longest: int | None = MAX_NAME) -> str:
 
 
 def guard_formula(text: str) -> str:
-    """Put an apostrophe in front of a name that a spreadsheet would run as a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    """Put an apostrophe in front of text that a spreadsheet would run as a formula; numbers stay."""
+    if text[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def short_repr(value: object) -> str:

@@ -12,8 +12,7 @@ import pytest
 import plench
 from plench import train
 from plench.cli import main
-from plench.cli.predict import format_predictions
-from plench.training.model import TrainedModel
+from plench.cli.options import write_csv
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +79,9 @@ def test_a_model_of_arrays_takes_an_array(tmp_path, capsys):
     assert main(["predict", str(folder), str(Path("x.csv"))]) == 2
 
 
-def test_numbers_are_no_formulas():
-    model = TrainedModel(None, None, 0, ("-1", "+x"))
-    text = format_predictions(model, {}, np.array([[0.75, 0.25]]))
-    assert text.split("\n")[1] == "-1,0.750000,'+x,0.250000"
+def test_formulas_are_escaped_and_numbers_are_not(capsys):
+    write_csv("-", [("-1", "+x", 0.75)])
+    assert capsys.readouterr().out == "-1,'+x,0.75\n"
 
 
 @pytest.mark.parametrize("make", [os.mkdir, lambda path: path.write_bytes(b"\x93NUMPY\x01")])

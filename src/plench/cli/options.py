@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from plench.errors import UsageError
 from plench.settings import Setting, Settings, declared
-from plench.text import clean, flag
+from plench.text import clean, flag, guard_formula
 
 if TYPE_CHECKING:  # these import numpy
     from plench.data import CandidateSpec, DatasetCard
@@ -64,12 +66,18 @@ def add_folder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
 
 
-def add_run_code(parser: argparse.ArgumentParser) -> None:
-    """Add the permission to run the code that a model file brings along."""
+def add_model_options(parser: argparse.ArgumentParser, data: str) -> None:
+    """Add model, data, output and device of commands that apply a model."""
+    parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
+    parser.add_argument("data", metavar="DATA", help=data)
+    parser.add_argument(
+        "-o", "--output", default=STREAM, metavar="FILE", help="CSV file to write (default: standard output)"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.add_argument(
         "--run-code",
         action="store_true",
-        help="run a third party's code in a model file: only if you trust whoever made it",
+        help="run third-party code in the model file: only if you trust its author",
     )
 
 
@@ -174,6 +182,19 @@ def print_warnings(warnings: Iterable[str]) -> None:
     """Print warnings to standard error, without empty ones."""
     for text in filter(None, warnings):
         print(f"warning: {clean(text, None)}", file=sys.stderr)
+
+
+def write_csv(output: str, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows to a CSV file, whole or not at all, or to standard output (`-`)."""
+    from plench.runs.files import write_text
+
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerows([guard_formula(str(cell)) for cell in row] for row in rows)
+    if output == STREAM:
+        sys.stdout.write(sink.getvalue())
+    else:
+        write_text(Path(output), sink.getvalue())
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) -> None:
