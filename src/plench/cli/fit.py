@@ -1,6 +1,7 @@
-"""Learn from a table, arrays or any dataset with candidate sets or annotators' answers, and
-write one model file. By default methods and configurations are tried within a budget, and a criterion that is
-measured on held-out candidate sets chooses; no true label is used. Ctrl-C takes the best so far.
+"""Fit a model to a table, arrays or any dataset with candidate sets or annotators' answers.
+
+By default several methods and configurations are tried within a budget, and a criterion that is measured on
+held-out candidate sets chooses; true labels are not used. Ctrl-C keeps the best so far.
 
 examples:
   plench fit animals.csv -o model.plench                 20 runs
@@ -32,58 +33,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="model file to write (.plench)")
     parser.add_argument("-a", "--algorithm", default="auto", help="auto, or a method (default: auto)")
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters, as {"lr": 0.01}')
-    parser.add_argument(
-        "--time",
-        type=float,
-        metavar="S",
-        help="seconds that auto may try for, without the last training on all data",
-    )
-    parser.add_argument("--n-runs", type=int, metavar="N", help="runs that auto may make (default: 20)")
-    parser.add_argument("--criterion", default="CR", help="CR or AA, by which auto chooses (default: CR)")
-    parser.add_argument("--steps", type=int, metavar="N", help="updates of a run (default: 1000)")
-    parser.add_argument(
-        "--early-stopping", metavar="NAME", help="CR or AA: keep one method's best model by it"
-    )
-    parser.add_argument(
-        "--no-refit", action="store_true", help="do not train auto's choice on all data again"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides split and training (0)")
+    time = "seconds of the search of auto, without the last training on all data"
+    parser.add_argument("--time", type=float, metavar="S", help=time)
+    parser.add_argument("--n-runs", type=int, metavar="N", help="number of runs of auto (default: 20)")
+    parser.add_argument("--criterion", default="CR", help="criterion of auto: CR or AA (default: CR)")
+    parser.add_argument("--steps", type=int, metavar="N", help="updates per run (default: 1000)")
+    stopping = "keep the best model of one method by CR or AA"
+    parser.add_argument("--early-stopping", metavar="NAME", help=stopping)
+    parser.add_argument("--no-refit", action="store_true", help="do not retrain auto's choice on all data")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of split and training (0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Learn, write the model, and report."""
+def run(args: argparse.Namespace) -> int:
+    """Fit, write the model, and report."""
     from plench.estimator import PartialLabelClassifier, hide_truth, number_rows
 
-    output = Path(arguments.output)
+    output = Path(args.output)
     if output.is_dir() or not output.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {arguments.output!r}: it is a folder, or its folder is not there")
-    check_outputs({"--output": arguments.output}, {"the data themselves": arguments.data})
-    data = hide_truth(as_dataset(arguments.data, arguments.data_dir))
-    steps = {} if arguments.steps is None else {"steps": arguments.steps}
+        raise UsageError(f"cannot write {args.output!r}: it is a folder, or its folder is not there")
+    check_outputs({"--output": args.output}, {"the data themselves": args.data})
+    data = hide_truth(as_dataset(args.data, args.data_dir))
+    steps = {} if args.steps is None else {"steps": args.steps}
     model = PartialLabelClassifier(
-        arguments.algorithm,
-        hparams=read_hparams(arguments.hparams),
-        time=arguments.time,
-        n_runs=arguments.n_runs,
-        criterion=arguments.criterion,
-        early_stopping=arguments.early_stopping,
-        refit=not arguments.no_refit,
-        random_state=arguments.seed,
-        device=arguments.device,
+        args.algorithm,
+        hparams=read_hparams(args.hparams),
+        time=args.time,
+        n_runs=args.n_runs,
+        criterion=args.criterion,
+        early_stopping=args.early_stopping,
+        refit=not args.no_refit,
+        random_state=args.seed,
+        device=args.device,
         verbose=True,
         **steps,
     ).fit(data)
     model.save(output)
-    report = make_report(model, data, number_rows(arguments.data, len(data.candidates)))
-    print(json.dumps(report, indent=1) if arguments.json else format_report(report, arguments.output))
+    report = make_report(model, data, number_rows(args.data, len(data.candidates)))
+    print(json.dumps(report, indent=1) if args.json else format_report(report, args.output))
     return 0
 
 
 def make_report(model: PartialLabelClassifier, data: Dataset, rows: Sequence[int]) -> dict[str, Any]:
-    """Return what is worth knowing of a fitted model, as plain values; `rows` number the examples."""
+    """Describe a fitted model as plain values; `rows` are the numbers of the examples."""
     from plench.estimator import find_confused, find_hardest, items_of, resolve_items
 
     resolution = resolve_items(model.model_, items_of(data))
@@ -114,14 +108,12 @@ def make_report(model: PartialLabelClassifier, data: Dataset, rows: Sequence[int
 
 def format_report(report: dict[str, Any], output: str) -> str:
     """Return the report as text."""
-    chosen = report["algorithm"] + (f", chosen among {report['tried']}" if report["tried"] else "")
-    lines = [f"method: {chosen}"]
+    chosen = f", chosen among {report['tried']}" if report["tried"] else ""
+    lines = [f"method: {report['algorithm']}{chosen}"]
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
     if report["quality_text"]:
-        lines += [
-            "quality without true labels:",
-            *(f"  {line}" for line in report["quality_text"].splitlines()),
-        ]
+        lines.append("quality without true labels:")
+        lines += [f"  {line}" for line in report["quality_text"].splitlines()]
     lines.append("hardest examples (rows as `plench resolve` counts them):")
     lines += [f"  {each['example']}: {each['label']} {each['probability']:.3f}" for each in report["hardest"]]
     lines.append("labels most confused (mean probability of the second where the first is resolved):")

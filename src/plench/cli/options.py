@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from plench.errors import UsageError
-from plench.settings import Setting, Settings, declared
+from plench.settings import Settings, declared
 from plench.text import clean, flag, guard_formula
 
 if TYPE_CHECKING:  # these import numpy
@@ -27,17 +27,22 @@ STREAM = "-"  # standard input or output
 CANDIDATE_SETTINGS = tuple(name for name, setting in declared().items() if setting.block == "candidates")
 
 
-def add_settings(parser: argparse.ArgumentParser, names: Iterable[str], *, defaults: bool = True) -> None:
-    """Add a flag for each of these settings, in the groups of their declarations; `given_settings` reads
-    them.
-
-    With `defaults` their help tells the default.
-    """
+def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add a flag for each of these settings, in the groups of their declarations (see `given_settings`)."""
     groups: dict[str, Any] = {"": parser}
     for setting in (declared()[name] for name in names):
         if setting.group not in groups:
             groups[setting.group] = parser.add_argument_group(setting.group)
-        groups[setting.group].add_argument(flag(setting.name), **_flag(setting, defaults))
+        details: dict[str, Any] = {"action": "store_true", "default": None, "help": setting.help}
+        if setting.type is not bool:
+            default = f" (default: {setting.default})" if setting.default not in (None, "") else ""
+            details = {
+                "type": setting.type,
+                "metavar": None if setting.choices else setting.metavar,
+                "choices": setting.choices or None,
+                "help": (setting.help + default).replace("%", "%%"),
+            }
+        groups[setting.group].add_argument(flag(setting.name), **details)
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -59,7 +64,7 @@ def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> Candida
 
 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:
-    """Add where data and results are."""
+    """Add the folders of data and runs."""
     parser.add_argument(
         "--data-dir", metavar="DIR", help="folder with the data files; built-in data needs none"
     )
@@ -93,7 +98,7 @@ def add_width_option(parser: argparse.ArgumentParser) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return how many characters a line of the terminal has; None where the output goes elsewhere."""
+    """Return the number of characters per line of the terminal; None if the output goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -110,39 +115,15 @@ def read_hparams(text: str | None) -> dict[str, Any]:
     return values
 
 
-def _flag(setting: Setting, defaults: bool) -> dict[str, Any]:
-    """Return the arguments of argparse for a setting; one that is not given is None."""
-    if setting.type is bool:
-        return {"action": "store_true", "default": None, "help": setting.help}
-    told = f" (default: {setting.default})" if defaults and setting.default not in (None, "") else ""
-    return {
-        "type": setting.type,
-        "metavar": setting.metavar if not setting.choices else None,
-        "choices": setting.choices or None,
-        "help": (setting.help + told).replace("%", "%%"),
-    }
-
-
 def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = False) -> None:
     """Add the folders (as arguments, or as the public benchmark's --input_dir) and the filters."""
     from plench.criteria import criteria
 
+    many: dict[str, Any] = {"metavar": "DIR", "help": "folder of runs, or results file"}
     if folder_option:
-        parser.add_argument(
-            "--input-dir",
-            dest="folders",
-            action="append",
-            required=True,
-            metavar="DIR",
-            help="folder of runs, or results file",
-        )
+        parser.add_argument("--input-dir", dest="folders", action="append", required=True, **many)
     else:
-        parser.add_argument(
-            "folders",
-            nargs="+",
-            metavar="DIR",
-            help="folder of runs, or results file",
-        )
+        parser.add_argument("folders", nargs="+", **many)
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
     parser.add_argument(
@@ -155,7 +136,7 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add what was planned, for commands that report missing runs."""
+    """Add the numbers of planned runs, for commands that report missing ones."""
     parser.add_argument("--planned-trials", type=int, metavar="N", help="how many splits were planned")
     parser.add_argument(
         "--planned-hparams", type=int, metavar="N", help="how many configurations were planned"
@@ -198,9 +179,9 @@ def write_csv(output: str, rows: Iterable[Sequence[object]]) -> None:
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) -> None:
-    """Raise UsageError where a file to write is one to read, or is to be written twice.
+    """Raise UsageError if a file to write is also read, or is written twice.
 
-    `outputs` are paths by option, `inputs` references by what they are; - and None are no files.
+    `outputs` are paths by option, `inputs` references by what they are; `-` and None are skipped.
     """
     written: dict[str, str] = {}
     for option, output in outputs.items():
@@ -216,7 +197,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) 
 
 
 def list_files(reference: str) -> Iterator[str]:
-    """Yield the paths that a reference may stand for: its own, and those of tables behind the ?."""
+    """Yield the paths that a reference may stand for: its own, and those of tables after the `?`."""
     from plench.data.tables import is_table_file
 
     yield reference
@@ -228,7 +209,7 @@ def list_files(reference: str) -> Iterator[str]:
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Say whether two paths lead to one file."""
+    """Whether two paths lead to the same file."""
     try:
         return os.path.samefile(one, other)
     except OSError:
