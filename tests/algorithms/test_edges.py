@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plench.algorithms import Algorithm, algorithms, find_algorithm
+from plench.algorithms.cc import weighted_nll
+from plench.algorithms.parts.targets import candidate_nll, uniform_over
 from plench.batch import Batch
 from plench.contract import AlgorithmUnderTest
 from plench.contract.speed import OperatorCounter
@@ -392,3 +394,26 @@ def test_order_statistics_are_exact_on_ties_and_at_the_ends() -> None:
         assert formulas.fredis_needed_gap(values, rank) == ascending[-rank]
     found = [formulas.alim_lambda(values, share) for share in (0.2, 0.4, 0.7, 1.0)]
     assert found == ascending[1:]
+
+
+def test_equal_weights_of_candidates_give_back_the_unweighted_method() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(20, 5, generator=generator, dtype=torch.float64)
+    candidates = torch.rand(20, 5, generator=generator) < 0.5
+    candidates[:, 2] = True
+    equal = uniform_over(candidates).double()
+    sizes = candidates.sum(1).log().double()
+    torch.testing.assert_close(weighted_nll(logits, equal), candidate_nll(logits, candidates) + sizes)
+    plain, weighted = build("PRODEN", candidates), build("PRODEN", candidates)
+    weighted.weigh_candidates(equal)
+    torch.testing.assert_close(weighted.confidence, plain.confidence)
+    weighted.revise(logits, Batch(torch.arange(20), candidates, {}, weights=equal))
+    plain.revise(logits, batch_of(candidates, {}))
+    torch.testing.assert_close(weighted.confidence, plain.confidence)
+
+
+def test_a_label_without_weight_has_no_gradient_and_none_is_nan() -> None:
+    logits = torch.zeros(1, 3, requires_grad=True)
+    weighted_nll(logits, torch.tensor([[0.25, 0.75, 0.0]])).sum().backward()
+    # p − q with q ∝ w·p: equal probabilities leave q = w.
+    torch.testing.assert_close(logits.grad, torch.tensor([[1 / 3 - 0.25, 1 / 3 - 0.75, 1 / 3]]))

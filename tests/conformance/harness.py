@@ -1,7 +1,8 @@
 """Reads conformance vectors, finds what checks each case, and compares.
 
-The vectors lie in tests/conformance/vectors; PLENCH_CONFORMANCE names another folder of the same schema. A
-file that such a folder lacks is skipped. A case is told by what it holds, not by its name.
+The vectors are in tests/conformance/vectors; PLENCH_CONFORMANCE names another folder of the same schema. A
+file that such a folder lacks is skipped. A case is recognised by what it holds, not by its name: adapters say
+by `@kind` which inputs they read and which values they compare.
 """
 
 import json
@@ -17,19 +18,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from plench.batch import Batch
+from tests import probe
+
 OUR_VECTORS = Path(__file__).parent / "vectors"
 VECTORS = Path(os.environ.get("PLENCH_CONFORMANCE", OUR_VECTORS))
 if not VECTORS.is_dir():
-    raise FileNotFoundError(f"PLENCH_CONFORMANCE names {VECTORS}, which is no folder")
+    raise FileNotFoundError(f"PLENCH_CONFORMANCE names {VECTORS}, which is not a folder")
 
 # Inputs that name another case of the file, from which the inputs not listed are taken.
 REFERENCES = ("same_as", "see_case")
 # Logits beyond this are extreme: their exponentials overflow in single precision.
 EXTREME = 100.0
+# Values of other people's definitions that the vectors list in addition to ours.
+NOT_OURS = {"loss_with_self_comparison"}
 
 
 class Case:
-    """One case: inputs as float64 tensors where they are lists, and a comparison at the case's tolerance.
+    """One case: inputs as tensors where they are lists, and a comparison at the case's tolerance.
 
     `in_float32` gives the same case in single precision, at the tolerance the specifications name for it.
     `text` is all the words of the case; only what its inputs leave open is read from there.
@@ -60,37 +66,29 @@ class Case:
         """Return an input as a bool tensor."""
         return self[key] != 0
 
+    def pick(self, *names: str) -> dict[str, Any]:
+        """Return the named inputs as they are."""
+        return {name: self.inputs[name] for name in names}
+
     def check(self, **actual: Any) -> None:
-        """Compare named results with what the case expects; results that it does not list are left alone."""
+        """Compare named results with what the case expects; results that it does not list are ignored."""
         for key, value in actual.items():
             if key not in self.expected:
                 continue
             self.checked.add(key)
             expected = np.asarray(self.expected[key], dtype=np.float64)
-            got = (
-                value.detach().double().numpy()
-                if isinstance(value, Tensor)
-                else np.asarray(value, dtype=np.float64)
-            )
+            got = value.detach().double().numpy() if isinstance(value, Tensor) else np.asarray(value, float)
             assert got.shape == expected.shape, f"{self}: {key} has shape {got.shape}, not {expected.shape}"
-            np.testing.assert_allclose(
-                got,
-                expected,
-                rtol=self.raw["rtol"],
-                atol=self.raw.get("atol", 1e-10),
-                err_msg=f"{self}: {key}",
-            )
+            rtol, atol = self.raw["rtol"], self.raw.get("atol", 1e-10)
+            np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol, err_msg=f"{self}: {key}")
 
     def is_extreme(self) -> bool:
-        """Say whether any logits of the case are extreme."""
+        """Whether any logits of the case are extreme."""
         logits = [self[key] for key in ("z", "z_f", "z_g", "logits") if key in self.inputs]
         return any(values.abs().max() > EXTREME for values in logits)
 
 
 Adapter = Callable[[Case], None]
-
-# Values of other people's definitions that the vectors list beside ours.
-NOT_OURS = {"loss_with_self_comparison"}
 
 
 @dataclass(frozen=True)
@@ -106,10 +104,25 @@ class Kind:
     expected: str
 
     def fits(self, case: Case) -> bool:
-        """Say whether a case is of this kind."""
+        """Whether a case is of this kind."""
         ours = set(case.expected) - NOT_OURS
         given = all(any(fnmatchcase(key, name) for key in case.inputs) for name in self.inputs.split())
         return given and all(any(fnmatchcase(key, name) for name in self.expected.split()) for key in ours)
+
+
+# By algorithm; by method for the classical ones, which share a file.
+KINDS: dict[str, list[Kind]] = {}
+
+
+def kind(algorithms: str, inputs: str, expected: str) -> Callable[[Adapter], Adapter]:
+    """Let a function check cases of these algorithms that have these inputs and expect these values."""
+
+    def add(check: Adapter) -> Adapter:
+        for name in algorithms.split():
+            KINDS.setdefault(name, []).append(Kind(check, inputs, expected))
+        return check
+
+    return add
 
 
 def cases(algorithm: str, folder: Path = VECTORS) -> list[Case]:
@@ -130,22 +143,16 @@ def fill_in(raw: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) ->
     return raw
 
 
-def list_cases(algorithms: Iterable[str], folder: Path = VECTORS) -> list[Any]:
+def list_cases(algorithms: Iterable[str]) -> list[Any]:
     """Return the parameters of a test over all cases of these algorithms; an absent file is one skip."""
     parameters = []
     for name in algorithms:
-        path = folder / f"{name}.json"
-        if path.exists():
-            parameters += [pytest.param(case, id=repr(case)) for case in cases(name, folder)]
+        if (VECTORS / f"{name}.json").exists():
+            parameters += [pytest.param(case, id=repr(case)) for case in cases(name)]
         else:
-            skip = pytest.mark.skip(reason=f"the folder of vectors has no {path.name}")
+            skip = pytest.mark.skip(reason=f"the folder of vectors has no {name}.json")
             parameters.append(pytest.param(None, id=f"{name}:absent", marks=skip))
     return parameters
-
-
-def present_cases(algorithms: Iterable[str], folder: Path = VECTORS) -> list[Case]:
-    """Return all cases of these algorithms, as far as there are files."""
-    return [case for name in algorithms if (folder / f"{name}.json").exists() for case in cases(name, folder)]
 
 
 def run_adapter(kinds: Sequence[Kind], case: Case) -> None:
@@ -156,13 +163,82 @@ def run_adapter(kinds: Sequence[Kind], case: Case) -> None:
     fitting = [kind for kind in kinds if kind.fits(case)]
     assert fitting, (
         f"{case} fits no adapter, the vector would go unchecked: its inputs are {sorted(case.inputs)}, "
-        f"it expects {sorted(case.expected)}; known are "
+        f"it expects {sorted(case.expected)}; expected one of "
         + "; ".join(f"({kind.inputs}) -> ({kind.expected})" for kind in kinds)
     )
     max(fitting, key=lambda kind: len(kind.inputs.split())).check(case)
     unchecked = set(case.expected) - case.checked - NOT_OURS
     assert not unchecked, f"{case}: nothing was compared with {sorted(unchecked)}"
     assert case.checked, f"{case}: nothing was compared; it expects {sorted(case.expected)}"
+
+
+# What adapters share --------------------------------------------------------------------------------------
+
+
+class GivenOutputs(nn.Module):
+    """Stands in for a two-headed network: its answers are given tensors, whatever the input.
+
+    `alone` is what the classifier answers when asked alone, if that differs. `weight` is its one parameter.
+    """
+
+    def __init__(
+        self, logits: Tensor, features: Tensor, alone: Tensor | None = None, weight: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.answers = {"logits": logits, "features": features, "alone": logits if alone is None else alone}
+        self.weight = nn.Parameter(torch.zeros(1, dtype=logits.dtype) if weight is None else weight)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.answers["logits"], self.answers["features"]
+
+    def classify(self, x: Tensor) -> Tensor:
+        return self.answers["alone"]
+
+    def project(self, x: Tensor) -> Tensor:
+        return self.answers["features"]
+
+
+class InTurn(nn.Module):
+    """Stands in for a plain network: answers with the given logits in turn."""
+
+    def __init__(self, *answers: Tensor) -> None:
+        super().__init__()
+        self.answers = answers
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.answers[(self.calls - 1) % len(self.answers)]
+
+
+def build(case: Case, candidates: Tensor, **settings: Any) -> Any:
+    """Build the case's algorithm for these candidates, in the case's precision."""
+    return probe.build(case.algorithm, candidates, dtype=case.dtype, **settings)
+
+
+def own_hparams(case: Case) -> dict[str, Any]:
+    """Return the case's inputs that are hyperparameters of its algorithm."""
+    return probe.own_hparams(case.algorithm, case.inputs)
+
+
+def distinct_views(case: Case, rows: int) -> dict[str, Tensor]:
+    """Return views whose content nothing reads, each a tensor of its own as on images."""
+    return {
+        name: torch.zeros(rows, 2, dtype=case.dtype) for name in ("original", "weak", "strong", "distill")
+    }
+
+
+def precedes(case: Case, phase: str) -> bool | None:
+    """Whether the case's words put its step before a phase such as `prot_start`; None if they are silent.
+
+    Steps before and after it have the same inputs, so only the words tell them apart.
+    """
+    return None if phase not in case.text else f"step < {phase}" in case.text
+
+
+def unit(values: Tensor) -> Tensor:
+    """Normalise raw projections, as the network does."""
+    return nn.functional.normalize(values, dim=-1)
 
 
 def with_gradient(values: Tensor) -> Tensor:
@@ -178,3 +254,30 @@ def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
         if bias is not None:
             model.bias.copy_(bias)
     return model
+
+
+def updates_hparams(case: Case) -> dict[str, Any]:
+    """Return the hyperparameters of a sequence of updates; the longest batch is the size if none is given."""
+    longest = max(len(rows) for rows in case.inputs["batches"])
+    optimiser = {key: case.inputs[key] for key in ("lr", "weight_decay") if key in case.inputs}
+    return {"batch_size": case.inputs.get("batch_size", longest), **optimiser, **own_hparams(case)}
+
+
+def build_linear(case: Case, max_steps: int = 1000, **networks: nn.Module) -> Any:
+    """Build the case's algorithm with other networks, which learn; by default the case's linear model."""
+    width = case["X"].shape[1]
+    algorithm = build(case, case.mask("S"), width=width, max_steps=max_steps, **updates_hparams(case))
+    probe.answer(algorithm, learns=True, **(networks or {"network": linear(case["W"], case["b"])}))
+    return algorithm
+
+
+def batch_in(case: Case, rows: Sequence[int], second: Sequence[int] | None = None) -> Batch:
+    """Return the batch of the listed examples, every view the same."""
+    index = torch.tensor(rows)
+    other = None if second is None else batch_in(case, second)
+    return probe.batch_of(case.mask("S")[index], case["X"][index], index, other)
+
+
+def make_updates(case: Case, algorithm: Any) -> list[dict[str, Any]]:
+    """Make an update with each batch of the case; return what they log."""
+    return [dict(algorithm.update(batch_in(case, rows))) for rows in case.inputs["batches"]]

@@ -1,30 +1,29 @@
-"""The eleven vanilla partial-label algorithms against their vectors, through the code that training uses."""
+"""Adapters of the vanilla algorithms: for candidate labels and for complementary labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
-from plench.batch import Batch
 from tests import formulas
-from tests.conformance.given_outputs import build, own_hparams
 from tests.conformance.harness import (
-    OUR_VECTORS,
-    Adapter,
     Case,
-    Kind,
+    batch_in,
+    build,
+    build_linear,
+    kind,
     linear,
-    list_cases,
-    present_cases,
-    run_adapter,
+    make_updates,
+    own_hparams,
     with_gradient,
 )
 from tests.probe import answer, at_step, batch_of, evaluate, loss_of, losses_of_rows, set_state
 
-STATE = {"PRODEN": ("confidence", "c"), "CAVL": ("confidence", "c"), "LWS": ("weights", "w")}
+# Where algorithms keep what the vectors call c or w.
+STATE = dict.fromkeys(("PRODEN", "CAVL", "POP"), ("confidence", "c")) | {"LWS": ("weights", "w")}
 
 
 def candidates_of(case: Case) -> Tensor:
@@ -39,74 +38,60 @@ def build_on_logits(case: Case, candidates: Tensor, **hparams: Any) -> Any:
     return algorithm
 
 
-def build_linear(case: Case, max_steps: int = 1000, **models: tuple[str, str]) -> Any:
-    """Build the case's algorithm with its networks replaced by the linear models of the case."""
-    algorithm = build(
-        case, case.mask("S"), width=case["X"].shape[1], max_steps=max_steps, **updates_hparams(case)
-    )
-    networks = {name: linear(case[weight], case[bias]) for name, (weight, bias) in models.items()}
-    answer(algorithm, learns=True, **networks)
-    return algorithm
-
-
-def updates_hparams(case: Case) -> dict[str, Any]:
-    """Return the hyperparameters of a sequence of updates; the longest batch is the size if none is given."""
-    longest = max(len(rows) for rows in case.inputs["batches"])
-    optimiser = {key: case.inputs[key] for key in ("lr", "weight_decay") if key in case.inputs}
-    return {"batch_size": case.inputs.get("batch_size", longest), **optimiser, **own_hparams(case)}
-
-
-def batch_in(case: Case, rows: Sequence[int]) -> Batch:
-    """Return the batch of the listed examples, every view the same."""
-    index = torch.tensor(rows)
-    return batch_of(case.mask("S")[index], case["X"][index], index)
-
-
+@kind("PRODEN CAVL LWS POP", "z", "loss grad_z")
 def check_loss(case: Case, **extra: Callable[[Any, Tensor, Tensor], Tensor]) -> None:
     """Check the loss and its gradient, and further quantities of the algorithm on logits and candidates."""
     candidates = candidates_of(case)
     algorithm = build_on_logits(case, candidates, **own_hparams(case))
-    if case.algorithm in STATE:
-        name, key = STATE[case.algorithm]
-        if key in case.inputs:
-            set_state(algorithm, **{name: case[key]})
+    name, key = STATE.get(case.algorithm, ("", ""))
+    if key in case.inputs:
+        set_state(algorithm, **{name: case[key]})
     losses, gradient = evaluate(algorithm, case["z"], batch_of(candidates, case["z"]))
     case.check(loss=losses["loss"], grad_z=gradient)
     wanted = {key: f for key, f in extra.items() if key in case.expected}
     case.check(**{key: f(algorithm, case["z"], candidates) for key, f in wanted.items()})
 
 
-def check_revision(case: Case) -> None:
-    """Check the state that `revise` leaves behind."""
-    candidates = case.mask("S")
-    algorithm = build_on_logits(case, candidates)
-    algorithm.revise(case["z"], batch_of(candidates, case["z"]))
-    name, key = STATE[case.algorithm]
-    case.check(**{key: getattr(algorithm, name)})
-
-
-def check_initial_state(case: Case) -> None:
-    """Check the state that a new algorithm has."""
-    shape = (case.inputs["n"], case.inputs["K"]) if "n" in case.inputs else case["S"].shape
-    candidates = case.mask("S") if "S" in case.inputs else torch.ones(shape, dtype=torch.bool)
-    name, key = STATE[case.algorithm]
-    case.check(**{key: getattr(build(case, candidates), name)})
-
-
-def check_updates(case: Case) -> None:
-    """Check a sequence of updates of a linear model: losses, parameters and state."""
-    algorithm = build_linear(case, network=("W", "b"))
-    losses = [algorithm.update(batch_in(case, rows))["loss"] for rows in case.inputs["batches"]]
-    case.check(losses=losses, W=algorithm.network.weight, b=algorithm.network.bias)
+def check_state(case: Case, algorithm: Any) -> None:
+    """Check the algorithm's state, where it has one that the vectors list."""
     if case.algorithm in STATE:
         name, key = STATE[case.algorithm]
         case.check(**{key: getattr(algorithm, name)})
 
 
+@kind("PRODEN CAVL LWS", "z S", "c w")
+def check_revision(case: Case) -> None:
+    """Check the state after `revise`."""
+    candidates = case.mask("S")
+    algorithm = build_on_logits(case, candidates)
+    algorithm.revise(case["z"], batch_of(candidates, case["z"]))
+    check_state(case, algorithm)
+
+
+@kind("PRODEN CAVL", "S", "c")
+@kind("LWS", "n K", "w")
+def check_initial_state(case: Case) -> None:
+    everything = torch.ones(case.inputs.get("n", 0), case.inputs.get("K", 0), dtype=torch.bool)
+    check_state(case, build(case, case.mask("S") if "S" in case.inputs else everything))
+
+
+@kind(
+    "PRODEN CAVL LWS ABS_MAE ABS_GCE EXP MCL_GCE MCL_MSE CC GFWS SCARCE", "X S W b batches", "losses W b c w"
+)
+def check_updates(case: Case) -> None:
+    """Check a sequence of updates of a linear model: losses, parameters and state."""
+    algorithm = build_linear(case)
+    losses = [logged["loss"] for logged in make_updates(case, algorithm)]
+    case.check(losses=losses, W=algorithm.network.weight, b=algorithm.network.bias)
+    check_state(case, algorithm)
+
+
+@kind("ABS_MAE ABS_GCE CC", "z S", "loss grad_z per_example")
 def check_loss_of_rows(case: Case) -> None:
     check_loss(case, per_example=losses_of_rows)
 
 
+@kind("EXP", "z S", "loss grad_z per_example weights")
 def check_exp(case: Case) -> None:
     def weights(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
         """The loss of a row is w exp(−m), m the probability of its candidates: w is what is left of it."""
@@ -116,36 +101,34 @@ def check_exp(case: Case) -> None:
     check_loss(case, per_example=losses_of_rows, weights=weights)
 
 
-def losses_of_classes(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
-    """Return MCL's loss of each class (B, K): the loss of a row of which it is the only candidate."""
-    only = torch.eye(z.shape[1], dtype=torch.bool)
-    return torch.stack([torch.stack([loss_of(algorithm, row[None], one[None]) for one in only]) for row in z])
+def losses_of_classes(algorithm: Any, z: Tensor, sets: Tensor | None = None) -> Tensor:
+    """Return the loss of each row with each of several sets, by default the K sets of one candidate."""
+    sets = torch.eye(z.shape[1], dtype=torch.bool) if sets is None else sets
+    return torch.stack([torch.stack([loss_of(algorithm, row[None], one[None]) for one in sets]) for row in z])
 
 
+@kind("MCL_GCE MCL_MSE", "z S", "loss grad_z per_example weights class_losses")
 def check_mcl(case: Case) -> None:
     def weights(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
         """The loss of a row is Σ_j a_j ℓ_j: K rows of logits with the same candidates give K equations."""
         size = z.shape[1]
         others = torch.linspace(-1, 1, size, dtype=z.dtype) + 2 * torch.eye(size, dtype=z.dtype)
-        known = losses_of_classes(algorithm, others, s)
+        known = losses_of_classes(algorithm, others)
         sums = [losses_of_rows(algorithm, others, row.expand(size, -1)) for row in s]
         return torch.stack([torch.linalg.solve(known, total) for total in sums])
 
-    check_loss(case, per_example=losses_of_rows, class_losses=losses_of_classes, weights=weights)
+    def class_losses(algorithm: Any, z: Tensor, s: Tensor) -> Tensor:
+        return losses_of_classes(algorithm, z)
+
+    check_loss(case, per_example=losses_of_rows, class_losses=class_losses, weights=weights)
 
 
+@kind("CAVL", "z", "v")
 def check_activation_value(case: Case) -> None:
     case.check(v=formulas.cavl_activation_value(case["z"]))
 
 
-def check_pop_loss(case: Case) -> None:
-    candidates = candidates_of(case)
-    algorithm = build_on_logits(case, candidates)
-    set_state(algorithm, confidence=case["c"])
-    losses, gradient = evaluate(algorithm, case["z"], batch_of(candidates, case["z"]))
-    case.check(loss=losses["loss"], grad_z=gradient)
-
-
+@kind("POP", "z C", "c")
 def check_pop_revision(case: Case) -> None:
     everything = torch.ones_like(case.mask("C"))
     algorithm = build_on_logits(case, everything, batch_size=1)  # one row an update: no epoch ends
@@ -155,14 +138,13 @@ def check_pop_revision(case: Case) -> None:
     assert torch.equal(algorithm.purified, case.mask("C"))
 
 
+@kind("POP", "window C theta inc", "C c removed theta")
 def check_purification(case: Case) -> None:
     """Feed the epochs of the window to a POP whose schedule purifies at the last of them."""
     window, candidates = case["window"], case.mask("C")
     period = case.inputs.get("W", len(window))
-    thresholds = {key: case.inputs[key] for key in ("theta", "inc")}
-    algorithm = build_on_logits(
-        case, candidates, batch_size=len(candidates), rollWindow=period, warm_up=0, **thresholds
-    )
+    settings = {"batch_size": len(candidates), "rollWindow": period, "warm_up": 0}
+    algorithm = build_on_logits(case, candidates, **settings, **case.pick("theta", "inc"))
     # The window's last epoch is the first multiple of the period after 0; an epoch is one update here. Rows
     # of the window may give weight to labels that are no candidates any more: they are set before each end.
     for epoch, confidence in enumerate(window, start=period - len(window) + 1):
@@ -177,6 +159,7 @@ def check_purification(case: Case) -> None:
     assert not algorithm.window.any()
 
 
+@kind("POP", "n batch_size rollWindow warm_up updates", "records purifications")
 def check_pop_schedule(case: Case) -> None:
     """See after which updates the window moves, and θ, which grows a little at each purification.
 
@@ -184,7 +167,7 @@ def check_pop_schedule(case: Case) -> None:
     end. Half an epoch is put in first, so that emptying an empty window is seen as well.
     """
     size, updates = case.inputs["n"], case.inputs["updates"]
-    schedule = {key: case.inputs[key] for key in ("batch_size", "rollWindow", "warm_up")}
+    schedule = case.pick("batch_size", "rollWindow", "warm_up")
     algorithm = build(case, torch.ones(size, 2, dtype=torch.bool), theta=1e-9, inc=1e-3, **schedule)
     batch = batch_of(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=case.dtype))
     records, purifications = [], []
@@ -202,8 +185,9 @@ def check_pop_schedule(case: Case) -> None:
     case.check(records=records, purifications=purifications)
 
 
+@kind("POP", "X S W b batches", "losses W b c C theta removed")
 def check_pop_updates(case: Case) -> None:
-    algorithm = build_linear(case, network=("W", "b"))
+    algorithm = build_linear(case)
     removed_so_far, losses = [0], []
     for rows in case.inputs["batches"]:
         theta = float(algorithm.theta)
@@ -233,11 +217,14 @@ def evaluate_idgp(case: Case, step: int, **state: Tensor) -> tuple[dict[str, Ten
     return evaluate(algorithm, outputs, batch_of(candidates, nothing))
 
 
+@kind("IDGP", "S", "d b")
 def check_idgp_initial(case: Case) -> None:
     algorithm = build(case, case.mask("S"))
     case.check(d=algorithm.confidence, b=algorithm.addition)
 
 
+@kind("IDGP", "z_f d", "loss grad_z_f")
+@kind("IDGP", "z_g b", "loss grad_z_g")
 def check_idgp_warm_up(case: Case) -> None:
     """Check the loss of the network whose logits are given."""
     is_classifier = "z_f" in case.inputs
@@ -247,6 +234,7 @@ def check_idgp_warm_up(case: Case) -> None:
     case.check(grad_z_f=gradients[0], grad_z_g=gradients[1])
 
 
+@kind("IDGP", "z_f z_g S", "d b")
 def check_idgp_revision(case: Case) -> None:
     candidates = case.mask("S")
     algorithm = build(case, candidates)
@@ -254,12 +242,18 @@ def check_idgp_revision(case: Case) -> None:
     case.check(d=algorithm.confidence, b=algorithm.addition)
 
 
+@kind("IDGP", "z_g d S", "pseudo_label weights")
 def check_idgp_weights(case: Case) -> None:
     weights = formulas.idgp_weights_from_generator(case["z_g"], case["d"], case.mask("S"))
     labels = formulas.idgp_pseudo_label(case["d"], case.mask("S"))
     case.check(weights=weights, pseudo_label=labels.squeeze(-1))
 
 
+@kind(
+    "IDGP",
+    "z_f z_g d b S lambda",
+    "L_F L_G grad_z_f grad_z_g L_f L_g L_f_given_g L_g_given_f KL_f KL_g weights_f weights_g",
+)
 def check_idgp_main(case: Case) -> None:
     """Check at the step at which the weight of the divergences is the case's λ, and the terms one by one."""
     step = 1 + round(case.inputs["lambda"] * 10**9)
@@ -275,6 +269,7 @@ def check_idgp_main(case: Case) -> None:
     )
 
 
+@kind("IDGP", "z_f z_g d S", "pseudo_label weights L_f_given_g L_g_given_f grad_z_f grad_z_g")
 def check_idgp_extreme(case: Case) -> None:
     check_idgp_weights(case)
     f, g = with_gradient(case["z_f"]), with_gradient(case["z_g"])
@@ -284,10 +279,10 @@ def check_idgp_extreme(case: Case) -> None:
     case.check(L_g_given_f=of_g.given_other, grad_z_g=g.grad)
 
 
+@kind("IDGP", "n batch_size warm_up_epoch max_steps", "warm_up_updates ramp rows")
 def check_idgp_schedule(case: Case) -> None:
     everything = torch.ones(case.inputs["n"], 2, dtype=torch.bool)
-    schedule = {key: case.inputs[key] for key in ("batch_size", "warm_up_epoch", "max_steps")}
-    algorithm = build(case, everything, **schedule)
+    algorithm = build(case, everything, **case.pick("batch_size", "warm_up_epoch", "max_steps"))
     (warm_up,) = algorithm.phases().values()
     updates = [int(row[0]) for row in case.expected["rows"]]
     weights = [formulas.idgp_lambda(t, warm_up, algorithm.ramp) for t in updates]
@@ -295,97 +290,79 @@ def check_idgp_schedule(case: Case) -> None:
     case.check(warm_up_updates=warm_up, ramp=algorithm.ramp, rows=rows)
 
 
+@kind("IDGP", "X S W_f b_f W_g b_g batches max_steps", "losses_F losses_G W_f b_f W_g b_g d b")
 def check_idgp_updates(case: Case) -> None:
-    algorithm = build_linear(case, case.inputs["max_steps"], network=("W_f", "b_f"), generator=("W_g", "b_g"))
-    logs = [algorithm.update(batch_in(case, rows)) for rows in case.inputs["batches"]]
+    f, g = linear(case["W_f"], case["b_f"]), linear(case["W_g"], case["b_g"])
+    algorithm = build_linear(case, case.inputs["max_steps"], network=f, generator=g)
+    logs = make_updates(case, algorithm)
     case.check(
         losses_F=[log["loss"] for log in logs],
         losses_G=[log["generator_loss"] for log in logs],
-        W_f=algorithm.network.weight,
-        b_f=algorithm.network.bias,
-        W_g=algorithm.generator.weight,
-        b_g=algorithm.generator.bias,
         d=algorithm.confidence,
         b=algorithm.addition,
     )
+    case.check(W_f=f.weight, b_f=f.bias, W_g=g.weight, b_g=g.bias)
 
 
-LINEAR_UPDATES = "X S W b batches"
-LOSS = "loss grad_z"
+# Complementary labels ----------------------------------------------------------------------------------
 
 
-def stateless_kinds(check: Adapter, further: str) -> list[Kind]:
-    """Return the kinds of an algorithm that keeps no state: its loss, and updates."""
-    return [
-        Kind(check_updates, LINEAR_UPDATES, "losses W b"),
-        Kind(check, "z S", f"{LOSS} {further}"),
-    ]
+@kind("PC Forward SCL_EXP SCL_NL L_W OP_W", "logits candidates", "loss grad_logits num_pairs per_label_loss")
+def check_pair_loss(case: Case) -> None:
+    candidates, logits = case.mask("candidates"), case["logits"]
+    algorithm = build(case, candidates)
+    losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
+    case.check(loss=losses["loss"], grad_logits=gradient, num_pairs=(~candidates).sum())
+    if candidates.all():
+        assert losses["loss"] == 0
+        assert not gradient.any()
+    if "per_label_loss" in case.expected:
+        everything = torch.ones_like(candidates)  # PC is told of the largest sets it may meet
+        others = ~torch.eye(logits.shape[1], dtype=torch.bool)  # one label alone is complementary
+        case.check(per_label_loss=losses_of_classes(build(case, everything), logits, others))
 
 
-def stateful_kinds(state: str, start: str) -> list[Kind]:
-    """Return the kinds of an algorithm with state: its start, loss and revision, and updates."""
-    return [
-        Kind(check_initial_state, start, state),
-        Kind(check_updates, LINEAR_UPDATES, f"losses W b {state}"),
-        Kind(check_revision, "z S", state),
-        Kind(check_loss, "z", LOSS),
-    ]
+@kind("NN", "logits candidates prior beta", "class_risks pair_counts loss grad_logits")
+@kind(
+    "GA",
+    "logits candidates prior",
+    "class_risks pair_counts risk ascent minimised_objective grad_logits_given_to_optimiser",
+)
+def check_risk(case: Case) -> None:
+    """Check the loss of NN and of GA, what is minimised, and the risks that it is made of."""
+    candidates, logits = case.mask("candidates"), case["logits"]
+    own = {"beta": case.inputs["beta"]} if "beta" in case.inputs else {}
+    algorithm = build(case, candidates, **own)
+    set_state(algorithm, prior=case["prior"])
+    losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
+    risks, counts = formulas.class_risks(logits, candidates, case["prior"])
+    case.check(class_risks=risks, pair_counts=counts, loss=losses["loss"], grad_logits=gradient)
+    if case.algorithm == "GA":
+        case.check(risk=losses["loss"], ascent=losses["ascent"], minimised_objective=losses["objective"])
+        case.check(grad_logits_given_to_optimiser=gradient)
 
 
-KINDS: dict[str, list[Kind]] = {
-    "PRODEN": stateful_kinds("c", "S"),
-    "CAVL": [*stateful_kinds("c", "S"), Kind(check_activation_value, "z", "v")],
-    "POP": [
-        Kind(check_pop_loss, "z c", LOSS),
-        Kind(check_pop_revision, "z C", "c"),
-        Kind(check_pop_schedule, "n batch_size rollWindow warm_up updates", "records purifications"),
-        Kind(check_pop_updates, LINEAR_UPDATES, "losses W b c C theta removed"),
-        Kind(check_purification, "window C theta inc", "C c removed theta"),
-    ],
-    "ABS_MAE": stateless_kinds(check_loss_of_rows, "per_example"),
-    "ABS_GCE": stateless_kinds(check_loss_of_rows, "per_example"),
-    "EXP": stateless_kinds(check_exp, "per_example weights"),
-    "MCL_GCE": stateless_kinds(check_mcl, "per_example weights class_losses"),
-    "MCL_MSE": stateless_kinds(check_mcl, "per_example weights class_losses"),
-    "CC": stateless_kinds(check_loss_of_rows, "per_example"),
-    "LWS": stateful_kinds("w", "n K"),
-    "IDGP": [
-        Kind(check_idgp_initial, "S", "d b"),
-        Kind(check_idgp_warm_up, "z_f d", "loss grad_z_f"),
-        Kind(check_idgp_warm_up, "z_g b", "loss grad_z_g"),
-        Kind(check_idgp_revision, "z_f z_g S", "d b"),
-        Kind(check_idgp_weights, "z_g d S", "pseudo_label weights"),
-        Kind(
-            check_idgp_extreme,
-            "z_f z_g d S",
-            "pseudo_label weights L_f_given_g L_g_given_f grad_z_f grad_z_g",
-        ),
-        Kind(
-            check_idgp_main,
-            "z_f z_g d b S lambda",
-            "L_F L_G grad_z_f grad_z_g L_f L_g L_f_given_g L_g_given_f KL_f KL_g weights_f weights_g",
-        ),
-        Kind(check_idgp_schedule, "n batch_size warm_up_epoch max_steps", "warm_up_updates ramp rows"),
-        Kind(
-            check_idgp_updates,
-            "X S W_f b_f W_g b_g batches max_steps",
-            "losses_F losses_G W_f b_f W_g b_g d b",
-        ),
-    ],
-}
+@kind("GA", "W X1 candidates prior lr weight_decay", "ascent W_after_step_*")
+def check_ga_steps(case: Case) -> None:
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates, **case.pick("lr", "weight_decay"))
+    set_state(algorithm, prior=case["prior"])
+    answer(algorithm, learns=True, network=linear(case["W"]))
+    # The batches X1, X2, … come in turn, for as many steps as results are listed.
+    batches = sorted(
+        (key for key in case.inputs if fnmatchcase(key, "X[0-9]*")), key=lambda key: int(key[1:])
+    )
+    listed = [int(key.removeprefix("W_after_step_")) for key in case.expected if key != "ascent"]
+    last = max(listed, default=len(case.expected.get("ascent", ())))
+    ascents = []
+    for step in range(1, last + 1):
+        features = batches[(step - 1) % len(batches)]
+        logs = algorithm.update(batch_of(candidates, case[features]))
+        ascents.append(logs["ascent"])
+        case.check(**{f"W_after_step_{step}": algorithm.network.weight})
+    case.check(ascent=ascents)
 
 
-@pytest.mark.parametrize("case", list_cases(KINDS))
-def test_vector(case: Case) -> None:
-    run_adapter(KINDS[case.algorithm], case)
-
-
-@pytest.mark.parametrize("case", [case for case in present_cases(KINDS) if case.is_extreme()], ids=repr)
-def test_extreme_vector_in_float32(case: Case) -> None:
-    run_adapter(KINDS[case.algorithm], case.in_float32())
-
-
-def test_vectors_in_float32_are_there() -> None:
-    """CAVL and POP have no extreme cases of their own: their parts are those of PRODEN."""
-    extreme = {case.algorithm for case in present_cases(KINDS, OUR_VECTORS) if case.is_extreme()}
-    assert extreme == set(KINDS) - {"CAVL", "POP"}
+@kind("NN GA SCARCE", "candidates_train", "prior")
+def check_prior(case: Case) -> None:
+    case.check(prior=build(case, case.mask("candidates_train")).prior)

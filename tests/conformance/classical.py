@@ -1,12 +1,14 @@
-"""Vectors of the classical methods, one file for all of them."""
+"""Adapters of the classical methods, which share one file of vectors, and of weighted candidates."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import nnls
 
+from plench.algorithms import find_algorithm
 from plench.algorithms.classical.clpl import CLPL, candidate_loss, squared_hinge, total_loss
 from plench.algorithms.classical.crowd import (
     count_votes_or_one as count_answers,
@@ -44,11 +46,12 @@ from plench.algorithms.classical.parts import (
 )
 from plench.algorithms.classical.pl_ecoc import assign_sides, decode_scores, draw_code, rate_columns
 from plench.algorithms.classical.pl_knn import PL_KNN, vote_by_distance
-from plench.algorithms.fitted import FittedAlgorithm
+from plench.batch import Batch
 from plench.data.answers import Answers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.settings import seed_hash
-from tests.conformance.harness import Case, Kind, list_cases, run_adapter
+from tests import probe
+from tests.conformance.harness import Case, kind
 from tests.probe import answer_by_labels, build_fitted, fit, predict
 
 TIGHT = 1e-9
@@ -80,12 +83,14 @@ def model_of(case: Case) -> LinearModel:
     return LinearModel(array(case, "W"), array(case, "b"))
 
 
+@kind("LR_EM", "X q W b C", "J grad_*")
 def check_m_step(case: Case) -> None:
     objective = LinearObjective(array(case, "X"), soft_target_loss(array(case, "q")), case.inputs["C"])
     value, weight_slope, bias_slope = objective.evaluate(model_of(case))
     case.check(J=value, grad_W=weight_slope, grad_b=bias_slope)
 
 
+@kind("LR_EM", "X q W b C", "rows_* J")
 def check_duplicates(case: Case) -> None:
     q = array(case, "q")
     example, label = np.nonzero(q)
@@ -96,15 +101,18 @@ def check_duplicates(case: Case) -> None:
     case.check(J=objective.evaluate(model_of(case))[0])
 
 
+@kind("LR_EM", "z S", "q")
 def check_e_step(case: Case) -> None:
     case.check(q=restrict_softmax(array(case, "z"), mask(case)))
 
 
+@kind("LR_EM", "z V", "w q")
 def check_weighted_e_step(case: Case) -> None:
     shares = normalise_rows(array(case, "V"))
     case.check(w=shares, q=restrict_softmax(array(case, "z"), shares))
 
 
+@kind("LR_EM", "X S W b", "cc expected entropy grad_z")
 def check_identity(case: Case) -> None:
     scores = model_of(case).score(array(case, "X"))
     q = restrict_softmax(scores, mask(case))
@@ -115,6 +123,7 @@ def check_identity(case: Case) -> None:
     assert cc == pytest.approx(expected - entropy, rel=1e-12)
 
 
+@kind("LR_EM", "X S C rounds", "J penalised_cc q W_last")
 def check_rounds(case: Case) -> None:
     X, S, C = array(case, "X"), mask(case), case.inputs["C"]
     R = case.inputs["rounds"]
@@ -144,6 +153,7 @@ def nearest_psi(losses: Any, expected: Any) -> Any:
     return min((squared_hinge, logistic), key=lambda psi: np.abs(losses(psi) - np.asarray(expected)).max())
 
 
+@kind("CLPL", "g S", "loss grad_g")
 def check_clpl_loss(case: Case) -> None:
     g, S = array(case, "g"), mask(case)
     psi = nearest_psi(lambda psi: candidate_loss(g, S, psi)[0], case.expected["loss"])
@@ -151,12 +161,14 @@ def check_clpl_loss(case: Case) -> None:
     case.check(loss=losses, grad_g=slopes)
 
 
+@kind("CLPL", "X S W b C", "J grad_W grad_b")
 def check_clpl_objective(case: Case) -> None:
     objective = LinearObjective(array(case, "X"), total_loss(mask(case)), case.inputs["C"])
     value, weight_slope, bias_slope = objective.evaluate(model_of(case))
     case.check(J=value, grad_W=weight_slope, grad_b=bias_slope)
 
 
+@kind("CLPL", "X S C", "J W g")
 def check_clpl_minimum(case: Case) -> None:
     X, S, C = array(case, "X"), mask(case), case.inputs["C"]
     zeros = LinearModel.zeros(S.shape[1], X.shape[1])
@@ -174,12 +186,14 @@ def check_clpl_minimum(case: Case) -> None:
         assert usual.last_loss * C * len(X) <= case.expected["J"] * (1 + 1e-4)
 
 
+@kind("PL_KNN", "X T k", "index distance")
 def check_neighbours(case: Case) -> None:
     index, distance = find_neighbours(array(case, "T"), array(case, "X"), case.inputs["k"])
     assert index.tolist() == case.expected["index"]
     case.check(index=index, distance=distance)
 
 
+@kind("PL_KNN", "X S T k", "votes p prediction")
 def check_votes(case: Case) -> None:
     X, S, T, k = array(case, "X"), mask(case), array(case, "T"), case.inputs["k"]
     logits = predict(fit(build_fitted(PL_KNN, X, S, k=k)), T)
@@ -190,19 +204,23 @@ def check_votes(case: Case) -> None:
     np.testing.assert_array_equal(logits, take_logs(p))
 
 
+@kind("PL_KNN", "distance S_neighbours", "votes")
 def check_votes_of(case: Case) -> None:
     case.check(votes=vote_by_distance(array(case, "distance"), array(case, "S_neighbours")))
 
 
+@kind("ET", "S", "q")
 def check_initial(case: Case) -> None:
     case.check(q=build_fitted(ET_AVG, np.zeros((len(mask(case)), 2)), mask(case)).soft_targets)
 
 
+@kind("ET", "P sharpening floor", "q")
 def check_sharpening(case: Case) -> None:
     weights = mask(case) if "S" in case.inputs else normalise_rows(array(case, "V"))
     case.check(q=sharpen(array(case, "P"), weights, case.inputs["sharpening"], case.inputs["floor"]))
 
 
+@kind("ET", "seed n folds round", "fold fit_seed fold_seeds")
 def check_folds(case: Case) -> None:
     seed, number, folds = (case.inputs[key] for key in ("seed", "round", "folds"))
     case.check(
@@ -212,6 +230,7 @@ def check_folds(case: Case) -> None:
     )
 
 
+@kind("ET", "q left", "gini_decrease squared_error_decrease")
 def check_gain(case: Case) -> None:
     q, left = array(case, "q"), mask(case, "left")
     parts = [q, q[left], q[~left]]
@@ -228,6 +247,7 @@ def check_gain(case: Case) -> None:
     )
 
 
+@kind("ET", "X S", "predict_X")
 def check_in_sample(case: Case) -> None:
     X, S = array(case, "X"), mask(case)
     for seed, trees in ((0, 1), (7, 10)):
@@ -235,6 +255,7 @@ def check_in_sample(case: Case) -> None:
         case.check(predict_X=np.where(logits > math.log(2e-12), np.exp(logits), 0))
 
 
+@kind("IPAL", "X k", "index w squared_residual")
 def check_weights(case: Case) -> None:
     X = array(case, "X")
     index, _ = find_neighbours(X, X, case.inputs["k"], first_excluded=0)
@@ -249,12 +270,14 @@ def check_weights(case: Case) -> None:
     case.check(index=index, w=w, squared_residual=residual)
 
 
+@kind("IPAL", "index h S alpha iterations", "F")
 def check_propagation(case: Case) -> None:
     index = np.asarray(case.inputs["index"])
     alpha, iterations = case.inputs["alpha"], case.inputs["iterations"]
     case.check(F=propagate(index, array(case, "h"), mask(case), alpha, iterations))
 
 
+@kind("IPAL", "X S k alpha iterations", "h F mass label")
 def check_ipal_fit(case: Case) -> None:
     X, S = array(case, "X"), mask(case)
     k, alpha, iterations = (case.inputs[key] for key in ("k", "alpha", "iterations"))
@@ -266,6 +289,7 @@ def check_ipal_fit(case: Case) -> None:
     assert choose_labels(F, S).tolist() == case.expected["label"]
 
 
+@kind("IPAL", "X S T k alpha iterations", "index w r p")
 def check_ipal_predict(case: Case) -> None:
     X, S, T = array(case, "X"), mask(case), array(case, "T")
     k, alpha, iterations = (case.inputs[key] for key in ("k", "alpha", "iterations"))
@@ -277,6 +301,7 @@ def check_ipal_predict(case: Case) -> None:
     np.testing.assert_allclose(predict(algorithm, T), take_logs(rate_classes(r)), rtol=1e-12)
 
 
+@kind("PL_ECOC", "S seed length min_fraction", "M membership")
 def check_code(case: Case) -> None:
     S = mask(case)
     seed = seed_hash(case.inputs["seed"], "code")
@@ -284,14 +309,17 @@ def check_code(case: Case) -> None:
     case.check(M=codes, membership=assign_sides(S, codes))
 
 
+@kind("PL_ECOC", "g M S", "G")
 def check_performance(case: Case) -> None:
     case.check(G=rate_columns(array(case, "g"), array(case, "M").astype(int), mask(case)))
 
 
+@kind("PL_ECOC", "g M G", "z")
 def check_decoding(case: Case) -> None:
     case.check(z=decode_scores(array(case, "g"), array(case, "M").astype(int), array(case, "G")))
 
 
+@kind("PL_ECOC", "X t w b C", "J grad_w grad_b")
 def check_binary(case: Case) -> None:
     objective = LinearObjective(array(case, "X"), logistic_loss(array(case, "t")), case.inputs["C"])
     model = LinearModel(array(case, "w")[None], np.array([case.inputs["b"]]))
@@ -303,11 +331,13 @@ def answers_of(case: Case) -> Answers:
     return answer_by_labels(*(case.inputs[key] for key in ("item", "annotator", "label", "items", "classes")))
 
 
+@kind("CROWD", "item annotator label items classes", "V majority shares")
 def check_votes_of_answers(case: Case) -> None:
     answers = answers_of(case)
     case.check(V=count_answers(answers), majority=take_majority(answers), shares=share_votes(answers))
 
 
+@kind("CROWD", "item annotator label smoothing iterations", "q pi theta objective")
 def check_dawid_skene(case: Case) -> None:
     answers, iterations = answers_of(case), case.inputs["iterations"]
     estimates = [
@@ -324,34 +354,49 @@ def check_dawid_skene(case: Case) -> None:
     np.testing.assert_array_equal(q, last.posterior)
 
 
+def build_weighted(name: str, weights: np.ndarray) -> tuple[Any, Batch]:
+    """Build an algorithm with weighted candidates, and the batch of all examples."""
+    given = torch.from_numpy(weights)
+    algorithm = probe.build(name, given > 0)
+    algorithm.weigh_candidates(given)
+    return algorithm, Batch(torch.arange(len(given)), given > 0, {}, weights=given)
+
+
+@kind("CROWD", "z V", "w loss grad_z")
 def check_weighted_cc(case: Case) -> None:
     z, w = array(case, "z"), normalise_rows(array(case, "V"))
     q = restrict_softmax(z, w)
     _, slope = soft_target_loss(q)(z)
     case.check(w=w, loss=sum_candidate_surprise(z, w) / len(z), grad_z=slope / len(z))
+    algorithm, batch = build_weighted("CC", w)
+    losses, gradient = probe.evaluate(algorithm, case["z"], batch)
+    case.check(loss=losses["loss"], grad_z=gradient)
 
 
+@kind("CROWD", "z V", "c0 loss revised_*")
 def check_weighted_proden(case: Case) -> None:
     z, w = array(case, "z"), normalise_rows(array(case, "V"))
-    loss, _ = soft_target_loss(w)(z)
-    case.check(
-        c0=w,
-        loss=loss / len(z),
-        revised_initial=restrict_softmax(z, w > 0),
-        revised_prior=restrict_softmax(z, w),
-    )
+    case.check(revised_initial=restrict_softmax(z, w > 0))
+    algorithm, batch = build_weighted("PRODEN", w)
+    losses, _ = probe.evaluate(algorithm, case["z"], batch)
+    case.check(c0=algorithm.confidence, loss=losses["loss"])
+    algorithm.revise(case["z"], batch)
+    case.check(revised_prior=algorithm.confidence)
 
 
+@kind("CONTRACT", "p", "z")
 def check_logs(case: Case) -> None:
     case.check(z=take_logs(array(case, "p")))
 
 
+@kind("CONTRACT", "S", "z")
 def check_prior(case: Case) -> None:
     algorithm = build_fitted(PL_KNN, np.zeros((len(mask(case)), 2)), mask(case))
     algorithm.update()
     case.check(z=predict(algorithm, np.ones((1, 2)))[0])
 
 
+@kind("CONTRACT", "space", "h*_t*")
 def check_draws(case: Case) -> None:
     def declare(name: str, space: list[Any]) -> Hyperparameter:
         kind, *values = space
@@ -363,87 +408,9 @@ def check_draws(case: Case) -> None:
         for method, values in expected.items():
             space = [declare(name, found) for name, found in case.inputs["space"][method].items()]
             drawn = draw_hparams(space, DataTraits("tabular"), h, t)
-            own = METHODS[method].card.hyperparameters
+            own = find_algorithm(method).card.hyperparameters
             ours = draw_hparams(own, DataTraits("tabular"), h, t)
             for name, value in values.items():
                 assert drawn[name] == (pytest.approx(value, rel=1e-10) if isinstance(value, float) else value)
                 assert ours[name] == drawn[name]
         case.checked.add(key)
-
-
-def find_methods() -> dict[str, type[FittedAlgorithm]]:
-    from plench.algorithms.classical import crowd, forests, pl_ecoc
-
-    classes = (
-        LR_EM,
-        CLPL,
-        PL_KNN,
-        IPAL,
-        forests.ET_AVG,
-        forests.ET_EM,
-        forests.RF_AVG,
-        forests.RF_EM,
-        pl_ecoc.PL_ECOC,
-        crowd.MV_LR,
-        crowd.DS_LR,
-    )
-    return {cls.card.name: cls for cls in classes}
-
-
-METHODS = find_methods()
-
-KINDS = {
-    "LR_EM": [
-        Kind(check_m_step, "X q W b C", "J grad_*"),
-        Kind(check_duplicates, "X q W b C", "rows_* J"),
-        Kind(check_e_step, "z S", "q"),
-        Kind(check_weighted_e_step, "z V", "w q"),
-        Kind(check_identity, "X S W b", "cc expected entropy grad_z"),
-        Kind(check_rounds, "X S C rounds", "J penalised_cc q W_last"),
-    ],
-    "CLPL": [
-        Kind(check_clpl_loss, "g S", "loss grad_g"),
-        Kind(check_clpl_objective, "X S W b C", "J grad_W grad_b"),
-        Kind(check_clpl_minimum, "X S C", "J W g"),
-    ],
-    "PL_KNN": [
-        Kind(check_neighbours, "X T k", "index distance"),
-        Kind(check_votes, "X S T k", "votes p prediction"),
-        Kind(check_votes_of, "distance S_neighbours", "votes"),
-    ],
-    "ET": [
-        Kind(check_initial, "S", "q"),
-        Kind(check_sharpening, "P sharpening floor", "q"),
-        Kind(check_folds, "seed n folds round", "fold fit_seed fold_seeds"),
-        Kind(check_gain, "q left", "gini_decrease squared_error_decrease"),
-        Kind(check_in_sample, "X S", "predict_X"),
-    ],
-    "IPAL": [
-        Kind(check_weights, "X k", "index w squared_residual"),
-        Kind(check_propagation, "index h S alpha iterations", "F"),
-        Kind(check_ipal_fit, "X S k alpha iterations", "h F mass label"),
-        Kind(check_ipal_predict, "X S T k alpha iterations", "index w r p"),
-    ],
-    "PL_ECOC": [
-        Kind(check_code, "S seed length min_fraction", "M membership"),
-        Kind(check_performance, "g M S", "G"),
-        Kind(check_decoding, "g M G", "z"),
-        Kind(check_binary, "X t w b C", "J grad_w grad_b"),
-    ],
-    "CROWD": [
-        Kind(check_votes_of_answers, "item annotator label items classes", "V majority shares"),
-        Kind(check_dawid_skene, "item annotator label smoothing iterations", "q pi theta objective"),
-        Kind(check_weighted_cc, "z V", "w loss grad_z"),
-        Kind(check_weighted_proden, "z V", "c0 loss revised_*"),
-    ],
-    "CONTRACT": [
-        Kind(check_logs, "p", "z"),
-        Kind(check_prior, "S", "z"),
-        Kind(check_draws, "space", "h*_t*"),
-    ],
-}
-
-
-@pytest.mark.parametrize("case", list_cases(["classical"]))
-def test_vector(case: Case) -> None:
-    run_adapter(KINDS[case.raw["method"]], case)

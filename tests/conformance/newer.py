@@ -1,47 +1,31 @@
-"""PaPi, GFWS, SCARCE, RECORDS and CroSel against their vectors, through the code that training uses."""
+"""Adapters of the algorithms after the benchmark's paper."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from plench.batch import Batch
 from tests import formulas
-from tests.conformance.given_outputs import InTurn, build, own_hparams, unit
 from tests.conformance.harness import (
-    OUR_VECTORS,
     Case,
-    Kind,
+    InTurn,
+    batch_in,
+    build,
+    build_linear,
+    distinct_views,
+    kind,
     linear,
-    list_cases,
-    present_cases,
-    run_adapter,
+    make_updates,
+    own_hparams,
+    unit,
+    updates_hparams,
     with_gradient,
 )
 from tests.probe import GivenInputs, answer, at_step, batch_of, evaluate, set_state
-
-
-def optimiser_hparams(case: Case) -> dict[str, Any]:
-    """Return the hyperparameters of a case of several updates; a batch's length is the size if none is."""
-    size = case.inputs.get("batch_size", len(case.inputs["batches"][0]))
-    return {"lr": case.inputs["lr"], "weight_decay": case.inputs["weight_decay"], "batch_size": size}
-
-
-def batch_in(case: Case, rows: Sequence[int], second: Sequence[int] | None = None) -> Batch:
-    """Return the batch of the listed examples, every view the same."""
-    index = torch.tensor(rows)
-    other = None if second is None else batch_in(case, second)
-    return batch_of(case.mask("S")[index], case["X"][index], index, other)
-
-
-def distinct_views(case: Case, rows: int) -> dict[str, Tensor]:
-    """Return views whose content nothing reads, each a tensor of its own as on images."""
-    return {name: torch.zeros(rows, 2, dtype=case.dtype) for name in ("original", "weak", "strong")}
 
 
 @contextmanager
@@ -101,6 +85,11 @@ def build_papi(case: Case, width: int) -> Any:
     return algorithm
 
 
+@kind(
+    "PaPi",
+    "logits_weak logits_strong features_*_raw candidates confidence prototypes permutation mixing",
+    "loss* confidence_after prototypes_after grad_* pseudo_label_*",
+)
 def check_papi_step(case: Case) -> None:
     size, width = case["features_weak_raw"].shape
     algorithm = build_papi(case, width)
@@ -129,6 +118,11 @@ def check_papi_labels(case: Case) -> None:
     case.check(**labels)
 
 
+@kind(
+    "PaPi",
+    "logits_weak candidates confidence phi",
+    "pseudo_label_weak confidence_after loss_cls grad_logits_weak",
+)
 def check_papi_underflow(case: Case) -> None:
     """Check what the weak view's logits alone decide; prototypes of 0 keep the rest out."""
     size = len(case["logits_weak"])
@@ -141,6 +135,7 @@ def check_papi_underflow(case: Case) -> None:
     check_papi_labels(case)
 
 
+@kind("PaPi", "prototypes features_weak features_strong label_weak label_strong gamma", "prototypes_after")
 def check_papi_prototypes(case: Case) -> None:
     """Move the prototypes in a step whose logits make the listed labels the best candidates."""
     labels = [torch.tensor(case.inputs[f"label_{view}"]) for view in ("weak", "strong")]
@@ -157,6 +152,7 @@ def check_papi_prototypes(case: Case) -> None:
     case.check(prototypes_after=algorithm.prototypes)
 
 
+@kind("PaPi", "t T alpha_weight *_range", "phi gamma alpha")
 def check_papi_schedules(case: Case) -> None:
     steps, total = case.inputs["t"], case.inputs["T"]
     ranges = {"phi": "pseudo_label_weight_range", "gamma": "pro_weight_range"}
@@ -167,15 +163,16 @@ def check_papi_schedules(case: Case) -> None:
     case.check(alpha=[weight * formulas.papi_ramp(t, total) for t in steps])
 
 
+@kind("PaPi", "X S W b P p batches", "losses W b P p confidence prototypes")
 def check_papi_updates(case: Case) -> None:
-    hparams = {**optimiser_hparams(case), **papi_hparams(case), "alpha_weight": case.inputs["alpha_weight"]}
+    hparams = {**updates_hparams(case), **papi_hparams(case)}
     for name in ("pseudo_label_weight_range", "pro_weight_range"):
         hparams[name] = ",".join(map(str, case.inputs[name]))
     width, max_steps = len(case["P"]), case.inputs["T"]
     algorithm = build(case, case.mask("S"), feat_dim=width, max_steps=max_steps, **hparams)
     answer(algorithm, learns=True, network=LinearHeads(case))
     with drawing(case.inputs["mixings"], case.inputs["permutations"]):
-        losses = [algorithm.update(batch_in(case, rows))["loss"] for rows in case.inputs["batches"]]
+        losses = [logged["loss"] for logged in make_updates(case, algorithm)]
     network = algorithm.network
     case.check(losses=losses, W=network.classifier.weight, b=network.classifier.bias)
     case.check(P=network.projector.weight, p=network.projector.bias)
@@ -185,6 +182,7 @@ def check_papi_updates(case: Case) -> None:
 # GFWS and SCARCE ------------------------------------------------------------------------------------------
 
 
+@kind("GFWS", "logits candidates entropy_weight", "loss loss_* grad_logits targets")
 def check_gfws_loss(case: Case) -> None:
     """Check loss and gradient for any number of views; with two, by an update too."""
     candidates, logits = case.mask("candidates"), case["logits"]
@@ -200,15 +198,7 @@ def check_gfws_loss(case: Case) -> None:
         case.check(loss=logged["loss"], grad_logits=joined.grad.reshape(logits.shape))
 
 
-def check_linear_updates(case: Case) -> None:
-    """Check a sequence of updates of a linear model: losses and parameters."""
-    hparams = {**optimiser_hparams(case), **own_hparams(case)}
-    algorithm = build(case, case.mask("S"), width=case["X"].shape[1], **hparams)
-    answer(algorithm, learns=True, network=linear(case["W"], case["b"]))
-    losses = [algorithm.update(batch_in(case, rows))["loss"] for rows in case.inputs["batches"]]
-    case.check(losses=losses, W=algorithm.network.weight, b=algorithm.network.bias)
-
-
+@kind("SCARCE", "logits candidates prior", "loss grad_logits negative_risk rest_risk")
 def check_scarce_loss(case: Case) -> None:
     candidates, logits = case.mask("candidates"), case["logits"]
     algorithm = build(case, candidates)
@@ -216,10 +206,6 @@ def check_scarce_loss(case: Case) -> None:
     losses, gradient = evaluate(algorithm, logits, batch_of(candidates, logits))
     negative, rest = formulas.scarce_risks(logits, candidates, case["prior"])
     case.check(loss=losses["loss"], grad_logits=gradient, negative_risk=negative, rest_risk=rest)
-
-
-def check_scarce_prior(case: Case) -> None:
-    case.check(prior=build(case, case.mask("candidates_train")).prior)
 
 
 # RECORDS --------------------------------------------------------------------------------------------------
@@ -249,6 +235,11 @@ class GivenLogits(nn.Module):
         return self.logits if features.shape[:-1] == self.logits.shape[:-1] else self.classifier(features)
 
 
+@kind(
+    "RECORDS",
+    "logits* features* candidates confidence feature_mean weight bias m update",
+    "loss* grad_* *_after log_prior",
+)
 def check_records_step(case: Case) -> None:
     """Run an update whose passes give the case's features and logits."""
     candidates = case.mask("candidates")
@@ -269,6 +260,7 @@ def check_records_step(case: Case) -> None:
     case.check(feature_mean_after=algorithm.feature_mean, log_prior=algorithm.find_log_prior()[0])
 
 
+@kind("RECORDS", "logits_weak logits_strong candidates confidence", "loss loss_* grad_*")
 def check_records_loss(case: Case) -> None:
     candidates = case.mask("candidates")
     algorithm = build_records(case, candidates, "CORR")
@@ -279,6 +271,9 @@ def check_records_loss(case: Case) -> None:
     case.check(grad_logits_weak=gradient[0], grad_logits_strong=gradient[1])
 
 
+@kind(
+    "RECORDS", "logits_weak logits_strong candidates feature_mean weight bias", "log_prior confidence_after"
+)
 def check_records_revision(case: Case) -> None:
     candidates = case.mask("candidates")
     algorithm = build_records(case, candidates, "CORR")
@@ -288,6 +283,7 @@ def check_records_revision(case: Case) -> None:
     case.check(confidence_after=algorithm.confidence, log_prior=prior[0])
 
 
+@kind("RECORDS", "logits feature_mean weight bias", "prediction")
 def check_records_prediction(case: Case) -> None:
     """Predict for features whose logits are the case's: the classifier is turned round to find them."""
     algorithm = build_records(case, torch.ones_like(case["logits"]) != 0, "CORR")
@@ -297,12 +293,12 @@ def check_records_prediction(case: Case) -> None:
     case.check(prediction=algorithm.predict(features))
 
 
+@kind("RECORDS", "n batch_size upd_start t", "update")
 def check_records_schedule(case: Case) -> None:
     """See at which steps the confidence moves, and when the schedule says that it does."""
     size = case.inputs["n"]
-    schedule = {key: case.inputs[key] for key in ("batch_size", "upd_start")}
     everything = torch.ones(size, 2, dtype=torch.bool)
-    algorithm = build(case, everything, **schedule)
+    algorithm = build(case, everything, **case.pick("batch_size", "upd_start"))
     batch = batch_of(everything[:1], {})
     logits, prior = torch.tensor([[[3.0, 0.0]]] * 2, dtype=case.dtype), torch.zeros(1, 2, dtype=case.dtype)
 
@@ -317,13 +313,12 @@ def check_records_schedule(case: Case) -> None:
     assert [revises(step) for step in (first - 1, first)] == [False, True]
 
 
+@kind("RECORDS", "X S W b batches m upd_start", "losses W b confidence feature_mean")
 def check_records_updates(case: Case) -> None:
-    hparams = {**optimiser_hparams(case), **own_hparams(case)}
-    algorithm = build(case, case.mask("S"), width=case["X"].shape[1], **hparams)
-    algorithm.feature_mean = torch.zeros(case["X"].shape[1], dtype=case.dtype)
     network = nn.Sequential(nn.Identity(), linear(case["W"], case["b"]))
-    answer(algorithm, learns=True, network=network)
-    losses = [algorithm.update(batch_in(case, rows))["loss"] for rows in case.inputs["batches"]]
+    algorithm = build_linear(case, network=network)
+    algorithm.feature_mean = torch.zeros(case["X"].shape[1], dtype=case.dtype)
+    losses = [logged["loss"] for logged in make_updates(case, algorithm)]
     case.check(losses=losses, W=network[1].weight, b=network[1].bias)
     case.check(confidence=algorithm.confidence, feature_mean=algorithm.feature_mean)
 
@@ -331,6 +326,7 @@ def check_records_updates(case: Case) -> None:
 # CroSel ---------------------------------------------------------------------------------------------------
 
 
+@kind("CroSel", "logits candidates", "loss grad_logits")
 def check_crosel_warm_up(case: Case) -> None:
     candidates = case.mask("candidates")
     algorithm = build(case, candidates)
@@ -341,6 +337,7 @@ def check_crosel_warm_up(case: Case) -> None:
     torch.testing.assert_close(logged["loss"], (logged["loss_1"] + logged["loss_2"]) / 2)
 
 
+@kind("CroSel", "memory candidates select_threshold", "selected label ratio")
 def check_crosel_selection(case: Case) -> None:
     """Give one network the case's records, and the other one records of nothing certain."""
     memory, candidates = case["memory"], case.mask("candidates")
@@ -361,6 +358,11 @@ def crosel_network(case: Case, logits: Sequence[Tensor] | None = None) -> nn.Mod
     return InTurn(labelled, torch.cat([case["logits_strong"], case["logits_weak"]]), mixed)
 
 
+@kind(
+    "CroSel",
+    "logits_labelled selected label logits_* candidates mixing permutation sharpen_T ratio*",
+    "targets_mixed loss loss_sel loss_mix grad_logits_*",
+)
 def check_crosel_step(case: Case) -> None:
     """Make an update; the flags and labels that network 1 learns from are those of network 2."""
     candidates, size, chosen = case.mask("candidates"), len(case["candidates"]), case.mask("selected")
@@ -378,7 +380,10 @@ def check_crosel_step(case: Case) -> None:
         second = batch_of(everyone[index[1]], distinct_views(case, len(chosen)), index[1])
         batch = batch_of(candidates, distinct_views(case, size), index[0], second)
         shares, partners = [case.inputs["mixing"]] * 2, [case.inputs["permutation"]] * 2
-        with drawing(shares, partners), recording_outputs(algorithm) as made:
+        made: list[Any] = []
+        passes = algorithm.passes
+        algorithm.passes = lambda batch, made=made, passes=passes: made.append(passes(batch)) or made[-1]
+        with drawing(shares, partners):
             logged = algorithm.update(batch)
         case.check(loss=logged[f"loss_{own + 1}"], loss_mix=logged["loss_mix"])
         case.check(targets_mixed=made[0][own].targets)
@@ -388,20 +393,7 @@ def check_crosel_step(case: Case) -> None:
         assert algorithm.loss_of_selected(made[0][other], own, batch) == 0, "nothing is selected by the other"
 
 
-@contextmanager
-def recording_outputs(algorithm: Any) -> Iterator[list[Any]]:
-    """Note what the algorithm's passes give."""
-    made: list[Any] = []
-    passes = algorithm.passes
-
-    def pass_and_note(batch: Batch) -> Any:
-        made.append(passes(batch))
-        return made[-1]
-
-    with patch.object(algorithm, "passes", pass_and_note):
-        yield made
-
-
+@kind("CroSel", "logits_weak logits_strong candidates sharpen_T", "targets")
 def check_crosel_targets(case: Case) -> None:
     """With a share of 1 for the row itself, the targets are not mixed."""
     candidates, size = case.mask("candidates"), len(case["candidates"])
@@ -414,47 +406,41 @@ def check_crosel_targets(case: Case) -> None:
         case.check(targets=algorithm.pass_network(network, batch).targets)
 
 
+@kind("CroSel", "n batch_size warm_up updates", "records selections first_main_step")
 def check_crosel_schedule(case: Case) -> None:
     """See before which steps records are made and labels selected, and which step first mixes inputs."""
-    schedule = {key: case.inputs[key] for key in ("batch_size", "warm_up")}
     size = case.inputs["n"]
     everything = torch.ones(size, 3, dtype=torch.bool)
-    algorithm = build(case, everything, lr=1e-6, **schedule)
+    algorithm = build(case, everything, lr=1e-6, **case.pick("batch_size", "warm_up"))
     features = torch.linspace(-1, 1, 2 * size, dtype=case.dtype).reshape(size, 2)
     algorithm.attach_inputs(GivenInputs(features))
     batch = batch_of(everything, features, second=batch_of(everything, features))
-    done: dict[str, list[int]] = {"record": [], "select": []}
-    first_main = None
-
-    def note(name: str) -> Callable[..., None]:
-        method = getattr(algorithm, name)
-
-        def call(*arguments: Tensor) -> None:
-            done[name].append(algorithm.steps_done)
-            method(*arguments)
-
-        return call
-
-    with patch.object(algorithm, "record", note("record")), patch.object(algorithm, "select", note("select")):
-        for step in range(case.inputs["updates"]):
-            if "loss_mix" in algorithm.update(batch) and first_main is None:
-                first_main = step
-    case.check(records=done["record"], selections=done["select"], first_main_step=first_main)
+    records, selections = [], []
+    record, select = algorithm.record, algorithm.select
+    algorithm.record = lambda probs: records.append(algorithm.steps_done) or record(probs)
+    algorithm.select = lambda: selections.append(algorithm.steps_done) or select()
+    mixes = ["loss_mix" in algorithm.update(batch) for _ in range(case.inputs["updates"])]
+    first_main = mixes.index(True) if any(mixes) else None
+    case.check(records=records, selections=selections, first_main_step=first_main)
     assert algorithm.phases()["mixed inputs (warm_up)"] == first_main
 
 
+@kind("CroSel", "logits1 logits2", "prediction")
 def check_crosel_prediction(case: Case) -> None:
     algorithm = build(case, torch.ones_like(case["logits1"]) != 0)
     algorithm.network = nn.ModuleList([InTurn(case["logits1"]), InTurn(case["logits2"])])
     case.check(prediction=algorithm.predict(case["logits1"]))
 
 
+@kind(
+    "CroSel",
+    "X S W1 b1 W2 b2 batches second_batches permutations mixings",
+    "losses W1 b1 W2 b2 selected label ratio",
+)
 def check_crosel_updates(case: Case) -> None:
-    hparams = {**optimiser_hparams(case), **own_hparams(case)}
-    algorithm = build(case, case.mask("S"), width=case["X"].shape[1], **hparams)
-    algorithm.attach_inputs(GivenInputs(case["X"]))
     networks = [linear(case[f"W{j}"], case[f"b{j}"]) for j in (1, 2)]
-    answer(algorithm, learns=True, network=nn.ModuleList(networks))
+    algorithm = build_linear(case, network=nn.ModuleList(networks))
+    algorithm.attach_inputs(GivenInputs(case["X"]))
     losses = []
     batches = zip(case.inputs["batches"], case.inputs["second_batches"], strict=True)
     draws = zip(case.inputs["mixings"], case.inputs["permutations"], strict=True)
@@ -465,89 +451,3 @@ def check_crosel_updates(case: Case) -> None:
     case.check(losses=losses, selected=algorithm.selected.T, label=algorithm.labels.T, ratio=algorithm.ratio)
     for j, network in enumerate(networks, start=1):
         case.check(**{f"W{j}": network.weight, f"b{j}": network.bias})
-
-
-LINEAR = Kind(check_linear_updates, "X S W b batches", "losses W b")
-STEP_OF_RECORDS = "loss grad_* feature_mean_after confidence_after loss_sup loss_con log_prior"
-KINDS: dict[str, list[Kind]] = {
-    "PaPi": [
-        Kind(
-            check_papi_step,
-            "logits_weak logits_strong features_*_raw candidates confidence prototypes permutation mixing",
-            "loss* confidence_after prototypes_after grad_* pseudo_label_*",
-        ),
-        Kind(
-            check_papi_underflow,
-            "logits_weak candidates confidence phi",
-            "pseudo_label_weak confidence_after loss_cls grad_logits_weak",
-        ),
-        Kind(
-            check_papi_prototypes,
-            "prototypes features_weak features_strong label_weak label_strong gamma",
-            "prototypes_after",
-        ),
-        Kind(check_papi_schedules, "t T alpha_weight *_range", "phi gamma alpha"),
-        Kind(check_papi_updates, "X S W b P p batches", "losses W b P p confidence prototypes"),
-    ],
-    "GFWS": [
-        Kind(check_gfws_loss, "logits candidates entropy_weight", "loss loss_* grad_logits targets"),
-        LINEAR,
-    ],
-    "SCARCE": [
-        Kind(check_scarce_loss, "logits candidates prior", "loss grad_logits negative_risk rest_risk"),
-        Kind(check_scarce_prior, "candidates_train", "prior"),
-        LINEAR,
-    ],
-    "RECORDS": [
-        Kind(
-            check_records_step,
-            "logits* features* candidates confidence feature_mean weight bias m update",
-            STEP_OF_RECORDS,
-        ),
-        Kind(check_records_loss, "logits_weak logits_strong candidates confidence", "loss loss_* grad_*"),
-        Kind(
-            check_records_revision,
-            "logits_weak logits_strong candidates feature_mean weight bias",
-            "log_prior confidence_after",
-        ),
-        Kind(check_records_prediction, "logits feature_mean weight bias", "prediction"),
-        Kind(check_records_schedule, "n batch_size upd_start t", "update"),
-        Kind(check_records_updates, "X S W b batches m upd_start", "losses W b confidence feature_mean"),
-    ],
-    "CroSel": [
-        Kind(check_crosel_warm_up, "logits candidates", "loss grad_logits"),
-        Kind(check_crosel_selection, "memory candidates select_threshold", "selected label ratio"),
-        Kind(check_crosel_targets, "logits_weak logits_strong candidates sharpen_T", "targets"),
-        Kind(
-            check_crosel_step,
-            "logits_labelled selected label logits_weak logits_strong logits_mixed candidates mixing "
-            "permutation sharpen_T ratio1 ratio2 lambda_cr",
-            "targets_mixed loss loss_sel loss_mix grad_logits_*",
-        ),
-        Kind(check_crosel_schedule, "n batch_size warm_up updates", "records selections first_main_step"),
-        Kind(check_crosel_prediction, "logits1 logits2", "prediction"),
-        Kind(
-            check_crosel_updates,
-            "X S W1 b1 W2 b2 batches second_batches permutations mixings",
-            "losses W1 b1 W2 b2 selected label ratio",
-        ),
-    ],
-}
-
-
-@pytest.mark.parametrize("case", list_cases(KINDS))
-def test_vector(case: Case) -> None:
-    run_adapter(KINDS[case.algorithm], case)
-
-
-def needs_float64(case: Case) -> bool:
-    """Say whether a case is about double precision: updates of linear models, and p = 1 in GFWS's push."""
-    return "batches" in case.inputs or (case.algorithm == "GFWS" and case.is_extreme())
-
-
-OURS = [case for case in present_cases(KINDS, OUR_VECTORS) if not needs_float64(case)]
-
-
-@pytest.mark.parametrize("case", OURS, ids=repr)
-def test_vector_in_float32(case: Case) -> None:
-    run_adapter(KINDS[case.algorithm], case.in_float32())

@@ -1,0 +1,184 @@
+"""Every algorithm against its vectors, through the code that training uses, and the folder of vectors."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from plench.algorithms import algorithms
+from tests.conformance import classical, holistic, newer, vanilla  # noqa: F401  (they declare their kinds)
+from tests.conformance.harness import (
+    KINDS,
+    OUR_VECTORS,
+    REFERENCES,
+    VECTORS,
+    Case,
+    Kind,
+    build,
+    cases,
+    list_cases,
+    run_adapter,
+)
+from tests.conftest import ROOT
+from tests.probe import batch_of, evaluate, set_state
+
+TRAINED = [name for name, entry in algorithms().items() if entry.card.family != "classical"]
+ALL_FILES = {f"{name}.json" for name in (*TRAINED, "VIEWS", "classical")}
+
+
+def check(case: Case) -> None:
+    run_adapter(KINDS[case.raw.get("method", case.algorithm)], case)
+
+
+@pytest.mark.parametrize("case", list_cases([*TRAINED, "classical"]))
+def test_vector(case: Case) -> None:
+    check(case)
+
+
+def saturates(case: Case) -> bool:
+    """Whether a non-candidate of CRDPLL's weak view has probability 1 in single precision."""
+    if case.algorithm != "CRDPLL" or "confidence" not in case.inputs:
+        return False
+    probs = case.in_float32()["logits"][0].softmax(-1)
+    return bool(((probs == 1) & ~case.mask("candidates")).any())
+
+
+def needs_float64(case: Case) -> bool:
+    """Whether a case is about double precision: updates of linear models, and p = 1 in GFWS's push."""
+    return "batches" in case.inputs or "W" in case.inputs or (case.algorithm == "GFWS" and case.is_extreme())
+
+
+# Single precision is held to its tolerance on our own vectors, whose choices are no close calls.
+OURS = [case for name in TRAINED for case in cases(name, OUR_VECTORS)]
+SINGLE = [case for case in OURS if not (needs_float64(case) or saturates(case))]
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=repr)
+def test_vector_in_float32(case: Case) -> None:
+    check(case.in_float32())
+
+
+def test_saturated_probability_in_float32() -> None:
+    """There 1.0000001 is 1 + 2⁻²³, so a non-candidate at p = 1 costs 23 log 2 instead of 7 log 10."""
+    (case,) = (case.in_float32() for case in OURS if saturates(case))
+    candidates = case.mask("candidates")
+    algorithm = build(case, candidates)
+    set_state(algorithm, confidence=case["confidence"])
+    losses, gradient = evaluate(algorithm, case["logits"], batch_of(candidates, case["logits"]))
+    assert losses["loss_sup"].item() == pytest.approx(23 * math.log(2) / len(candidates), rel=1e-4)
+    assert gradient.isfinite().all()
+
+
+def test_extreme_logits_are_among_the_vectors() -> None:
+    """CAVL and POP have no extreme cases of their own: their parts are those of PRODEN."""
+    extreme = {case.algorithm for case in SINGLE if case.is_extreme()}
+    vanilla_pll = {name for name in TRAINED if algorithms()[name].card.family == "vanilla PLL"}
+    assert vanilla_pll - {"CAVL", "POP"} <= extreme
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_nn_has_no_loss_without_pairs(beta: float) -> None:
+    candidates = torch.ones(3, 4, dtype=torch.bool)
+    logits = torch.linspace(-2, 3, 12, dtype=torch.float64).reshape(3, 4)
+    case = Case("NN", {"name": "without pairs", "inputs": {}, "expected": {}})
+    losses, gradient = evaluate(build(case, candidates, beta=beta), logits, batch_of(candidates, logits))
+    assert losses["loss"] == 0
+    assert not gradient.any()
+
+
+# The folder of vectors: ours is complete, another may lack files and name its cases as it likes -----------
+
+
+def test_our_vectors_are_complete_and_every_file_is_read() -> None:
+    assert {path.name for path in OUR_VECTORS.iterdir()} == ALL_FILES
+    assert {path.name for path in VECTORS.glob("*.json")} <= ALL_FILES
+
+
+def run_on(folder: Path, results: Path) -> dict[str, Counter[str]]:
+    """Run the conformance tests on a folder; return the outcomes of `test_vector`, counted by case."""
+    files = (Path(__file__), ROOT / "tests" / "images" / "test_views.py")
+    readers = [f"{path}::test_vector" for path in files]  # not the tests of folders, which call this
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
+    environment = {**os.environ, "PLENCH_CONFORMANCE": str(folder)}
+    done = subprocess.run(
+        [*command, *readers], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    outcomes: dict[str, Counter[str]] = {"passed": Counter(), "skipped": Counter()}
+    for test in ElementTree.parse(results).iter("testcase"):
+        function, _, case = test.attrib["name"].removesuffix("]").partition("[")
+        if function == "test_vector":
+            outcomes["skipped" if test.find("skipped") is not None else "passed"][case] += 1
+    return outcomes
+
+
+def rename(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a file's content with its cases numbered, references between them included."""
+    names = {case["name"]: f"case_{i}" for i, case in enumerate(content["cases"], start=1)}
+    renamed = []
+    for i, case in enumerate(content["cases"], start=1):  # methods that share a file may share names
+        references = {key: names[case["inputs"][key]] for key in REFERENCES if key in case["inputs"]}
+        renamed.append({**case, "name": f"case_{i}", "inputs": {**case["inputs"], **references}})
+    return {**content, "cases": renamed}
+
+
+def test_cases_under_other_names(tmp_path: Path) -> None:
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    expected = set()
+    for path in OUR_VECTORS.iterdir():
+        content = rename(json.loads(path.read_text(encoding="utf-8")))
+        (folder / path.name).write_text(json.dumps(content), encoding="utf-8")
+        expected |= {f"{path.stem}:{case['name']}" for case in content["cases"]}
+    outcomes = run_on(folder, tmp_path / "results.xml")
+    assert set(outcomes["passed"]) == expected
+    assert not outcomes["skipped"]
+
+
+def test_a_folder_with_one_file(tmp_path: Path) -> None:
+    folder = tmp_path / "single"
+    folder.mkdir()
+    (folder / "PC.json").write_bytes((OUR_VECTORS / "PC.json").read_bytes())
+    outcomes = run_on(folder, tmp_path / "results.xml")
+    assert {name.partition(":")[0] for name in outcomes["passed"]} == {"PC"}
+    absent = {f"{name.removesuffix('.json')}:absent" for name in ALL_FILES - {"PC.json"}}
+    assert outcomes["skipped"] == Counter(absent)
+
+
+MADE_UP = [
+    Kind(lambda case: case.check(sum=case["x"].sum()), "x", "sum"),
+    Kind(lambda case: case.check(sum=(case["x"] * case["y"]).sum()), "x y", "sum lost"),
+]
+
+
+def make_case(inputs: dict[str, Any], expected: dict[str, Any]) -> Case:
+    return Case("Any", {"name": "made", "inputs": inputs, "expected": expected, "rtol": 1e-9})
+
+
+def test_the_kind_that_reads_most_inputs_is_taken() -> None:
+    run_adapter(MADE_UP, make_case({"x": [1, 2]}, {"sum": 3}))
+    run_adapter(MADE_UP, make_case({"x": [1, 2], "y": [3, 4]}, {"sum": 11}))
+    with pytest.raises(AssertionError, match="Any:made: sum"):
+        run_adapter(MADE_UP, make_case({"x": [1, 2], "y": [3, 4]}, {"sum": 3}))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected", "message"),
+    [
+        ({"a": 1, "b": 2}, {"sum": 3}, r"fits no adapter.*\['a', 'b'\].*\['sum'\]"),
+        ({"x": [1, 2]}, {"sum": 3, "mean": 1.5}, r"fits no adapter.*\['x'\].*\['mean', 'sum'\]"),
+        ({"x": [1, 2], "y": [1, 1]}, {"sum": 3, "lost": 0}, r"nothing was compared with \['lost'\]"),
+        ({"x": [1, 2]}, {}, "nothing was compared"),
+    ],
+)
+def test_nothing_goes_unchecked(inputs: dict[str, Any], expected: dict[str, Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        run_adapter(MADE_UP, make_case(inputs, expected))
