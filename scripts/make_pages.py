@@ -153,8 +153,8 @@ def render_index(entries: list[AlgorithmEntry]) -> str:
         "",
         "# Algorithms",
         "",
-        "N examples, B in a batch, K classes. `plench cite NAME` prints the BibTeX of a method's paper. "
-        "Accuracy and cost of all of them are [measured](../results/README.md).",
+        "N examples, B in a batch, K classes. `plench list citations NAME` prints the BibTeX of a method's "
+        "paper. Accuracy and cost of all of them are [measured](../results/README.md).",
     ]
     for family in FAMILIES:
         members = [entry for entry in entries if entry.card.family == family]
