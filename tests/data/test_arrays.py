@@ -163,7 +163,7 @@ def test_a_path_needs_no_slash_and_a_known_name_wins(tmp_path: Path, monkeypatch
     assert dataset_card("pets") == dataset_card("./pets")
     assert dataset_card("Digits_FPS").name == "Digits_FPS"
     assert dataset_card("./Digits_FPS").name.startswith("Digits_FPS@")
-    with pytest.raises(UsageError, match=r"no such folder or file; known are path/to/file\.npz"):
+    with pytest.raises(UsageError, match=r"no such folder or file; expected one of path/to/file\.npz"):
         dataset_card("./absent")
     with pytest.raises(UsageError, match="unknown dataset 'absent'"):
         dataset_card("absent")

@@ -147,7 +147,7 @@ def without(index: int) -> dict[int, Any]:
         ({**ANNOTATIONS, 3: 5}, "image 3 must be a list of label lists"),
         ({**ANNOTATIONS, 3: [[], []]}, "candidate set of example 3 is empty"),
         ({**ANNOTATIONS, 3: []}, "candidate set of example 3 is empty"),
-        ([[[1]]] * 20, "must hold a dict"),
+        ([[[1]]] * 20, "must contain a dict"),
         (pickle.dumps(ANNOTATIONS)[:-30], "damaged or not a pickle"),
         (pickle.dumps({0: print}), "it asks for .*print"),
         (b"", "damaged or not a pickle"),
@@ -403,7 +403,7 @@ def test_broken_folders(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such folder"):
         load_dataset(str(tmp_path / "absent"))
     (tmp_path / "one" / "cat").mkdir(parents=True)
-    with pytest.raises(UsageError, match="at least two sub-folders"):
+    with pytest.raises(UsageError, match="two or more sub-folders"):
         load_dataset(str(tmp_path / "one"))
     (tmp_path / "one" / "dog").mkdir()
     with pytest.raises(DataError, match="has no images"):

@@ -116,7 +116,9 @@ def test_images_are_refused_when_a_run_is_described() -> None:
 
 
 def test_a_method_of_answers_is_refused_on_data_without_any(tmp_path: Path) -> None:
-    told = "learns from the answers of annotators, and Contract has none; LabelMe_Crowd, Music_Crowd have"
+    told = (
+        "learns from the answers of annotators, which Contract does not have; expected one of LabelMe_Crowd"
+    )
     with pytest.raises(UsageError, match=told):
         run(tmp_path, "MV_LR")
 

@@ -120,7 +120,7 @@ def place_shift(top: Tensor, left: Tensor, flip: Tensor, height: int, width: int
 def place_crop(box: Tensor, flip: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
     """Return the source rows (B, H) and columns (B, W) of crops resized to the full image, then flipped.
 
-    `box` (B, 4) holds top, left, height and width of the crops. Positions are fractions where the output
+    `box` (B, 4) is top, left, height and width of the crops. Positions are fractions where the output
     pixel lies between two pixels, and never leave the crop.
     """
     top, left, crop_height, crop_width = box.float()[:, :, None].unbind(1)

@@ -20,7 +20,7 @@ from plench.algorithms.registry import ALGORITHMS, PAPER
 from plench.criteria import CRITERIA
 from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
 from plench.data.sources import find_own_source
-from plench.data.sources.crowd import RELEASES, explain_lack
+from plench.data.sources.crowd import RELEASES, explain_missing_answers
 from plench.errors import DataError, MissingDataError, PlenchError, UsageError
 from plench.networks import NETWORKS
 from plench.runs.folder import RunStore
@@ -165,7 +165,7 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
         taught = [name for name in grid.algorithms if find_algorithm(name).card.answers]
         without = [name for name in available if taught and datasets.get(name).answers is None]
         if without:
-            raise UsageError(explain_lack(taught[0], without[0]))
+            raise UsageError(explain_missing_answers(taught[0], without[0]))
     fingerprints = {name: datasets.get(name).fingerprint for name in names}
     for name, found in fingerprints.items():
         wanted = spec.fingerprints.get(name, found)

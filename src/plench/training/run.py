@@ -19,7 +19,7 @@ import torch
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import criteria, find_criteria
 from plench.data import Dataset
-from plench.data.sources.crowd import explain_lack
+from plench.data.sources.crowd import explain_missing_answers
 from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
 from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RunStore
@@ -133,7 +133,7 @@ class TrainingRun:
         algorithm.attach_inputs(self.training_set)
         if self.entry.card.answers:
             if self.data.train_answers is None:
-                raise UsageError(explain_lack(self.config.algorithm, self.config.dataset))
+                raise UsageError(explain_missing_answers(self.config.algorithm, self.config.dataset))
             algorithm.attach_answers(self.data.train_answers)
 
     def start(self, checkpoint: Mapping[str, Any] | None) -> None:

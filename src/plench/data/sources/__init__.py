@@ -1,14 +1,13 @@
-"""Dataset sources. One file here is one source: its module-level `Source` objects are found automatically.
+"""Dataset sources. Each file here is a source: its module-level `Source` objects are found automatically.
 
-A file may also hold a `SourceFinder` for datasets that have no fixed name, such as files given by path. Third
-parties' come by path (`path/to/file.py:SOURCE`), module or entry point.
+A file may also have a `SourceFinder` for datasets without a fixed name, such as files given by path.
+Third-party datasets come by path (`path/to/file.py:SOURCE`), module or entry point.
 """
 
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +38,18 @@ AnySource = Source | SourceFinder
 
 
 def rename(source: AnySource, name: str) -> AnySource:
-    """Return a third party's dataset under its name in records; a finder's datasets have their own names."""
+    """Return a third-party dataset under its name in records; the datasets of a finder have their own."""
     if isinstance(source, SourceFinder):
         return source
     card = replace(source.card, name=name)
-    return replace(source, card=card, load=partial(load_as, card, source))
 
+    def load(data_dir: Path | None) -> Dataset:
+        dataset = source.load(data_dir)
+        if not isinstance(dataset, Dataset):
+            raise DataError(f"{name}: load returned {type(dataset).__name__}; expected a plench.data.Dataset")
+        return replace(dataset, card=replace(card, class_names=card.class_names or dataset.class_names))
 
-def load_as(card: DatasetCard, source: Source, data_dir: Path | None) -> Dataset:
-    """Load a third party's dataset, which gets our card of it."""
-    dataset = source.load(data_dir)
-    if not isinstance(dataset, Dataset):
-        raise DataError(f"{card.name}: load gave {type(dataset).__name__}; needed is a plench.data.Dataset")
-    return replace(dataset, card=replace(card, class_names=card.class_names or dataset.class_names))
+    return replace(source, card=card, load=load)
 
 
 DATASETS = Registry[AnySource](
@@ -66,7 +64,7 @@ DATASETS = Registry[AnySource](
 
 
 def dataset_names(own_only: bool = False) -> list[str]:
-    """Names of all known datasets, sorted without regard to case; on request without third parties'."""
+    """Return the names of all datasets, sorted without regard to case; `own_only` omits third-party ones."""
     entries = DATASETS.own if own_only else DATASETS.items
     return sorted(
         (name for name, entry in entries.items() if isinstance(entry.member, Source)), key=str.lower
@@ -74,32 +72,32 @@ def dataset_names(own_only: bool = False) -> list[str]:
 
 
 def dataset_patterns() -> dict[str, str]:
-    """How datasets without a fixed name are asked for, such as files by path, and what they are."""
+    """Return how datasets without a fixed name are written, such as files by path, and what they are."""
     return {finder.name: finder.meaning for finder in _list_finders(DATASETS.items)}
 
 
 def find_source(name: str) -> Source:
-    """The source of a dataset by any spelling of its name, by path, or a third party's.
+    """Return the source of a dataset by any spelling of its name, by path, or a third-party one.
 
     Known names win over files and folders of that name; a name with a path separator is always a path, so
-    `./Lost` is a folder. Raises UsageError with the nearest names where nothing is meant.
+    `./Lost` is a folder. Raises UsageError with the nearest names if there is no such dataset.
     """
     is_path = has_separator(name)
     if is_third_party(name) or (not is_path and DATASETS.knows(name)):
         return _as_source(DATASETS.find(name))
-    for entries in (DATASETS.own, DATASETS.items):  # third parties' code is imported if ours has no answer
+    for entries in (DATASETS.own, DATASETS.items):  # third-party code is imported only if ours has no answer
         for finder in _list_finders(entries):
             found = finder.find(name)
             if found is not None:
                 return found
     if is_path:
         known = ", ".join(dataset_patterns())
-        raise UsageError(f"dataset {name!r}: there is no such folder or file; known are {known}")
+        raise UsageError(f"dataset {name!r}: there is no such folder or file; expected one of {known}")
     return _as_source(DATASETS.find(name))
 
 
 def find_own_source(name: str) -> Source | None:
-    """The source of a dataset if it is ours, by name or path, else None; imports no third-party code."""
+    """Return the source of one of our datasets, by name or path, else None; imports no third-party code."""
     if is_third_party(name):
         return None
     if not has_separator(name) and DATASETS.is_own(name):
@@ -110,14 +108,14 @@ def find_own_source(name: str) -> Source | None:
 
 
 def has_separator(name: str) -> bool:
-    """Say whether a name is a path beyond doubt."""
+    """Return True if a name can only be a path."""
     return any(separator in name for separator in (os.sep, os.altsep) if separator)
 
 
 def keeps_name(name: str) -> bool:
-    """Say whether runs carry the name that a dataset was asked for by; those of paths and others' do not.
+    """Return True if runs record a dataset under the given name, unlike those of paths and third parties.
 
-    Nothing is read or imported to tell.
+    Nothing is read or imported.
     """
     if has_separator(name) or is_third_party(name):
         return False
@@ -137,7 +135,7 @@ def _as_source(entry: Entry[AnySource]) -> Source:
 
 
 def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
-    """The card of a dataset, without loading it; on request only of one of ours, by name."""
+    """Return the card of a dataset without loading it; `own_only` accepts names of our datasets only."""
     if own_only:
         return _as_source(DATASETS.own[find_name(name, DATASETS.own, "dataset")]).card
     return find_source(name).card
@@ -146,8 +144,8 @@ def dataset_card(name: str, own_only: bool = False) -> DatasetCard:
 def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Dataset:
     """Load a dataset by any spelling of its name, or by path; built-in ones need no `data_dir`.
 
-    Its warnings, say that a file is not the public one, are logged as well as kept. Generated candidates are
-    not drawn here: pass the result and its card's `candidates` to `draw_candidates`.
+    Its warnings, such as that a file is not the public one, are also logged. Generated candidates are not
+    drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """
     dataset = find_source(os.fspath(name)).load(None if data_dir is None else Path(data_dir))
     for warning in dataset.warnings:
@@ -156,7 +154,7 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
 
 
 def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
-    """Return the dataset meant: a name, a path, a `Dataset`, (features, candidates[, labels]), or a frame."""
+    """Return a `Dataset` from a name, a path, a `Dataset`, (features, candidates[, labels]) or a frame."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, str | os.PathLike):

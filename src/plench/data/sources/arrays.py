@@ -32,7 +32,7 @@ OPTIONAL = ("candidates", "answers", "labels", "class_names", "groups")
 
 
 def find_arrays(name: str) -> Source | None:
-    """Answer the path of an `.npz` file; the name in records carries a hash of its content."""
+    """Return the source of an `.npz` file; its name in records carries a hash of its content."""
     if not name.lower().endswith(".npz"):
         return None
     try:
@@ -51,7 +51,7 @@ def find_arrays(name: str) -> Source | None:
 
 
 def find_mapped(name: str) -> Source | None:
-    """Answer the path of an `.npy` file of features, or of a folder with `features.npy`.
+    """Return the source of an `.npy` file of features, or of a folder with `features.npy`.
 
     Features are mapped, not read; the other arrays are `.npy` files in the same folder.
     """
@@ -89,7 +89,7 @@ def make_source(path: Path, digest: str, arrays: dict[str, np.ndarray]) -> Sourc
 def make_card(
     path: Path, digest: str, kind: Literal["tabular", "image"], has_candidates: bool
 ) -> DatasetCard:
-    """Describe a dataset that the user brings; what is unknown says so."""
+    """Return the card of a user's own data."""
     return DatasetCard(
         name=f"{path.stem}@{digest[:8]}",
         kind=kind,
@@ -103,7 +103,7 @@ def make_card(
 
 
 def check_array_names(names: set[str]) -> None:
-    """Raise DataError unless the arrays are those of a dataset, none too few and none too many."""
+    """Raise DataError unless the arrays are exactly those of a dataset."""
     if ("features" in names) == ("images" in names):
         raise DataError(f"it must have either `features` or `images`; expected {LAYOUT}")
     if not names & {"candidates", "answers", "labels"}:
@@ -120,7 +120,7 @@ def check_array_names(names: set[str]) -> None:
 
 
 def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
-    """Make the dataset; without `candidates` each set holds the label alone until candidates are drawn."""
+    """Make the dataset; without `candidates` each set is the label alone until candidates are drawn."""
     key = "images" if card.kind == "image" else "features"
     features = arrange(arrays[key], card)
     labels = arrays.get("labels")
@@ -155,7 +155,7 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
 
 
 def read_class_names(names: np.ndarray | None, name: str) -> tuple[str, ...] | None:
-    """Return the names of classes, which are an array of texts."""
+    """Return the names of classes from an array of text."""
     if names is None:
         return None
     if names.ndim != 1 or names.dtype.kind not in "UiuS":
@@ -172,7 +172,7 @@ def make_dataset(
     class_names: Sequence[str] | None = None,
     groups: ArrayLike | None = None,
 ) -> Dataset:
-    """Make a dataset of arrays at hand: features N×D or images, candidates N×K, perhaps labels.
+    """Make a dataset of arrays: features N×D or images, candidates N×K, and labels if they are known.
 
     Instead of candidates there may be annotators' `answers`, N×M classes with −1 in gaps, or N×M×K with 0 and
     1. Its name in records carries a hash of its content.
@@ -195,7 +195,7 @@ def make_dataset(
 def arrange(features: np.ndarray, card: DatasetCard) -> np.ndarray:
     """Bring images to N×C×H×W: a missing channel axis is added, a last one moved.
 
-    Which axis has the channels is told by its size: 1 or 3 in second place, else the smaller one.
+    The axis of the channels is the second if it has size 1 or 3, else the smaller one.
     """
     if card.kind != "image":
         return features

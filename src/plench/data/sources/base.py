@@ -1,4 +1,4 @@
-"""What a module of this folder offers: datasets, each with its card, its loader and its public files."""
+"""The types of a source: a dataset with its card, its loader and its public files."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class RemoteFile:
     md5: str = ""
 
     def explain_mismatch(self, content: bytes) -> str | None:
-        """Say how the content differs from the known file's digest; None if it does not."""
+        """Return how the content differs from the known digest; None if it does not."""
         if self.git_sha1:
             what, found, known = "git SHA-1", hash_git_blob(content), self.git_sha1
         else:
@@ -32,11 +32,11 @@ class RemoteFile:
 class Source:
     """A dataset that can be loaded by name.
 
-    `load` takes the data folder (None where the user named none). `files` are what `download_dataset`
-    fetches. `obtain` says how the user comes by the files of the data folder; None means that none are
-    needed, because the data is built in or was given by path. `annotations`, where an example has several
-    annotators, takes the data folder and the number of examples and returns their single sets. `own_test` and
-    `answers` say, for lists, that the dataset has a test set of its own and keeps annotators' answers.
+    `load` takes the data folder (None if the user gave none). `files` are what `download_dataset` fetches.
+    `obtain` tells the user how to get the files of the data folder; None means that none are needed, because
+    the data is built in or was given by path. `annotations`, if examples have several annotators, takes the
+    data folder and the number of examples and returns the set of each annotator. `own_test` and `answers`
+    are for lists: the dataset has its own test set, and keeps the answers of annotators.
     """
 
     card: DatasetCard
@@ -56,15 +56,15 @@ class Source:
 
     @property
     def answers_are(self) -> str | None:
-        """What becomes of annotators' answers: kept for learning, or combined into sets; None without any."""
+        """Whether annotators' answers are kept for learning or combined into sets; None without any."""
         return "kept" if self.answers else None if self.annotations is None else "combined"
 
 
 @dataclass(frozen=True)
 class SourceFinder:
-    """Datasets without a fixed name: `find` answers a name that it understands with a source.
+    """Datasets without a fixed name: `find` returns the source of a name, or None.
 
-    `name` is how lists write such names, `meaning` says what they are.
+    `name` is how lists write such names, `meaning` explains them.
     """
 
     name: str
@@ -73,9 +73,9 @@ class SourceFinder:
 
 
 def compare_published(dataset: Dataset) -> list[str]:
-    """Warnings for sizes, mean set size and noise rate that differ from the paper's table of datasets.
+    """Return warnings for sizes, mean set size and noise rate that differ from the paper's table.
 
-    The table rounds mean set sizes to 0.01 and noise rates to 0.01 %: half of that is no difference.
+    The table rounds mean set sizes to 0.01 and noise rates to 0.01 %: smaller differences do not count.
     """
     published = dataset.card.published
     if published is None:

@@ -37,7 +37,7 @@ class CifarFiles:
 
     @property
     def obtain(self) -> str:
-        """How a user comes by the files."""
+        """How a user gets the files."""
         return f"get {self.archive.path} from {self.archive.url}"
 
 
@@ -53,7 +53,7 @@ class CifarArrays:
 
 
 def make_archive(name: str, md5: str) -> RemoteFile:
-    """Describe one of the public archives."""
+    """Return one of the public archives."""
     return RemoteFile(f"https://www.cs.toronto.edu/~kriz/{name}", name, md5=md5)
 
 
@@ -161,7 +161,7 @@ def find_superclasses(labels: np.ndarray, coarse: list[np.ndarray], n_classes: i
 def make_source(
     name: str, files: CifarFiles, candidates: CandidateSpec, task: str, hierarchical: bool = False
 ) -> Source:
-    """Describe one of the distributions with its default candidates."""
+    """Return the source of a distribution with its default candidates."""
     card = DatasetCard(
         name=name,
         kind="image",
@@ -178,7 +178,7 @@ def make_source(
 
 
 def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_dir: Path | None) -> Dataset:
-    """Load a distribution; until candidates are drawn, each set holds the label alone."""
+    """Load a distribution; until candidates are drawn, each set is the label alone."""
     arrays = read_cifar(files, data_dir, card.name)
     if hierarchical:
         if arrays.superclasses is None:

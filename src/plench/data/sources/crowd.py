@@ -29,7 +29,7 @@ LABELME_CLASSES = 8
 
 @dataclass(frozen=True, eq=False)
 class CrowdArrays:
-    """What a dataset's files hold."""
+    """The content of a dataset's files."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -103,7 +103,7 @@ def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
 
 
 def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[np.int64]:
-    """Return the numbers that a column's texts stand for."""
+    """Return the number of each text in a column."""
     found = []
     for row, text in enumerate(table.texts(column)):
         if text is None or text not in known:
@@ -153,12 +153,12 @@ def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Pa
 
 
 def describe_obtain(release: Release) -> str:
-    """Say how the user comes by the files."""
+    """Return how the user gets the files."""
     return f"get it with `plench data download {release.name} --data-dir DIR`"
 
 
 def make_source(release: Release, min_votes: int = 1) -> Source:
-    """Describe a dataset whose candidates are the classes with at least so many votes."""
+    """Return the source of a dataset whose candidates are the classes with at least `min_votes` votes."""
     card = DatasetCard(
         name=release.name if min_votes == 1 else f"{release.name}_Votes_{min_votes}",
         kind="tabular",
@@ -213,17 +213,17 @@ LABELME = make_source(LABELME_RELEASE)
 MUSIC = make_source(MUSIC_RELEASE)
 
 
-def explain_lack(algorithm: str, dataset: str) -> str:
-    """Say why a method that learns from answers cannot be run on a dataset without any."""
+def explain_missing_answers(algorithm: str, dataset: str) -> str:
+    """Return the message for a method that learns from answers and a dataset without any."""
     answered = ", ".join(release.name for release in RELEASES)
     return (
-        f"{algorithm} learns from the answers of annotators, and {dataset} has none; {answered} have, "
-        "and own data may have some"
+        f"{algorithm} learns from the answers of annotators, which {dataset} does not have; expected one of "
+        f"{answered}, or own data with answers"
     )
 
 
 def find_votes(name: str) -> Source | None:
-    """Answer `LabelMe_Crowd_Votes_2`: the classes with at least two votes."""
+    """Return the source of `LabelMe_Crowd_Votes_2`: the classes with at least two votes."""
     for release in RELEASES:
         match = re.fullmatch(rf"{normalise(release.name)}votes(\d{{1,4}})", normalise(name))
         if match is not None:

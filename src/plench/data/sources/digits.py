@@ -33,7 +33,7 @@ def make_source(
 
 
 def load_digits(card: DatasetCard, data_dir: Path | None) -> Dataset:
-    """The digits scaled to 0…1, or 0…255 as images; until candidates are drawn, sets hold the label alone."""
+    """The digits scaled to 0…1, or 0…255 as images; until candidates are drawn, a set is the label alone."""
     features, labels = _read_pixels()
     if card.kind == "image":
         features = np.round(features * 255).astype(np.uint8).reshape(-1, 1, 8, 8)

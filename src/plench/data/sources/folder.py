@@ -12,13 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.dataset import Dataset, TestSet
 from plench.data.readers import read_file
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
@@ -43,42 +42,67 @@ WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
 
 
 def find_folder(name: str) -> Source | None:
-    """Answer the path of a folder; the name in records carries a hash of its images."""
+    """Return the source of a folder given by path; the name in records carries a hash of its images."""
     text, _, query = name.partition("?")
     path = Path(text)
     if not os.path.isdir(path):
         return None
     if (path / CANDIDATES).is_file():
-        return open_described(path, split_reference(name)[1])
+        return read_described(path, split_reference(name)[1])
     if query:
         raise UsageError(
             f"dataset {name!r}: options belong to a folder with {CANDIDATES}, and {path} has none"
         )
-    parts = {part: path / part for part in ("train", "test")}
-    if all(map(Path.is_dir, parts.values())):
-        classes = list_classes(parts["train"])
-        files = {part: list_images(folder, classes) for part, folder in parts.items()}
-    else:
-        classes = list_classes(path)
-        files = {"train": list_images(path, classes)}
+    folders = {part: path / part for part in ("train", "test")}
+    if not all(map(Path.is_dir, folders.values())):
+        folders = {"train": path}
+    classes = list_subfolders(folders["train"])
+    if len(classes) < 2:
+        raise UsageError(f"dataset {name!r}: a folder of images needs two or more sub-folders, one per class")
+    files = {part: list_images(folder, classes) for part, folder in folders.items()}
     digest = hash_files(path, [file for part in files.values() for file, _ in part])
     card = make_card(path.resolve(), digest, "image", has_candidates=False)
     card = replace(card, class_names=tuple(classes))
-    return Source(card, partial(load_folder, card, classes, files))
+
+    def load(data_dir: Path | None) -> Dataset:
+        images, warnings = read_images(
+            {part: [file for file, _ in entries] for part, entries in files.items()}, card.name
+        )
+        labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
+        return Dataset(
+            images["train"],
+            labels["train"][:, None] == np.arange(len(classes)),  # until candidate sets are drawn
+            labels["train"],
+            card,
+            TestSet(images["test"], labels["test"]) if "test" in files else None,
+            (describe_generated(card), *warnings),
+        )
+
+    return Source(card, load)
 
 
-def open_described(path: Path, options: TableOptions) -> Source:
-    """Read `candidates.csv`, which says for each file what its candidates, answers, truth or split are."""
-    content, described = read_table_files(path / CANDIDATES, options, has_features=False)
-    name = f"{path.name}/{CANDIDATES}"
+def read_described(folder: Path, options: TableOptions) -> Source:
+    """Return the source of a folder whose `candidates.csv` has a row for each image."""
+    content, table_digest = read_table_files(folder / CANDIDATES, options, has_features=False)
+    name = f"{folder.name}/{CANDIDATES}"
     if content.items is None:
-        raise DataError(f"{name} needs a column file, with the names of image files in {path}")
-    files = [find_image(path, file, row, name) for row, file in enumerate(content.items, 1)]
+        raise DataError(f"{name} needs a column file, with the names of image files in {folder}")
+    files = []
+    for row, file in enumerate(content.items, 1):
+        path = folder / file
+        if ".." in Path(file).parts or Path(file).is_absolute() or path.suffix.lower() not in FORMATS:
+            raise DataError(
+                f"{name}: item {row}: {short_repr(file)} is not an image file of this folder; expected a "
+                f"file ending in {', '.join(FORMATS)}"
+            )
+        if not os.path.isfile(path):
+            raise DataError(f"{name}: item {row}: there is no file {short_repr(file)} in {folder}")
+        files.append(path)
     if len(set(files)) != len(files):
         twice = next(file for file in files if files.count(file) > 1)
-        raise DataError(f"{name}: the image {twice.relative_to(path)} has two rows; an image has one")
-    digest = hashlib.sha256(f"{described}{hash_files(path, files)}".encode()).hexdigest()
-    card = make_table_card(path.resolve().name, digest, content, "image")
+        raise DataError(f"{name}: the image {twice.relative_to(folder)} has two rows; expected one")
+    digest = hashlib.sha256(f"{table_digest}{hash_files(folder, files)}".encode()).hexdigest()
+    card = make_table_card(folder.resolve().name, digest, content, "image")
 
     def load(data_dir: Path | None) -> Dataset:
         images, warnings = read_images({"all": files}, card.name)
@@ -87,36 +111,13 @@ def open_described(path: Path, options: TableOptions) -> Source:
     return Source(card, load)
 
 
-def find_image(folder: Path, file: str, row: int, name: str) -> Path:
-    """Return the path of an image that a table names; it must be in the folder."""
-    path = folder / file
-    if ".." in Path(file).parts or Path(file).is_absolute() or path.suffix.lower() not in FORMATS:
-        raise DataError(
-            f"{name}: item {row}: {short_repr(file)} is not an image file of this folder; expected a file "
-            f"ending in {', '.join(FORMATS)}"
-        )
-    if not os.path.isfile(path):
-        raise DataError(f"{name}: item {row}: there is no file {short_repr(file)} in {folder}")
-    return path
-
-
-def list_classes(folder: Path) -> list[str]:
-    """Return the names of the sub-folders, sorted: class 0, 1, …"""
-    classes = list_subfolders(folder)
-    if len(classes) < 2:
-        raise UsageError(
-            f"dataset {str(folder)!r}: a folder of images needs at least two sub-folders, one per class"
-        )
-    return classes
-
-
 def list_subfolders(folder: Path) -> list[str]:
     """Return the names of the visible folders in a folder, sorted."""
     return [entry.name for entry in list_folder(folder) if entry.name[0] != "." and entry.is_dir()]
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """Return what is in a folder, sorted."""
+    """Return the entries of a folder, sorted."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -148,25 +149,6 @@ def hash_files(folder: Path, files: Sequence[Path]) -> str:
         digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
-
-
-def load_folder(
-    card: DatasetCard, classes: list[str], files: dict[str, list[tuple[Path, int]]], data_dir: Path | None
-) -> Dataset:
-    """Read all images; each candidate set holds the label alone until sets are drawn."""
-    images, warnings = read_images(
-        {part: [path for path, _ in entries] for part, entries in files.items()}, card.name
-    )
-    labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
-    test = TestSet(images["test"], labels["test"]) if "test" in files else None
-    return Dataset(
-        images["train"],
-        labels["train"][:, None] == np.arange(len(classes)),
-        labels["train"],
-        card,
-        test,
-        (describe_generated(card), *warnings),
-    )
 
 
 def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:

@@ -44,7 +44,7 @@ def load_idx(
     class_names: tuple[str, ...] | None,
     data_dir: Path | None,
 ) -> Dataset:
-    """Load the four files of a folder; until candidates are drawn, each set holds the label alone."""
+    """Load the four files of a folder; until candidates are drawn, each set is the label alone."""
     folder = find_entry(card.name, folders, data_dir, obtain)
     if (folder / "raw").is_dir():  # where torchvision puts them
         folder = folder / "raw"
@@ -84,7 +84,7 @@ def make_source(
     citation: str,
     class_names: tuple[str, ...] | None = None,
 ) -> Source:
-    """Describe a dataset of four IDX files in a folder of its own."""
+    """Return the source of a dataset of four IDX files in its own folder."""
     obtain = f"get the four .gz files from {origin} into a folder {folders[0]}"
     card = DatasetCard(
         name=name,

@@ -38,7 +38,7 @@ def make_source(
     *,
     default_steps: int = 10_000,
 ) -> Source:
-    """A dataset of one `.mat` file; without a SHA-1 there is no public raw file and the user brings it."""
+    """Return the source of one `.mat` file; without a SHA-1 the user has to provide the file."""
     if git_sha1 is None:
         origin = "palm.seu.edu.cn/zhangml (Resources page)"
         files: tuple[RemoteFile, ...] = ()
@@ -81,7 +81,7 @@ def load_mat(
 
 
 def find_mat(name: str) -> Source | None:
-    """Answer the path of a `.mat` file; the name in records carries a hash of its content."""
+    """Return the source of a `.mat` file; its name in records carries a hash of its content."""
     path = Path(name)
     if path.suffix.lower() != ".mat":
         return None

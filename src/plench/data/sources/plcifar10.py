@@ -37,7 +37,7 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
     """Check a release's dict, index → list of label lists, and lay it out as arrays."""
     if not isinstance(content, dict):
         raise DataError(
-            f"{name} must hold a dict from image index to label lists, not {type(content).__name__}"
+            f"{name} must contain a dict from image index to label lists, not {type(content).__name__}"
         )
     missing = next((index for index in range(n_images) if index not in content), None)
     if missing is not None:
@@ -75,7 +75,7 @@ def make_source(
     published: Published | None = None,
     protocol_noise_rate: float | None = None,
 ) -> Source:
-    """Describe one way to make one candidate set of an image's many."""
+    """Return the source for one way to combine the sets of an image's annotators."""
     card = DatasetCard(
         name=name,
         kind="image",
@@ -105,7 +105,7 @@ def load_plcifar10(
     card: DatasetCard, combine: Callable[[Answers], np.ndarray], data_dir: Path | None
 ) -> Dataset:
     """Load images and annotations; annotations that are not the public release give a warning."""
-    # Looked for before the images are read, which takes longer.
+    # Before the images are read, which takes longer.
     find_entry(card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
     arrays = read_cifar(CIFAR10_FILES, data_dir, card.name)
     annotations, is_release = read_annotations(card.name, data_dir, len(arrays.features))
@@ -145,7 +145,7 @@ VAGUEST = make_source(
 
 
 def find_annotators(name: str) -> Source | None:
-    """Answer `PLCIFAR10_Annotators_3`: the union of the first three annotators."""
+    """Return the source of `PLCIFAR10_Annotators_3`: the union of the first three annotators."""
     match = re.fullmatch(r"plcifar10annotators(\d+)", normalise(name))
     if match is None:
         return None
