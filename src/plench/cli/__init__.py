@@ -132,6 +132,13 @@ def add_commands(commands: Any, table: Mapping[str, str]) -> None:
         commands.add_parser(name, help=text, fill=partial(fill_from_module, name.replace("-", "_")))
 
 
+def add_command(commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Parser:
+    """Add a command to those of a group; return its parser."""
+    parser: Parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(run=run)
+    return parser
+
+
 def fill_from_module(name: str, parser: Parser) -> None:
     """Add the help page and the arguments of a command's module."""
     module: Any = importlib.import_module(f"{__name__}.{name}")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from plench.cli import add_command
 from plench.cli.options import (
     CANDIDATE_SETTINGS,
     add_settings,
@@ -51,9 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
 
-    info = commands.add_parser("info", help="card, sizes, candidate sets and warnings of a dataset")
-    stats = commands.add_parser("stats", help="set sizes, noise, flipping probabilities, ambiguity degree")
-    views = commands.add_parser("views", help="draw every view and every operation of a few images")
+    info = add_command(commands, "info", "card, sizes, candidate sets and warnings of a dataset", show_info)
+    stats = add_command(
+        commands, "stats", "set sizes, noise, flipping probabilities, ambiguity degree", show_stats
+    )
+    views = add_command(commands, "views", "draw every view and every operation of a few images", draw_views)
     for command in (info, stats, views):
         command.add_argument(
             "name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)"
@@ -62,22 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for command in (info, stats):
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command, ("trial_seed", *CANDIDATE_SETTINGS))
-    info.set_defaults(run=show_info)
     stats.add_argument(
         "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
     )
     add_width_option(stats)
-    stats.set_defaults(run=show_stats)
     views.add_argument("-o", "--output", required=True, metavar="FILE.png", help="where to write the sheet")
     views.add_argument("--count", type=int, default=8, metavar="N", help="images on the sheet (default 8)")
     views.add_argument("--seed", type=int, default=0, metavar="N", help="decides the draws (default 0)")
-    views.set_defaults(run=draw_views)
 
-    download = commands.add_parser("download", help="download public datasets and verify their checksums")
+    download = add_command(
+        commands, "download", "download public datasets and verify their checksums", run_download
+    )
     download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
     download.add_argument("--suite", metavar="NAME", help="the datasets of a suite: tabular, image or full")
     download.add_argument("--data-dir", required=True, help="folder to put the files into")
-    download.set_defaults(run=run_download)
 
 
 def run_download(arguments: argparse.Namespace) -> int:

@@ -4,6 +4,12 @@
 and rank correlation of every criterion. `compare-paper` compares runs on the real PLCIFAR10 release with the
 paper's number of steps, and marks figures of the paper that came from a faulty implementation.
 
+`export` writes one row per record, with configuration, criteria, test figures, timing, versions and identity
+(docs/results.md lists the columns); every command that reads folders of runs reads that file too. `verify`
+repeats runs: records must be bit-equal where versions, platform, device and threads are the same, elsewhere
+criteria and test accuracy of the last record must agree within --tolerance; exit code 1 if a run differs or
+cannot be repeated. `submit check` executes nothing of a submission unless --run-code is given.
+
 examples:
   plench results stats runs/ --criteria CR --alpha 0.1 --pairs
   plench results plot boxes runs/ --output boxes.pdf
@@ -13,6 +19,9 @@ examples:
   plench results compare-paper runs/ --criteria CR OA
   plench results export runs/ -o results.parquet
   plench results verify results.parquet --sample 5 --data-dir DIR
+  plench results verify theirs.parquet --run-code --source their_method.py
+  plench results submit check mine.parquet --source my_method.py --against results.parquet
+  plench results submit merge results.parquet mine.parquet --source my_method.py -o new.parquet
 """
 
 from __future__ import annotations
@@ -20,8 +29,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from plench.cli import Parser, add_commands
+from plench.cli import Parser, add_command
 from plench.cli.options import (
     add_input_options,
     add_plan_options,
@@ -33,31 +43,86 @@ from plench.cli.options import (
 from plench.errors import UsageError
 from plench.report.leaderboard import split_by_truth, warn_of_defects
 from plench.report.tables import SCORED_LEGEND, describe_incomplete, render_text
+from plench.runs.gather import gather_results
+from plench.runs.parquet import StoredResults, check_name, write_results_file
+from plench.runs.records import Run
+from plench.runs.verify import TOLERANCE, check_submission, choose_sample, merge_results
+from plench.settings import PROTOCOL_VERSION
 from plench.text import clean
 
-FILES = {
-    "export": "write all records to one Parquet file",
-    "verify": "repeat a random sample of runs and compare their records",
-    "submit": "check runs of a new algorithm, and merge them into a results file",
-}
+if TYPE_CHECKING:  # imports torch
+    from plench.training import Verdict
+
+RESULTS: dict[str, Any] = {"metavar": "DIR", "help": "folder of runs, or results file"}
+PARQUET: dict[str, Any] = {"type": Path, "required": True, "metavar": "FILE", "help": "FILE.parquet"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    stats = commands.add_parser("stats", help="test differences between algorithms and judge the criteria")
+    stats = add_command(
+        commands, "stats", "test differences between algorithms and judge the criteria", show_statistics
+    )
     add_input_options(stats)
     stats.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
     stats.add_argument("--pairs", action="store_true", help="list all pairs, not only those with the best")
     stats.add_argument("--json", action="store_true", help="print JSON (with all pairs)")
-    stats.set_defaults(run=show_statistics)
     commands.add_parser("plot", help="draw a figure (box plots, ranks, curves, …)", fill=add_figures)
-    paper = commands.add_parser("compare-paper", help="compare PLCIFAR10 results with the paper's")
+    paper = add_command(
+        commands, "compare-paper", "compare PLCIFAR10 results with the paper's", compare_with_paper
+    )
     add_input_options(paper)
     add_plan_options(paper)
     paper.add_argument("--json", action="store_true", help="print JSON")
-    paper.set_defaults(run=compare_with_paper)
-    add_commands(commands, FILES)
+    export = add_command(commands, "export", "write all records to one Parquet file", export_results)
+    export.add_argument("folders", **RESULTS, nargs="+")
+    export.add_argument("-o", "--output", **PARQUET)
+    verify = add_command(
+        commands, "verify", "repeat a random sample of runs and compare their records", verify_results
+    )
+    verify.add_argument("results", **RESULTS)
+    add_repeat_options(verify)
+    submit = commands.add_parser("submit", help="check runs of a new algorithm, or merge them into results")
+    steps = submit.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    check = add_command(
+        steps, "check", "check that runs are complete and match their description", check_submitted
+    )
+    check.add_argument("results", **RESULTS)
+    check.add_argument("--against", metavar="FILE", help="results file that they would be added to")
+    add_repeat_options(check)
+    merge = add_command(
+        steps, "merge", "add a submission that passes the check to a results file", merge_submission
+    )
+    merge.add_argument("into", metavar="FILE", help="results file, or folder of runs")
+    merge.add_argument("results", metavar="DIR", help="the submission: folder of runs, or results file")
+    merge.add_argument("--source", type=Path, required=True, metavar="FILE", help="the algorithm's file")
+    merge.add_argument("-o", "--output", **PARQUET)
+
+
+def add_repeat_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose which runs are repeated, and how."""
+    parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sample (default 0)")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
+    parser.add_argument("--device", default="cpu", help="device to repeat them on (default cpu)")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        metavar="T",
+        help=f"largest difference of accuracies where they need not be bit-equal (default {TOLERANCE})",
+    )
+    parser.add_argument(
+        "--other-processor",
+        action="store_true",
+        help="the runs were made on another kind of processor: they need not be bit-equal",
+    )
+    parser.add_argument(
+        "--run-code",
+        action="store_true",
+        help="also repeat runs of third-party algorithms, which executes their code",
+    )
+    parser.add_argument("--source", type=Path, metavar="FILE", help="file of the third-party algorithm")
 
 
 def add_figures(parser: Parser) -> None:
@@ -137,3 +202,98 @@ def compare_with_paper(args: argparse.Namespace) -> int:
             print(f"not compared: {clean(reason, None)}")
     print_warnings(found.warnings)
     return 0
+
+
+def export_results(args: argparse.Namespace) -> int:
+    """Write the results file and print what it has."""
+    check_name(args.output)
+    results = gather_results(args.folders)
+    write_results_file(results, args.output)
+    print_warnings(results.warnings)
+    print(f"{args.output}: {results.describe()}")
+    return 0
+
+
+def verify_results(args: argparse.Namespace) -> int:
+    """Repeat a sample of runs and print how each compares."""
+    return repeat_sample(args, gather_results([args.results]).runs)
+
+
+def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
+    """Repeat `args.sample` of the runs; return 1 if any of them does not agree, else 0."""
+    from plench.training import verify_runs
+
+    if args.sample < 1:
+        raise UsageError(f"--sample must be at least 1, not {args.sample}")
+    if not 0 <= args.tolerance <= 1:
+        raise UsageError(f"--tolerance must lie between 0 and 1, not {args.tolerance}")
+    sample, warnings = choose_sample(runs, args.sample, args.seed, args.run_code)
+    print_warnings(warnings)
+    if not sample:
+        raise UsageError("there is no finished run that could be repeated")
+    n_good = 0
+    for verdict in verify_runs(
+        sample,
+        data_dir=args.data_dir,
+        source=args.source,
+        device=args.device,
+        tolerance=args.tolerance,
+        other_processor=args.other_processor,
+    ):
+        n_good += verdict.good
+        print(_describe(verdict, args.tolerance), flush=True)
+    print(f"{n_good} of {len(sample)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})")
+    return 0 if n_good == len(sample) else 1
+
+
+def _describe(verdict: Verdict, tolerance: float) -> str:
+    name = clean(verdict.run.path.name, None)
+    if verdict.differences:
+        more = len(verdict.differences) - 3
+        shown = "; ".join(clean(text, 300) for text in verdict.differences[:3])
+        shown += f"; and {more} more" if more > 0 else ""
+        if verdict.repeated and not verdict.conditions:
+            shown += " (if the runs were made on another kind of processor, add --other-processor)"
+        return f"{name}: DIFFERS: {shown}"
+    if verdict.conditions:
+        conditions = clean(", ".join(verdict.conditions), 300)
+        return f"{name}: within {tolerance:g} (different here: {conditions})"
+    return f"{name}: bit-equal"
+
+
+def check_submitted(args: argparse.Namespace) -> int:
+    """Print what every check found; return 1 if anything is wrong."""
+    if args.source is None:
+        raise UsageError("the algorithm's file is needed: --source FILE")
+    results = gather_results([args.results])
+    others = gather_results([args.against]) if args.against else None
+    if not _print_checks(results, args.source, others):
+        return 1
+    if not args.run_code:
+        print("No run was repeated: --run-code does that, and executes the submission's code.")
+        return 0
+    submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
+    return repeat_sample(args, submitted)
+
+
+def merge_submission(args: argparse.Namespace) -> int:
+    """Write a results file with both, if the submission passes."""
+    check_name(args.output)
+    into, submission = gather_results([args.into]), gather_results([args.results])
+    if not _print_checks(submission, args.source, into):
+        return 1
+    merged = merge_results([into, submission])
+    write_results_file(merged, args.output)
+    print(f"{args.output}: {merged.describe()}")
+    return 0
+
+
+def _print_checks(results: StoredResults, source: Path, others: StoredResults | None) -> bool:
+    found = check_submission(results, source, PROTOCOL_VERSION, others.runs if others is not None else ())
+    for name, problems in found.items():
+        print(f"{name}: {'' if problems else 'good'}".rstrip())
+        for problem in problems:
+            print(f"  {clean(problem, None)}")
+    good = not any(found.values())
+    print(f"{results.describe()}: " + ("passed" if good else "NOT passed"))
+    return good
