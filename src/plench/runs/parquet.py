@@ -13,8 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from plench.errors import DataError, UsageError, missing_package
 from plench.runs.files import write_through
 from plench.runs.folder import FINISHED, STATUSES
@@ -271,10 +269,18 @@ def _read_metadata(path: Path) -> tuple[list[str], dict[str, str]]:
 
 def _build_runs(table: Any, path: Path) -> list[Run]:
     """Put the rows of each run together, in any order."""
+    import numpy as np  # `sweep status` does not need it
+
+    def number_values(column: Any) -> Any:
+        """Number the values of a column by first appearance; null is −1."""
+        (chunk,) = column.chunks
+        encoded = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
+        return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
     if table.num_rows == 0:
         return []
     table = table.unify_dictionaries().combine_chunks()
-    codes = _codes(table["folder"])
+    codes = number_values(table["folder"])
     if (codes < 0).any():
         raise ValueError(f"row {int(np.argmin(codes))} names no folder")
     order = np.argsort(codes, kind="stable")
@@ -283,7 +289,7 @@ def _build_runs(table: Any, path: Path) -> list[Run]:
     lengths = np.diff(starts, append=len(codes))
     names = [*TEXTS, *PARTS, *SEEDS, "diverged_after_step", *SECONDS]
     for name in names:
-        values = _codes(table[name])
+        values = number_values(table[name])
         other = np.flatnonzero(values != np.repeat(values[starts], lengths))
         if len(other):
             raise ValueError(f"the rows of run {table['folder'][int(other[0])].as_py()!r} differ in {name}")
@@ -297,13 +303,6 @@ def _build_runs(table: Any, path: Path) -> list[Run]:
         except ValueError as error:
             raise ValueError(f"run {row['folder']!r} {error}") from error
     return runs
-
-
-def _codes(column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Number the values of a column by first appearance; null is −1."""
-    (chunk,) = column.chunks
-    encoded = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _read_records(table: Any) -> list[Record | None]:
