@@ -109,7 +109,13 @@ def declare(default: Any, help: str, **details: Any) -> Any:
 
 
 _count: dict[str, Any] = {"at_least": 1, "metavar": "N"}
-_seed: dict[str, Any] = {"at_least": 0, "metavar": "N", "per_run": True, "always_recorded": True}
+_seed: dict[str, Any] = {
+    "at_least": 0,
+    "below": 2**63,
+    "metavar": "N",
+    "per_run": True,
+    "always_recorded": True,
+}
 _split: dict[str, Any] = {
     "at_least": 0,
     "below": 1,

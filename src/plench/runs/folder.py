@@ -125,7 +125,7 @@ def make_done(folder: Path, names: Iterable[str]) -> bytes:
 
 
 def read_done(path: str) -> dict[str, dict[str, Any]]:
-    """Return size and hash of each file in `done`; empty where it has none. Raises OSError and ValueError."""
+    """Return size and hash of each file in `done`; empty if it lists none."""
     with open(path, "rb") as file:
         listed = file.read().partition(b"\n")[2]
     files = parse_json(listed) if listed else {}
@@ -154,7 +154,11 @@ def check_integrity(
         with open(f"{folder}/{RESULTS}", "rb") as file:
             content = file.read()
         last = info.get("diverged_after_step") if status == "diverged" else steps - 1
-        if _read_last_step(content) != last:
+        step = None  # a run that diverges at once has no record
+        with suppress(ValueError, AttributeError):
+            line = parse_json(content[content.rfind(b"\n", 0, -1) + 1 :])
+            step = line.get("step") if content.endswith(b"\n") else None
+        if step != last:
             return f"its {RESULTS} does not end with the last record"
         for name, known in files.items():
             if os.stat(f"{folder}/{name}").st_size != known.get("bytes"):
@@ -167,15 +171,6 @@ def check_integrity(
     except (OSError, ValueError) as error:
         return f"its {name} cannot be read ({getattr(error, 'strerror', None) or error})"
     return None
-
-
-def _read_last_step(content: bytes) -> Any:
-    """Return the step of the last record; None if the last line is incomplete."""
-    try:
-        last = parse_json(content[content.rfind(b"\n", 0, -1) + 1 :])
-    except ValueError:
-        return None
-    return last.get("step") if isinstance(last, dict) and content.endswith(b"\n") else None
 
 
 class RunStore:

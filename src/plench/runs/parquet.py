@@ -16,7 +16,7 @@ from typing import Any
 from plench.errors import DataError, UsageError, missing_package
 from plench.runs.files import write_through
 from plench.runs.folder import FINISHED, STATUSES
-from plench.runs.records import Record, Run, is_finite, make_experiment
+from plench.runs.records import SEEDS, Record, Run, is_finite, make_experiment
 from plench.text import counted
 
 SCHEMA = 1
@@ -29,7 +29,6 @@ MOST_ROWS, MOST_BYTES = 5_000_000, 2**36
 MOMENTS = ("begun", "written")
 TEXTS = ("run_id", "folder", "dataset", "algorithm", "status", *MOMENTS)
 PARTS = ("experiment", "hparams", "config", "versions", "algorithm_card", "dataset_card", "info")  # JSON
-SEEDS = ("trial_seed", "hparams_seed", "seed")
 SECONDS = ("training_seconds", "evaluation_seconds")
 # Columns of a record: figures in full, maps for other values.
 FIGURES = ("epoch", "loss", "mem_gb", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")

@@ -36,6 +36,7 @@ from plench.text import counted, short_repr
 FIGURES = ("loss", "val_accuracy", "val_covering_rate", "val_approximated_acc", "test_acc")
 # Those that are shares: a number outside 0 to 1 does not count.
 SHARES = frozenset(FIGURES) - {"loss"}
+SEEDS = ("trial_seed", "hparams_seed", "seed")
 # Keys that belong to the row of a method fitted in rounds; for others they belong to the table.
 FITTED_ROW_KEYS = ("model", "steps", "fitted")
 _MISSING = object()
@@ -330,9 +331,7 @@ def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...])
     return Run(
         folder=folder,
         experiment=make_experiment({**info["experiment"], "origin": "plench"}),
-        trial_seed=_seed(config, "trial_seed"),
-        hparams_seed=_seed(config, "hparams_seed"),
-        seed=_seed(config, "seed"),
+        **_read_seeds(config),
         hparams=_mapping(config.get("hparams")),
         status=status,
         records=records,
@@ -348,7 +347,14 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     and data are unknown, so it is kept apart from other runs.
     """
     args, hparams = first["args"], _mapping(first.get("hparams"))
-    diverged_after = _last_step_before_nan(records)
+    # AA is computed from the outputs, so NaN means divergence. The loss is not used: some of the public
+    # benchmark's losses are NaN on a batch without relevant examples, and training continues unharmed.
+    aa = "val_approximated_acc"
+    is_nan = [isinstance(record.values.get(aa), float) and record.get(aa) is None for record in records]
+    diverged_after = None
+    if any(is_nan):
+        first_nan = is_nan.index(True)
+        diverged_after = records[first_nan - 1].step if first_nan else -1
     if not os.path.exists(f"{folder}/{DONE}"):
         status = "interrupted"
     else:
@@ -373,9 +379,7 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     return Run(
         folder=folder,
         experiment=make_experiment(identity),
-        trial_seed=_seed(args, "trial_seed"),
-        hparams_seed=_seed(args, "hparams_seed"),
-        seed=_seed(args, "seed"),
+        **_read_seeds(args),
         # The public code puts the folder among the hyperparameters, where it would look like one that varies.
         hparams={name: value for name, value in hparams.items() if name != "output_dir"},
         status=status,
@@ -384,45 +388,23 @@ def _run_of_records(folder: str, first: dict[str, Any], records: tuple[Record, .
     )
 
 
-def _last_step_before_nan(records: tuple[Record, ...]) -> int | None:
-    """Return the last step recorded before the outputs turned NaN (−1: at once), or None if they never did.
-
-    AA is computed from the outputs. The loss is not used: some of the public benchmark's losses are NaN on a
-    batch without relevant examples, and training continues unharmed.
-    """
-    previous = -1
-    for record in records:
-        if (
-            isinstance(record.values.get("val_approximated_acc"), float)
-            and record.get("val_approximated_acc") is None
-        ):
-            return previous
-        previous = record.step
-    return None
-
-
 def make_experiment(details: dict[str, Any]) -> Experiment:
     """Return the experiment with these details; raise ValueError without dataset or algorithm."""
-    names = {}
     for key in ("dataset", "algorithm"):
-        value = details.get(key)
-        if not isinstance(value, str) or not value:
+        if not isinstance(details.get(key), str) or not details[key]:
             raise ValueError(f"has no {key}")
-        names[key] = value
-    return _shared_experiment(names["dataset"], names["algorithm"], canonical(details))
+    return _shared_experiment(details["dataset"], details["algorithm"], canonical(details))
 
 
-@lru_cache(maxsize=65536)
-def _shared_experiment(dataset: str, algorithm: str, identity: str) -> Experiment:
-    """Give all runs of an experiment the same object, so that what it caches is computed once."""
-    return Experiment(dataset, algorithm, identity)
+# All runs of an experiment share one object, so that its cached properties are computed once.
+_shared_experiment = lru_cache(maxsize=65536)(Experiment)
 
 
-def _seed(values: Mapping[str, Any], name: str) -> int:
-    seed = values.get(name)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ValueError(f"has no whole number as {name}")
-    return seed
+def _read_seeds(values: Mapping[str, Any]) -> dict[str, Any]:
+    for name in SEEDS:
+        if type(values.get(name)) is not int:
+            raise ValueError(f"has no whole number as {name}")
+    return {name: values[name] for name in SEEDS}
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From records to numbers: choose a checkpoint and a configuration per split, by one criterion (protocol.md).
+"""From records to numbers: choose a checkpoint and a configuration per split, by one criterion.
 
 Per configuration the best checkpoint by the criterion is taken (or the last, for a criterion without early
 stopping), then the best configuration of the split; its test accuracy is what is reported. The record with
@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import product
 from operator import attrgetter
 from statistics import fmean, stdev
-from typing import Any
 
 from plench.criteria import Criterion
 from plench.runs.records import Experiment, Record, Run, read_figures
@@ -20,7 +19,7 @@ from plench.runs.records import Experiment, Record, Run, read_figures
 
 @dataclass(frozen=True)
 class ChosenRun:
-    """What a criterion chose on one split: a run, one of its checkpoints, and what it scores there."""
+    """What a criterion chose on one split: a run, one of its checkpoints, and the score there."""
 
     trial_seed: int
     run: Run
@@ -57,9 +56,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: an experiment under one criterion, with what it rests on.
+    """One cell of a table: an experiment under one criterion, with the numbers of runs behind it.
 
-    The runs that failed (`n_failed`) are among those that did not finish (`n_unfinished`).
+    `n_absent` finished runs have no usable record; failed runs are among the unfinished ones.
     """
 
     experiment: Experiment
@@ -115,7 +114,7 @@ class Cell:
 
 
 def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | None:
-    """Return the run's checkpoint by this criterion and its score, or None if it has none to offer."""
+    """Return the run's checkpoint by this criterion and its score, or None without a usable record."""
     if criterion.early_stopping:
         records: Sequence[Record] = run.usable_records
     else:
@@ -130,10 +129,10 @@ def choose_checkpoint(run: Run, criterion: Criterion) -> tuple[Record, float] | 
 
 
 def place_experiments(experiments: Iterable[Experiment]) -> dict[Experiment, tuple[Experiment, ...]]:
-    """Return the settings, that is tables, in which each experiment has a row: its own, as a rule.
+    """Return the settings, that is tables, in which each experiment has a row: usually its own.
 
-    A method fitted in rounds stands beside the others on the same data, whatever their steps and network, so
-    that it may have a row in several tables, or a table of its own if there is no other.
+    A method fitted in rounds is compared with all others on the same data, whatever their steps and network,
+    so it may have a row in several tables, or a table of its own if there are no others.
     """
     experiments = list(dict.fromkeys(experiments))
     tables: dict[Experiment, dict[Experiment, None]] = {}
@@ -162,30 +161,53 @@ def select(
 def select_by_each(
     runs: Iterable[Run], criteria: Iterable[Criterion], plans: Mapping[Experiment, Plan] | None = None
 ) -> dict[Criterion, list[Cell]]:
-    """Return what `select` does for each criterion.
+    """Return the cells of `select` for each criterion.
 
-    One experiment comes after the other, so that the processor has its records at hand for all criteria.
+    Experiments are the outer loop, so that records are in the processor's cache for all criteria.
     """
     runs, criteria = list(runs), tuple(dict.fromkeys(criteria))
     plans = plans or infer_plans(runs)
     by_experiment: dict[Experiment, list[Run]] = {}
     for run in runs:
         by_experiment.setdefault(run.experiment, []).append(run)
-    ordered = sorted(by_experiment, key=lambda e: (e.dataset, e.setting.identity, e.algorithm))
     cells: dict[Criterion, list[Cell]] = {criterion: [] for criterion in criteria}
-    for experiment in ordered:
+    for experiment in sorted(by_experiment, key=lambda e: (e.dataset, e.setting.identity, e.algorithm)):
         found = by_experiment[experiment]
         finished = sorted((run for run in found if run.finished), key=attrgetter("order"))
-        counted = _count_runs(found, finished)
+        places = {(run.trial_seed, run.hparams_seed) for run in finished}
+        shared = len(finished) - len(places)
+        warnings = (f"{shared} runs share split and configuration with another; all count",) if shared else ()
         for criterion in criteria:
-            choices, absent = _choose_by_split(finished, criterion)
-            plan = plans[experiment]
-            cells[criterion].append(Cell(experiment, criterion, choices, plan, n_absent=absent, **counted))
+            sign = 1 if criterion.higher_is_better else -1
+            best: dict[int, ChosenRun] = {}
+            n_absent = 0
+            for run in finished:
+                chosen = choose_checkpoint(run, criterion)
+                if chosen is None:
+                    n_absent += 1
+                    continue
+                held = best.get(run.trial_seed)
+                # Runs are ordered by hparams_seed, so a strict comparison leaves ties to the lower one.
+                if held is None or sign * chosen[1] > sign * held.score:
+                    best[run.trial_seed] = ChosenRun(run.trial_seed, run, *chosen)
+            cell = Cell(
+                experiment,
+                criterion,
+                tuple(best[trial] for trial in sorted(best)),
+                plans[experiment],
+                n_finished=len(places),
+                n_diverged=sum(run.diverged for run in finished),
+                n_unfinished=len(found) - len(finished),
+                n_absent=n_absent,
+                n_failed=sum(run.status == "failed" for run in found),
+                warnings=warnings,
+            )
+            cells[criterion].append(cell)
     return cells
 
 
 def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
-    """Take as planned, for each experiment, every split with every configuration that its setting has."""
+    """Return as plan of each experiment every split with every configuration that its setting has."""
     runs = list(runs)
     seeds: dict[Experiment, tuple[set[int], set[int]]] = {}
     places = place_experiments(run.experiment for run in runs)
@@ -199,41 +221,3 @@ def infer_plans(runs: Iterable[Run]) -> dict[Experiment, Plan]:
         experiment: Plan(frozenset().union(*(plans[setting] for setting in settings)))
         for experiment, settings in places.items()
     }
-
-
-def _choose_by_split(finished: list[Run], criterion: Criterion) -> tuple[tuple[ChosenRun, ...], int]:
-    """Choose per split among finished runs, which come in their order; count those with nothing to offer."""
-    best: dict[int, ChosenRun] = {}
-    absent = 0
-    for run in finished:
-        chosen = choose_checkpoint(run, criterion)
-        if chosen is None:
-            absent += 1
-            continue
-        record, score = chosen
-        held = best.get(run.trial_seed)
-        # Runs come by rising hparams_seed, so that a strict comparison leaves ties to the lower one.
-        if held is None or _better(score, held.score, criterion):
-            best[run.trial_seed] = ChosenRun(run.trial_seed, run, record, score)
-    return tuple(best[trial] for trial in sorted(best)), absent
-
-
-def _count_runs(runs: list[Run], finished: list[Run]) -> dict[str, Any]:
-    """Return what a cell says of the runs of its experiment, whatever the criterion."""
-    places = {(run.trial_seed, run.hparams_seed) for run in finished}
-    warnings = []
-    if len(places) < len(finished):
-        warnings.append(
-            f"{len(finished) - len(places)} runs share split and configuration with another; all count"
-        )
-    return {
-        "n_finished": len(places),
-        "n_diverged": sum(run.diverged for run in finished),
-        "n_unfinished": len(runs) - len(finished),
-        "n_failed": sum(run.status == "failed" for run in runs),
-        "warnings": tuple(warnings),
-    }
-
-
-def _better(score: float, than: float, criterion: Criterion) -> bool:
-    return score > than if criterion.higher_is_better else score < than

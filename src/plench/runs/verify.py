@@ -80,70 +80,82 @@ def compare_runs(stored: Run, repeated: Run, exact: bool, tolerance: float = TOL
     if steps[0] != steps[1] and (exact or stored.status == "done"):
         return [f"has records at other steps: {len(steps[1])} instead of {len(steps[0])}"]
     if exact:
-        pairs = zip(stored.records, repeated.records, strict=True)
-        return [text for before, again in pairs for text in _compare_bits(before, again)]
-    if not stored.records or not repeated.records:
-        return []
-    return _compare_figures(stored.records[-1], repeated.records[-1], tolerance)
+        return [
+            f"step {before.step}: {name} is {new}, not {old}"
+            for before, again in zip(stored.records, repeated.records, strict=True)
+            for name, old, new in _pair_values(before, again)
+            if old != new and not (old != old and new != new)  # NaN differs from itself
+        ]
+    differences = []
+    if stored.records and repeated.records:
+        for name in (n for n in FIGURES if n in SHARES):
+            old, new = stored.records[-1].get(name), repeated.records[-1].get(name)
+            if (old is None) != (new is None):
+                differences.append(f"{name} is {new}, not {old}")
+            elif old is not None and new is not None and abs(old - new) > tolerance:
+                differences.append(f"{name} is {new:.4f}, not {old:.4f}: more than {tolerance:g} apart")
+    return differences
 
 
-def _compare_bits(stored: Record, repeated: Record) -> list[str]:
-    names = [n for n in dict.fromkeys([*stored.values, *repeated.values]) if n not in NOT_COMPARED]
-    found = [(n, stored.values.get(n), repeated.values.get(n)) for n in names]
-    logged = [record.values.get("logged") or {} for record in (stored, repeated)]
-    for name in dict.fromkeys([*logged[0], *logged[1]]):
-        # Results files keep what is logged to the digits of float32.
-        before, again = (_round(values.get(name)) for values in logged)
-        found.append((f"logged {name}", before, again))
-    return [
-        f"step {stored.step}: {name} is {again}, not {before}"
-        for name, before, again in found
-        if before != again and not (_is_nan(before) and _is_nan(again))
-    ]
-
-
-def _compare_figures(stored: Record, repeated: Record, tolerance: float) -> list[str]:
-    found = []
-    for name in (n for n in FIGURES if n in SHARES):
-        before, again = stored.get(name), repeated.get(name)
-        if (before is None) != (again is None):
-            found.append(f"{name} is {again}, not {before}")
-        elif before is not None and again is not None and abs(before - again) > tolerance:
-            found.append(f"{name} is {again:.4f}, not {before:.4f}: more than {tolerance:g} apart")
-    return found
-
-
-def _round(value: object) -> object:
-    return float(np.float32(value)) if isinstance(value, float) else value
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and value != value
+def _pair_values(before: Record, again: Record) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name and both values of everything in two records that must be equal."""
+    for name in dict.fromkeys([*before.values, *again.values]):
+        if name not in NOT_COMPARED:
+            yield name, before.values.get(name), again.values.get(name)
+    old, new = (record.values.get("logged") or {} for record in (before, again))
+    for name in dict.fromkeys([*old, *new]):
+        # Results files keep logged values as float32.
+        values = [float(np.float32(v)) if isinstance(v, float) else v for v in (old.get(name), new.get(name))]
+        yield f"logged {name}", values[0], values[1]
 
 
 def check_submission(
     results: StoredResults, source: Path, protocol: int, others: Iterable[Run] = ()
 ) -> dict[str, list[str]]:
     """Return the problems that each check finds; `others` are the results to add to."""
-    sweeps = [parse_sweep(text, name) for name, text in results.sweeps.items()]
+    runs, sweeps = results.runs, [parse_sweep(text, name) for name, text in results.sweeps.items()]
     try:
         digest = sha256(source)[:8]
     except OSError as error:
         raise UsageError(f"cannot read the algorithm's file {str(source)!r}: {error.strerror}") from error
-    submitted = [run for run in results.runs if "@" in run.experiment.algorithm]
+    submitted = [run for run in runs if "@" in run.experiment.algorithm]
+    of_source = [
+        f"the runs of {algorithm} were made with another file than {source.name}, whose hash is {digest}"
+        for algorithm in sorted({run.experiment.algorithm for run in submitted})
+        if algorithm.rpartition("@")[2] != digest
+    ]
+    if not submitted:
+        of_source.append("no run is of an algorithm given by its file (such a name has an @ in it)")
+    of_protocol = [
+        f"runs of protocol version {found}, this is version {protocol}"
+        for found in sorted({str(run.experiment.details.get("protocol")) for run in runs})
+        if found != str(protocol)
+    ]
+    n_public = sum(run.experiment.origin != "plench" for run in runs)
+    if n_public:
+        of_protocol.append(f"{n_public} runs are not plench's")
+    cut = [run for run in runs if run.status == "done" and run.last_record is None]
+    fingerprints = {run.experiment.dataset: run.experiment.details.get("dataset_fingerprint") for run in runs}
+    of_data = [
+        *_compare_fingerprints([*runs, *others]),
+        *(
+            f"{dataset}: runs and sweep file have data of different content"
+            for sweep in sweeps
+            for dataset, fingerprint in sweep.fingerprints.items()
+            if fingerprints.get(dataset, fingerprint) != fingerprint
+        ),
+        *(
+            f"{dataset}: runs without the fingerprint of their data"
+            for dataset, f in fingerprints.items()
+            if not f
+        ),
+    ]
     return {
-        "source": list(_check_source(submitted, digest, source.name)),
-        "protocol": list(_check_protocol(results.runs, protocol)),
+        "source": of_source,
+        "protocol": of_protocol,
         "planned runs": list(_check_plan(submitted, sweeps)),
-        "records": [
-            *results.warnings,
-            *(
-                f"{run.path.name}: its last record is missing"
-                for run in results.runs
-                if run.status == "done" and run.last_record is None
-            ),
-        ],
-        "data": list(_check_data(results.runs, sweeps, others)),
+        "records": [*results.warnings, *(f"{run.path.name}: its last record is missing" for run in cut)],
+        "data": of_data,
     }
 
 
@@ -154,23 +166,6 @@ def merge_results(parts: Sequence[StoredResults]) -> StoredResults:
         raise DataError(f"these results cannot be compared: {problem}")
     warnings = list(dict.fromkeys(warning for part in parts for warning in part.warnings))
     return StoredResults(runs, warnings, {name: text for part in parts for name, text in part.sweeps.items()})
-
-
-def _check_source(submitted: Sequence[Run], digest: str, name: str) -> Iterator[str]:
-    if not submitted:
-        yield "no run is of an algorithm given by its file (such a name has an @ in it)"
-    for algorithm in sorted({run.experiment.algorithm for run in submitted}):
-        if algorithm.rpartition("@")[2] != digest:
-            yield f"the runs of {algorithm} were made with another file than {name}, whose hash is {digest}"
-
-
-def _check_protocol(runs: Sequence[Run], protocol: int) -> Iterator[str]:
-    public = sum(run.experiment.origin != "plench" for run in runs)
-    if public:
-        yield f"{public} runs are not plench's"
-    for found in sorted({str(run.experiment.details.get("protocol")) for run in runs}):
-        if found != str(protocol):
-            yield f"runs of protocol version {found}, this is version {protocol}"
 
 
 def _check_plan(submitted: Sequence[Run], sweeps: Iterable[SweepSpec]) -> Iterator[str]:
@@ -188,7 +183,12 @@ def _check_plan(submitted: Sequence[Run], sweeps: Iterable[SweepSpec]) -> Iterat
         return
     asked_for: set[int] = set()
     for (name, dataset, steps), asked in planned.items():
-        found = [run for run in submitted if _is_of(run, name, dataset, steps)]
+        found = [
+            run
+            for run in submitted
+            if name == (run.info.get("algorithm_class") or run.experiment.algorithm.rpartition("@")[0])
+            and (run.experiment.dataset, steps) in ((dataset, None), (dataset, run.experiment.steps))
+        ]
         asked_for.update(map(id, found))
         where = f"{name} on {dataset}"
         if len({run.experiment for run in found}) > 1:
@@ -210,26 +210,9 @@ def _check_plan(submitted: Sequence[Run], sweeps: Iterable[SweepSpec]) -> Iterat
         yield f"{algorithm}: there are runs that no sweep file asks for"
 
 
-def _is_of(run: Run, class_name: str, dataset: str, steps: int | None) -> bool:
-    """Whether a grid with this class, dataset and number of steps asks for the run."""
-    named = run.info.get("algorithm_class") or run.experiment.algorithm.rpartition("@")[0]
-    return named == class_name and run.experiment.dataset == dataset and steps in (None, run.experiment.steps)
-
-
 def _show(places: Sequence[tuple[int, int]]) -> str:
     shown = "; ".join(f"split {trial}, configuration {hparams}" for trial, hparams in places[:3])
     return shown + ("; …" if len(places) > 3 else "")
-
-
-def _check_data(runs: Sequence[Run], sweeps: Iterable[SweepSpec], others: Iterable[Run]) -> Iterator[str]:
-    yield from _compare_fingerprints([*runs, *others])
-    found = {run.experiment.dataset: run.experiment.details.get("dataset_fingerprint") for run in runs}
-    for sweep in sweeps:
-        for dataset, fingerprint in sweep.fingerprints.items():
-            if dataset in found and found[dataset] != fingerprint:
-                yield f"{dataset}: runs and sweep file have data of different content"
-    for dataset in sorted(dataset for dataset, fingerprint in found.items() if fingerprint is None):
-        yield f"{dataset}: runs without the fingerprint of their data"
 
 
 def _compare_fingerprints(runs: Iterable[Run]) -> Iterator[str]:
