@@ -1,4 +1,4 @@
-"""The errors plench raises on purpose. Their text is written for the user and names what is allowed."""
+"""The errors that plench raises on purpose. Their text says what happened, what was expected, what to do."""
 
 
 class PlenchError(Exception):
@@ -6,31 +6,31 @@ class PlenchError(Exception):
 
 
 class UsageError(PlenchError):
-    """A name, option or value that plench does not know, with what it does know."""
+    """An unknown name, option or value."""
 
 
 class DataError(PlenchError):
-    """A dataset that cannot be used: missing, broken, hostile or inconsistent."""
+    """A dataset that cannot be used: missing, damaged or inconsistent."""
 
 
 class MissingDataError(DataError):
-    """A dataset whose files are not there."""
+    """A dataset whose files are missing."""
 
 
 class ResumeError(PlenchError):
-    """A run that may not be continued as asked (other versions, other thread count)."""
+    """A run that cannot be resumed as asked (other versions, other thread count)."""
 
 
 class RunFailedError(PlenchError):
-    """A training run stopped with an error of the algorithm. The command exits with 1."""
+    """A training run that failed with an error of the algorithm. The command exits with 1."""
 
 
 class StorageError(PlenchError):
-    """A folder that cannot be written to: full, read-only or gone. The run itself is not to blame."""
+    """A folder that cannot be written to: full, read-only or gone."""
 
 
 class BusyError(PlenchError):
-    """A folder that another process is working on."""
+    """A folder that another process is using."""
 
 
 def missing_package(purpose: str, package: str, extra: str) -> UsageError:

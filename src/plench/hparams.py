@@ -20,7 +20,7 @@ Value = float | int | str | bool
 
 @dataclass(frozen=True)
 class DataTraits:
-    """What hyperparameters may depend on: the kind of data and the protocol's noise rate, never a name."""
+    """What hyperparameters may depend on: the kind of data and the protocol's noise rate, not the dataset."""
 
     kind: str
     protocol_noise_rate: float | None = None
@@ -98,8 +98,27 @@ class Constant:
 class Hyperparameter:
     """One hyperparameter of an algorithm, declared in that algorithm's file.
 
-    `default` and `search` are values, or functions of `DataTraits` where they depend on the data; without
-    `search` the default is used in every configuration. Bounds are checked whenever a value is given.
+    Parameters
+    ----------
+    name : str
+        Key in the configuration.
+    default : value or callable
+        The default, or a function of `DataTraits` if it depends on the data (see `by_kind`).
+    meaning : str
+        One line for lists and pages.
+    search : distribution or callable, optional
+        What random search draws from: `LogRange`, `PowerOfTwo`, `Choice`, or a function of `DataTraits`.
+        Without it the default is used in every configuration.
+    type : type, optional
+        Type of the value; by default that of the default.
+    above, at_least, at_most : float, optional
+        Bounds, checked whenever a value is given.
+    one_of : tuple, optional
+        The allowed values.
+
+    Examples
+    --------
+    >>> Hyperparameter("temperature", 0.5, "temperature of the softmax", LogRange(-1, 0), above=0)
     """
 
     name: str
@@ -124,7 +143,7 @@ class Hyperparameter:
         return self.search(traits) if callable(self.search) else self.search
 
     def range_text(self) -> str:
-        """Say which values are allowed; nothing if all of its type are."""
+        """Return the bounds in words; empty if there are none."""
         if self.one_of is not None:
             return "one of " + ", ".join(map(str, self.one_of))
         bounds = {"> ": self.above, "≥ ": self.at_least, "≤ ": self.at_most}
@@ -138,22 +157,22 @@ class Hyperparameter:
             value = float(value)
         elif kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
-        if type(value) is not kind:
-            raise UsageError(f"hyperparameter {self.name} must be of type {kind.__name__}, not {value!r}")
-        self._check_bounds(value)
+        given, expected = type(value), ""
+        if given is not kind:
+            expected = f"of type {kind.__name__}"
+        elif isinstance(value, float) and not math.isfinite(value):
+            expected = "finite"
+        elif self.above is not None and not value > self.above:
+            expected = f"above {self.above:g}"
+        elif self.at_least is not None and not value >= self.at_least:
+            expected = f"at least {self.at_least:g}"
+        elif self.at_most is not None and not value <= self.at_most:
+            expected = f"at most {self.at_most:g}"
+        elif self.one_of is not None and value not in self.one_of:
+            expected = f"one of {list(self.one_of)}"
+        if expected:
+            raise UsageError(f"hyperparameter {self.name} must be {expected}, not {value!r}")
         return value
-
-    def _check_bounds(self, value: Any) -> None:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"hyperparameter {self.name} must be finite, not {value}")
-        if self.above is not None and not value > self.above:
-            raise UsageError(f"hyperparameter {self.name} must be above {self.above:g}, not {value!r}")
-        if self.at_least is not None and not value >= self.at_least:
-            raise UsageError(f"hyperparameter {self.name} must be at least {self.at_least:g}, not {value!r}")
-        if self.at_most is not None and not value <= self.at_most:
-            raise UsageError(f"hyperparameter {self.name} must be at most {self.at_most:g}, not {value!r}")
-        if self.one_of is not None and value not in self.one_of:
-            raise UsageError(f"hyperparameter {self.name} must be one of {list(self.one_of)}, not {value!r}")
 
 
 def by_kind(tabular: Any, image: Any) -> Callable[[DataTraits], Any]:
@@ -199,12 +218,12 @@ def draw_hparams(
     """Return the configuration `hparams_seed` (0: defaults) of a split, with the user's values on top.
 
     Each value has its own random state seeded by its name, so adding a hyperparameter changes no other.
-    `shared` says whether the algorithm has the shared ones.
+    `shared`: whether the algorithm has the shared hyperparameters.
     """
     declared = {parameter.name: parameter for parameter in (*(SHARED if shared else ()), *own)}
     unknown = sorted(set(overrides or {}) - set(declared))
     if unknown:
-        raise UsageError(f"unknown hyperparameter {unknown[0]!r}: known are {', '.join(declared)}")
+        raise UsageError(f"unknown hyperparameter {unknown[0]!r}; expected one of {', '.join(declared)}")
     values: dict[str, Value] = {}
     seed = seed_hash(hparams_seed, trial_seed)
     for name, parameter in declared.items():

@@ -1,4 +1,4 @@
-"""How a run is shown: a progress bar on a terminal and in a notebook, a line per evaluation in a log."""
+"""The progress of a run: a bar on a terminal and in a notebook, a line per evaluation in a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # these import torch, and every command imports this module
 
 @contextmanager
 def watch_run(console: Console | None = None) -> Iterator[Callback]:
-    """Show one run on standard error while the block lasts."""
+    """Show one run on standard error during the block."""
     console = console or Console(stderr=True)
     bar = RunView()
     if console.is_jupyter:
@@ -40,7 +40,7 @@ def watch_run(console: Console | None = None) -> Iterator[Callback]:
 
 @contextmanager
 def watch_in_notebook(view: Any, render: Callable[[], RenderableType]) -> Iterator[Any]:
-    """Draw a view in the output of a notebook's cell while the block lasts."""
+    """Draw a view in the output of a notebook's cell during the block."""
     shown = NotebookView(view, render)
     try:
         yield shown
@@ -49,10 +49,10 @@ def watch_in_notebook(view: Any, render: Callable[[], RenderableType]) -> Iterat
 
 
 class NotebookView:
-    """Passes events on to a view, and draws it anew in the cell's output at most four times a second."""
+    """Forwards events to a view, and redraws it in the cell's output at most four times per second."""
 
     def __init__(self, view: Any, render: Callable[[], RenderableType]) -> None:
-        from IPython.display import display  # there in every notebook, and nowhere else needed
+        from IPython.display import display  # every notebook has it
 
         self._view = view
         self._render = render
@@ -60,14 +60,14 @@ class NotebookView:
         self._handle = display({"text/plain": "…"}, raw=True, display_id=True)
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        passed_on = getattr(self._view, event)
+        handle = getattr(self._view, event)
 
-        def tell(*arguments: Any) -> None:
-            passed_on(*arguments)
+        def forward(*arguments: Any) -> None:
+            handle(*arguments)
             if time.monotonic() - self._drawn_at >= 0.25:
                 self.draw()
 
-        return tell
+        return forward
 
     def draw(self) -> None:
         """Draw the view as it is now."""
@@ -81,15 +81,15 @@ class LogLines:
     """A plain line for each record."""
 
     def started(self, config: RunConfig, updates: int) -> None:
-        """Say what starts."""
-        where = f"continues at update {updates}" if updates else "starts"
+        """Print what starts."""
+        where = f"resumes at update {updates}" if updates else "starts"
         write(f"{config.algorithm} on {config.dataset} {where}, {config.steps} updates in all")
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Say nothing between records."""
+        """Print nothing between records."""
 
     def stopping(self) -> None:
-        """Say that the stop has been heard; a signal's handler may not use a stream that is being written."""
+        """Acknowledge a stop; the handler of a signal may not use a stream that is being written."""
         os.write(2, b"stopping: the run is saved first; Ctrl-C again stops at once\n")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
@@ -112,7 +112,7 @@ class RunView:
         self.view = Group(self.title, self.progress, self.figures, self.doing, self.stop)
 
     def started(self, config: RunConfig, updates: int) -> None:
-        """Show the bar at its place."""
+        """Show the bar."""
         self.title.append(f"{config.algorithm} on {config.dataset}")
         self.task = self.progress.add_task("", total=config.steps, completed=updates, rate="")
 
@@ -121,20 +121,20 @@ class RunView:
         self.show(updates, loss)
 
     def evaluating(self, done: int, total: int) -> None:
-        """Show how far an evaluation is."""
+        """Show the progress of an evaluation."""
         self.doing.plain = f"evaluating: {done:,} of {total:,} examples" if done < total else ""
 
     def stopping(self) -> None:
-        """Show that the stop has been heard."""
+        """Acknowledge a stop."""
         self.stop.plain = "stopping: the run is saved first; Ctrl-C again stops at once"
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Show the record's figures from now on."""
+        """Show the record's figures."""
         self.criteria = f"  step {record['step']}: {summarise(record)}"
         self.show(record["step"] + 1, record["loss"])
 
     def show(self, updates: int, loss: float) -> None:
-        """Bring bar and figures up to date."""
+        """Update bar and figures."""
         speed = self.progress.tasks[0].speed
         self.progress.update(self.task, completed=updates, rate=f"{speed:.0f}/s" if speed else "")
         self.figures.plain = f"loss {loss:.4f}{self.criteria}"

@@ -50,7 +50,7 @@ def test_a_terminal_shows_count_rate_time_left_loss_and_criteria():
 def test_a_log_has_a_line_for_each_record(capsys):
     show(Console(file=io.StringIO()))
     assert capsys.readouterr().err.splitlines() == [
-        "PRODEN on Digits_FPS continues at update 2000, 10000 updates in all",
+        "PRODEN on Digits_FPS resumes at update 2000, 10000 updates in all",
         "step 4000: loss 0.1235, CR 0.900 AA 0.800 OA 0.700 test 0.650",
     ]
 
