@@ -75,10 +75,10 @@ def test_killed_at_random_moments(spec: str, tmp_path: Path) -> None:
             time.sleep(moments.uniform(0, 0.3))
         process.kill()
         _, _, err = finish(process)
-        continued += [int(number) for number in re.findall(r"continues at update (\d+)", err)]
+        continued += [int(number) for number in re.findall(r"resumes at update (\d+)", err)]
     code, _, err = finish(start(tmp_path / "b", spec))
     assert code == 0, err
-    continued += [int(number) for number in re.findall(r"continues at update (\d+)", err)]
+    continued += [int(number) for number in re.findall(r"resumes at update (\d+)", err)]
     assert continued, f"never resumed (seed {seed})"
     assert all(number > 0 and number % INTERVAL == 0 for number in continued)
     assert continued == sorted(continued)
@@ -102,7 +102,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert 0 < stopped_at < STEPS
     code, _, err = finish(start(tmp_path / "b", "PRODEN"))
     assert code == 0
-    assert f"continues at update {stopped_at}," in err
+    assert f"resumes at update {stopped_at}," in err
     assert_same_run(only_folder(tmp_path / "a"), only_folder(tmp_path / "b"))
 
 
