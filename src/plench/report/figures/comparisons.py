@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Accuracies by setting and split.
-Sample = dict[tuple[Experiment, int], float]
-
 # The paper leaves them out of its box plots because their accuracy is far below the others'.
 LEFT_OUT_BY_THE_PAPER = ("NN", "GA")
 LINE = 0.115  # inches between two names of a slope chart
@@ -51,39 +48,41 @@ def draw_boxes(
     """
     labelled, scored = split_by_truth(board)
     board = labelled or scored or board
-    samples = {c: found for c in board.criteria if (found := _gather_samples(board, c, leave_out))}
-    if not samples:
+    names = [name for name in board.algorithms if name not in leave_out]
+    tables = {c: table for c in board.criteria if (table := _read_accuracies(board, c, names)).size}
+    if not tables:
         raise UsageError("no test accuracy to draw: nothing selected, or every algorithm left out")
-    n_pairs = {c: len({pair for sample in found.values() for pair in sample}) for c, found in samples.items()}
-    first = next(iter(samples.values()))
-    names = sorted(
-        {name for found in samples.values() for name in found},
-        key=lambda name: (-fmean(first[name].values()) if name in first else 0.0, name),
-    )
-    whole = [a for a in names if all(len(found.get(a, ())) == n_pairs[c] for c, found in samples.items())]
-    partial = [name for name in names if name not in whole]
-    relative = {c: subtract_medians(found, whole or partial) for c, found in samples.items()}
-    values = [v for found in relative.values() for sample in found.values() for v in sample.values()]
+    counts = {c: np.sum(~np.isnan(table), axis=0) for c, table in tables.items()}
+    columns = (column[~np.isnan(column)] for column in next(iter(tables.values())).T)
+    means = [fmean(column) if len(column) else 0.0 for column in columns]
+    order = [i for i in range(len(names)) if any(found[i] for found in counts.values())]
+    order.sort(key=lambda i: (-means[i], names[i]))
+    whole = [i for i in order if all(counts[c][i] == len(table) for c, table in tables.items())]
+    partial = [i for i in order if i not in whole]
+    relative = {
+        c: 100 * (table - np.nanmedian(table[:, whole or partial], axis=1, keepdims=True))
+        for c, table in tables.items()
+    }
+    values = [float(v) for table in relative.values() for v in table[~np.isnan(table)]]
     scale = drawing.find_range(values)
-    height = 0.115 * len(names) + 0.4
+    height = 0.115 * len(order) + 0.4
     figure, panels, _ = drawing.new_panels(
-        width, len(samples), 0.6, 0.7, (0.1, height), sharex=True, sharey=True
+        width, len(tables), 0.6, 0.7, (0.1, height), sharex=True, sharey=True
     )
-    for axes, (criterion, found) in zip(panels, relative.items(), strict=True):
-        _draw_boxes(axes, [found.get(name, {}) for name in [*whole, *partial]], len(whole), scale)
+    for axes, (criterion, table) in zip(panels, relative.items(), strict=True):
+        _draw_boxes(axes, table[:, [*whole, *partial]], len(whole), scale)
         if whole and partial:
             axes.axhline(len(whole) - 0.5, color=GREY, linewidth=0.7, linestyle=":")
         axes.set(title=f"by {title_criterion(criterion, board.settings)}", xlabel="points")
         axes.tick_params(labelbottom=True, left=axes.get_subplotspec().is_first_col())  # type: ignore[union-attr]
         drawing.add_grid(axes, "x")
-    rows = [label(name, 22) for name in whole]
-    for name in partial:  # how many pairs it has, the fewest by any criterion
-        shares = [(len(found.get(name, ())) / n_pairs[c], c) for c, found in relative.items()]
-        _, fewest = min(shares, key=lambda share: share[0])
-        rows.append(f"{label(name, 22)} {len(relative[fewest].get(name, ()))}/{n_pairs[fewest]}")
+    rows = [label(names[i], 22) for i in whole]
+    for i in partial:  # how many pairs it has, the fewest by any criterion
+        fewest = min(tables, key=lambda c: counts[c][i] / len(tables[c]))
+        rows.append(f"{label(names[i], 22)} {counts[fewest][i]}/{len(tables[fewest])}")
     drawing.name_rows(panels[0], rows)
     panels[0].set_xlim(scale.padded(0.04))
-    n = counted(max(n_pairs.values()), "split")
+    n = counted(max(map(len, tables.values())), "split")
     what = "No true labels: criterion" if board.scored else "Test accuracy"
     drawing.add_title(figure, f"{what} less that of the split's median algorithm, {board.extent}, n = {n}")
     asked = ", ".join(name for name in board.algorithms if name in leave_out)
@@ -99,45 +98,28 @@ def draw_boxes(
     return figure
 
 
-def _gather_samples(
-    board: Leaderboard, criterion: Criterion, leave_out: Collection[str]
-) -> dict[str, Sample]:
-    """Return the test accuracies of each algorithm over all settings and splits."""
-    found: dict[str, Sample] = {}
-    for algorithm in board.algorithms:
-        cells = [(setting, board.cell(setting, algorithm, criterion)) for setting in board.settings]
-        sample = {
-            (setting, choice.trial_seed): choice.test_acc
-            for setting, cell in cells
-            for choice in (() if cell is None else cell.choices)
-            if choice.test_acc is not None
-        }
-        if sample and algorithm not in leave_out:
-            found[algorithm] = sample
-    return found
-
-
-def subtract_medians(found: Mapping[str, Sample], compared: Collection[str]) -> dict[str, Sample]:
-    """Return accuracies in points above the median of the compared algorithms on the same pair."""
-    at_pair: dict[tuple[Experiment, int], list[float]] = {}
-    for name in compared:
-        for pair, accuracy in found.get(name, {}).items():
-            at_pair.setdefault(pair, []).append(accuracy)
-    middle = {pair: median(accuracies) for pair, accuracies in at_pair.items()}
-    return {
-        name: {pair: 100 * (accuracy - middle[pair]) for pair, accuracy in sample.items() if pair in middle}
-        for name, sample in found.items()
+def _read_accuracies(board: Leaderboard, criterion: Criterion, names: Sequence[str]) -> statistics.Matrix:
+    """Return test accuracies by (setting, split) and algorithm; NaN for an absent one."""
+    found = {
+        (setting, choice.trial_seed, name): choice.test_acc
+        for setting in board.settings
+        for name in names
+        if (cell := board.cell(setting, name, criterion)) is not None
+        for choice in cell.choices
+        if choice.test_acc is not None
     }
+    pairs = dict.fromkeys((setting, trial) for setting, trial, _ in found)
+    return np.array([[found.get((*pair, name), np.nan) for name in names] for pair in pairs])
 
 
-def _draw_boxes(axes: Axes, samples: Sequence[Sample], n_whole: int, scale: Range) -> None:
+def _draw_boxes(axes: Axes, table: statistics.Matrix, n_whole: int, scale: Range) -> None:
     """Draw boxes below each other; one whose median is off the scale is an arrow with that median."""
     from matplotlib import patheffects
 
     axes.axvline(0, color=GREY, linewidth=0.6)
     drawn: list[tuple[int, list[float]]] = []
-    for place, sample in enumerate(samples):
-        values = list(sample.values())
+    for place, column in enumerate(table.T):
+        values = column[~np.isnan(column)].tolist()
         middle = median(values) if values else 0.0
         if values and scale.holds(middle):
             drawn.append((place, values))
