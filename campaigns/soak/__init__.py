@@ -1,1 +1,0 @@
-"""Runs and sweeps that are killed, damaged and crowded, and must end like undisturbed ones."""
