@@ -306,7 +306,7 @@ def test_a_dataset_of_others_is_loaded_under_its_name_in_records(others: Path) -
     assert dataset.card.name == f"Peas@{short_hash(others)}"
     assert dataset.input_shape == (60, 4)
     others.write_text(OTHERS.replace("Source(CARD, load_peas)", "Source(CARD, lambda data_dir: None)"))
-    with pytest.raises(DataError, match=r"load returned NoneType; needed is a plench.data.Dataset"):
+    with pytest.raises(DataError, match=r"load returned NoneType; expected a plench.data.Dataset"):
         load_dataset(f"{others}:SOURCE")
 
 
