@@ -349,10 +349,12 @@ class Loop:
                 self.members[0].fail(error)
                 return self.separate
             reason = f"the stack it belonged to stopped ({type(error).__name__}: {error})"
-            reason = f"not stacked: {error}" if isinstance(error, StackError) else reason
+            cause: BaseException | None = error
+            if isinstance(error, StackError):
+                reason, cause = f"not stacked: {error}", None
             count = len(self.members)
             logger.warning(
-                "%s: %d runs are trained separately: %s", self.config.algorithm, count, reason, exc_info=error
+                "%s: %d runs are trained separately: %s", self.config.algorithm, count, reason, exc_info=cause
             )
             self.set_apart(reason)
         return self.separate
