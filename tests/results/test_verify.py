@@ -198,67 +198,48 @@ def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys
     assert len(read_runs(merged)) == 7
 
 
-def remove_a_run(folder):
-    shutil.rmtree(sorted((folder / "runs").glob("*-t1-*"))[0])
+def rewrite(folder, pattern, change):
+    """Change the text of the first file of this name."""
+    path = min(folder.glob(pattern))
+    path.write_text(change(path.read_text()))
 
 
-def change_the_source(folder):
-    with open(folder / "method.py", "a") as file:
-        file.write("# improved\n")
+# What a check prints, and how to get there.
+SPOILED = {
+    "1 of 4 planned runs are missing, split 1, configuration 0": lambda folder: shutil.rmtree(
+        min(folder.glob("runs/*-t1-*"))
+    ),
+    "1 planned runs are not finished (failed)": lambda folder: edit_run(folder / "runs", status="failed"),
+    "were made with another file than method.py": lambda folder: rewrite(
+        folder, "method.py", lambda text: text + "# improved\n"
+    ),
+    "runs of protocol version 99": lambda folder: edit_experiment(folder / "runs", protocol=99),
+    "has runs on data of different content": lambda folder: edit_experiment(
+        folder / "runs", dataset_fingerprint="f" * 64
+    ),
+    "no sweep file says what was planned": lambda folder: min(folder.glob("runs/*.toml")).unlink(),
+    "not 0, 1, 2, … without a gap": lambda folder: rewrite(
+        folder, "runs/*.toml", lambda text: text.replace("n_hparams_from = 0", "n_hparams_from = 1")
+    ),
+    "not JSON": lambda folder: rewrite(folder, "runs/*/results.jsonl", lambda text: "{broken\n" + text),
+    "its last record is missing": lambda folder: rewrite(
+        folder, "runs/*/results.jsonl", lambda text: text[: text.rindex("\n", 0, -1) + 1]
+    ),
+}
 
 
-def remove_the_plan(folder):
-    for path in (folder / "runs").glob("*.toml"):
-        path.unlink()
-
-
-def plan_with_a_gap(folder):
-    (path,) = (folder / "runs").glob("*.toml")
-    path.write_text(path.read_text().replace("n_hparams_from = 0", "n_hparams_from = 1"))
-
-
-def break_a_run(folder):
-    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
-    path.write_text("{broken\n" + path.read_text())
-
-
-def cut_a_run(folder):
-    path = sorted((folder / "runs").glob("*/results.jsonl"))[0]
-    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-1]))
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (remove_a_run, "1 of 4 planned runs are missing, split 1, configuration 0"),
-        (
-            lambda folder: edit_run(folder / "runs", status="failed"),
-            "1 planned runs are not finished (failed)",
-        ),
-        (change_the_source, "were made with another file than method.py"),
-        (lambda folder: edit_experiment(folder / "runs", protocol=99), "runs of protocol version 99"),
-        (
-            lambda folder: edit_experiment(folder / "runs", dataset_fingerprint="f" * 64),
-            "has runs on data of different content",
-        ),
-        (remove_the_plan, "no sweep file says what was planned"),
-        (plan_with_a_gap, "not 0, 1, 2, … without a gap"),
-        (break_a_run, "not JSON"),
-        (cut_a_run, "its last record is missing"),
-    ],
-)
-def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, capsys, spoil, said):
+@pytest.mark.parametrize("said", SPOILED)
+def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, capsys, said):
     folder = shutil.copytree(submission, tmp_path / "copy")
-    spoil(folder)
+    SPOILED[said](folder)
     source = str(folder / "method.py")
     assert main(["submit", "check", str(folder / "runs"), "--source", source]) == 1
     out = capsys.readouterr().out
     assert said in out
     assert "NOT passed" in out
     target = tmp_path / "x.parquet"
-    assert (
-        main(["submit", "merge", str(runs), str(folder / "runs"), "--source", source, "-o", str(target)]) == 1
-    )
+    words = ["submit", "merge", str(runs), str(folder / "runs"), "--source", source]
+    assert main([*words, "-o", str(target)]) == 1
     assert not target.exists()
 
 
