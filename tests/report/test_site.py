@@ -28,7 +28,7 @@ from plench.report.dataset_stats import describe_candidates
 from plench.report.leaderboard import build_leaderboard
 from plench.report.site.cells import repeat_command
 from plench.report.site.pages import describe_sensitivity
-from plench.report.site.provenance import group_notices
+from plench.report.site.provenance import group_warnings
 from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.statistics import (
     compare_algorithms,
@@ -150,7 +150,7 @@ def test_markup_in_names_and_messages_stays_out_of_pages_and_scripts(site):
     for path in [*site.rglob("*.js"), *site.rglob("*.html")]:
         assert "<script>alert" not in path.read_text(encoding="utf-8"), path.name
     assert MARKUP in [entry["name"] for entry in chunk(site, "index")["algorithms"]]
-    assert f"RuntimeError: {MARKUP} & more\nsecond line" in chunk(site, "made")["failures"][0]
+    assert f"RuntimeError: {MARKUP} & more\nsecond line" in chunk(site, "provenance")["failures"][0]
 
 
 def test_the_page_names_every_script_and_forbids_all_others(site):
@@ -183,7 +183,7 @@ def test_unfinished_runs_and_failures_are_told(site):
     assert not progress["complete"]
     assert progress["finished"] < progress["planned"]
     assert dict(map(tuple, progress["statuses"]))["failed"] == 1
-    made = chunk(site, "made")
+    made = chunk(site, "provenance")
     assert len(made["diverged"]) == 4 * 3  # EXP, one configuration, on every dataset and split
 
 
@@ -213,7 +213,7 @@ def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, 
     assert told in capsys.readouterr().err
     assert not (folder / "download" / "results.parquet").exists()
     assert chunk(folder, "index")["downloads"] == ["cells.csv", "choices.csv", "runs.csv"]
-    assert any(told in notice for notice in chunk(folder, "made")["notices"])
+    assert any(told in warning for warning in chunk(folder, "provenance")["warnings"])
 
 
 def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, capsys, monkeypatch):
@@ -331,7 +331,7 @@ def test_planned_runs_of_what_never_started_count_as_unfinished(tmp_path):
     assert main(["report", str(runs), "-o", str(tmp_path / "site")]) == 0
     progress = chunk(tmp_path / "site", "index")["progress"]
     assert (progress["finished"], progress["planned"], progress["complete"]) == (4, 16, False)
-    ((name, text),) = chunk(tmp_path / "site", "made")["sweeps"]
+    ((name, text),) = chunk(tmp_path / "site", "provenance")["sweeps"]
     assert name == spec.file_name
     assert text == spec.to_toml()
 
@@ -440,9 +440,9 @@ def test_every_algorithm_of_ours_has_its_objective():
     assert set(own_cards()) == set(algorithms())
 
 
-def test_notices_that_say_the_same_are_told_once():
+def test_the_same_warning_is_told_once():
     many = [f"run{n}/results.jsonl: loss is NaN" for n in range(10)]
-    assert group_notices([*many, "a: b", "plain"]) == [
+    assert group_warnings([*many, "a: b", "plain"]) == [
         "loss is NaN: in 10 files, such as run0/results.jsonl, run1/results.jsonl",
         "a: b",
         "plain",

@@ -54,7 +54,7 @@ PAGES = {
     "algorithms": "#/algorithms",
     "algorithm": "#/algorithm?name=LWS",
     "markup": "#/algorithm?name=%3Cscript%3Ealert(1)%3C%2Fscript%3E",
-    "made": "#/made",
+    "provenance": "#/provenance",
     "nowhere": "#/nowhere",
 }
 
@@ -217,12 +217,11 @@ def test_numbers_and_escapes_are_written_as_python_writes_them(reader):
     page = reader.open()
     numbers = [53.125, 53.375, 0.005, 2.675, -0.001, 12.5, 99.995, 0.125, 33.333333, -1.005]
     shown = page.evaluate("numbers => numbers.map(number => plench.fixed(number, 2))", numbers)
-    assert shown == [f"{number:.2f}".replace("-0.00", "0.00") for number in numbers]
+    assert shown == [f"{number:.2f}".replace("-0.00", "0.00").replace("-", "−") for number in numbers]
     names = [MARKUP, "a_b|c*[x]`", "=1+1", "+x", "100% & $5 {y} ~^\\", "±×−…–√"]
-    assert page.evaluate("names => names.map(plench.escapeLatex)", names) == [escape_latex(n) for n in names]
-    assert page.evaluate("names => names.map(plench.escapeMarkdown)", names) == [
-        escape_markdown(n) for n in names
-    ]
+    for name, escape in (("LaTeX", escape_latex), ("Markdown", escape_markdown)):
+        escaped = page.evaluate("([to, names]) => names.map(n => plench.escapeAs(to, n))", [name, names])
+        assert escaped == [escape(text) for text in names]
     rows = page.evaluate("names => names.map(name => plench.escapeCsv(name))", [*names, 'say "a, b"'])
     read = [next(csv.reader(io.StringIO(row)))[0] for row in rows]
     assert read == [*map(guard_formula, names), 'say "a, b"']
@@ -405,7 +404,8 @@ def test_the_keyboard_is_enough(reader):
 
 
 def test_names_like_markup_stay_text(reader):
-    page = reader.open("#/made")
+    page = reader.open("#/made")  # the address of earlier pages
+    assert page.inner_text("h1") == "Provenance"
     assert f"RuntimeError: {MARKUP} & more" in page.inner_text("main")
     page = reader.open("#/leaderboard?search=%3Cscript")
     assert reader.names() == [MARKUP]

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         measured, missed = ({}, []) if args.data_dir is None else measure_candidates(found, args.data_dir)
         content = SiteInput(
             results=found,
-            notices=(*found.warnings, *missed),
+            warnings=(*found.warnings, *missed),
             sweeps=list_sweep_files(args.folders),
             command=shlex.join(["plench", "report", *map(str, args.folders), "-o", str(args.output)]),
             costs=() if args.costs is None else read_costs(args.costs),
@@ -68,5 +68,5 @@ def run(args: argparse.Namespace) -> int:
         if args.every is None or written.complete:
             break
         time.sleep(args.every)
-    print_warnings(written.notices)
+    print_warnings(written.warnings)
     return 0

@@ -18,6 +18,7 @@ from plench.report.site.cells import (
     describe_cells,
     describe_columns,
     describe_criteria,
+    describe_escapes,
     describe_rows,
     describe_runs,
     find_first_runs,
@@ -25,7 +26,7 @@ from plench.report.site.cells import (
     run_rows,
 )
 from plench.report.site.pages import describe_algorithm, describe_dataset, describe_pairs, describe_quality
-from plench.report.site.provenance import describe_making, describe_progress
+from plench.report.site.provenance import describe_progress, describe_provenance
 from plench.report.site.scripts import as_script
 from plench.runs.files import write_text
 from plench.runs.parquet import StoredResults, import_pyarrow, write_results_file
@@ -39,14 +40,14 @@ STAMP = "stamp.txt"
 
 @dataclass(frozen=True)
 class SiteInput:
-    """What a site is made of: results, notices, and further information.
+    """What a site is made of: results, warnings, and further information.
 
     `sweeps` are the names and texts of the sweep files, `command` the one that makes the page, `measured` the
     candidate sets of settings whose data were at hand.
     """
 
     results: Results
-    notices: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     sweeps: Sequence[tuple[str, str]] = ()
     command: str = ""
     costs: Sequence[StepCost] = ()
@@ -55,13 +56,13 @@ class SiteInput:
 
 @dataclass(frozen=True)
 class SiteOutput:
-    """Where the page is, how large the site is, whether all planned runs are in it, and all notices."""
+    """Where the page is, how large the site is, whether all planned runs are in it, and all warnings."""
 
     page: Path
     n_files: int
     n_bytes: int
     complete: bool
-    notices: Sequence[str]
+    warnings: Sequence[str]
 
 
 def write_site(content: SiteInput, folder: Path) -> SiteOutput:
@@ -74,7 +75,7 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     results = content.results
     progress = describe_progress(results.runs, results.plans, results.n_absent)
     left_out = write_records(content, folder / "download" / RECORDS)
-    content = replace(content, notices=(*content.notices, *left_out))
+    content = replace(content, warnings=(*content.warnings, *left_out))
     offered = [*TABLES, *([] if left_out else [RECORDS])]
     texts = {name: as_script(name, value) for name, value in make_chunks(content, progress, offered)}
     downloads = make_downloads(results)
@@ -89,7 +90,7 @@ def write_site(content: SiteInput, folder: Path) -> SiteOutput:
     _remove_older(folder / "data", stamp)
     written = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in written)
-    return SiteOutput(page, len(written), size, progress["complete"], content.notices)
+    return SiteOutput(page, len(written), size, progress["complete"], content.warnings)
 
 
 def make_chunks(
@@ -105,6 +106,7 @@ def make_chunks(
         {
             "version": __version__,
             "criteria": describe_criteria(board),
+            "escapes": describe_escapes(),
             "settings": describe_columns(board, first_runs),
             "algorithms": describe_rows(board),
             "cells": describe_cells(board, judged),
@@ -128,8 +130,8 @@ def make_chunks(
     yield "criteria", describe_quality(board, groups, judged)
     for c, criterion in enumerate(board.criteria):
         yield f"pairs-{c}", describe_pairs(board, criterion)
-    notices = [*content.notices, *warn_of_defects(board)]
-    yield "made", describe_making(all_runs, notices, content.sweeps, content.command)
+    warnings = [*content.warnings, *warn_of_defects(board)]
+    yield "provenance", describe_provenance(all_runs, warnings, content.sweeps, content.command)
 
 
 TABLES = ("cells.csv", "choices.csv", "runs.csv")
@@ -147,7 +149,7 @@ def write_records(content: SiteInput, path: Path) -> list[str]:
 
     It needs pyarrow, which the page does not: without it the page offers tables alone.
     """
-    stored = StoredResults(content.results.runs, list(content.notices), dict(content.sweeps))
+    stored = StoredResults(content.results.runs, list(content.warnings), dict(content.sweeps))
     reason: PlenchError
     try:
         import_pyarrow()

@@ -11,10 +11,10 @@ from plench.criteria import Criterion
 from plench.report.criteria_quality import REFERENCE, CriterionQuality
 from plench.report.leaderboard import Leaderboard, lacks_labels, score_cell, title_criterion
 from plench.report.site.scripts import as_text, distinct
-from plench.report.tables import describe_gaps, describe_plans
+from plench.report.tables import describe_gaps, describe_plans, escape_latex, escape_markdown
 from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import Cell, choose_checkpoint
-from plench.text import clean, flag
+from plench.text import clean, flag, guard_formula
 
 Content = dict[str, Any]
 
@@ -35,8 +35,19 @@ def describe_criteria(board: Leaderboard) -> list[Content]:
     ]
 
 
+def describe_escapes() -> Content:
+    """Return what copied tables replace: each character in LaTeX and Markdown, and the signs of a formula."""
+    characters = [chr(number) for number in range(ord(" "), 0x2300)]
+    formats = {"LaTeX": escape_latex, "Markdown": escape_markdown}
+    pairs = {
+        name: [[text, escape(text)] for text in characters if escape(text) != text]
+        for name, escape in formats.items()
+    }
+    return {**pairs, "formula": [text for text in characters if guard_formula(text) != text]}
+
+
 def describe_columns(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> list[Content]:
-    """Return the columns: a label, the dataset, the number of classes, and whether true labels are there."""
+    """Return the columns: a label, the dataset, the number of classes, and whether true labels are known."""
     labels = distinct([board.labels[setting] for setting in board.settings])
     described = []
     for label, setting in zip(labels, board.settings, strict=True):
@@ -46,6 +57,7 @@ def describe_columns(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -
             {
                 "label": label,
                 "dataset": setting.dataset,
+                "classes": n_classes,
                 "chance": None if n_classes is None else 1 / n_classes,
                 "labelled": not lacks_labels(board, setting),
                 "plan": describe_plans(board, [setting]),

@@ -93,7 +93,7 @@ def _hyperparameters(card: Mapping[str, Any]) -> list[list[str]]:
 def _describe_cost(runs: Sequence[Run]) -> list[Any]:
     """Return how many runs finished, median seconds per step and of training, and peak memory in GB.
 
-    Times of runs that were trained as one with others do not count.
+    Times of stacked runs do not count.
     """
     finished = [run for run in runs if run.finished]
     timed = [run for run in finished if run.stack_size == 1]
@@ -396,7 +396,7 @@ def describe_pairs(board: Leaderboard, criterion: Criterion) -> dict[str, Any]:
 
 
 def describe_overall(board: Leaderboard, criterion: Criterion) -> str:
-    """Say what Friedman's test finds over the algorithms with a figure in every setting with true labels."""
+    """Return what Friedman's test finds over algorithms with a figure in every setting with true labels."""
     labelled = tuple(setting for setting in board.settings if board.means(setting, criterion))
     scores = gather_scores(replace(board, settings=labelled), criterion)
     n, k = scores.values.shape

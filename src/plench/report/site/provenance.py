@@ -1,4 +1,4 @@
-"""How the results were made: versions, commands, numbers of runs, failures, runs still to do."""
+"""The provenance of results: versions, commands, numbers of runs, failures, runs still to do."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +50,10 @@ def list_sweep_files(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
     return [(Path(name).name, text) for name, text in texts]
 
 
-def describe_making(
-    runs: Sequence[Run], notices: Iterable[str], sweeps: Sequence[tuple[str, str]], command: str
+def describe_provenance(
+    runs: Sequence[Run], warnings: Iterable[str], sweeps: Sequence[tuple[str, str]], command: str
 ) -> dict[str, Any]:
-    """Return everything that "How it was made" shows."""
+    """Return everything that the page of provenance shows."""
     return {
         "command": command,
         "sweeps": [list(sweep) for sweep in sweeps],
@@ -72,16 +72,16 @@ def describe_making(
         "unfinished": [_unfinished(run) for run in runs if run.status in ("running", "interrupted")][
             :MOST_FAILURES
         ],
-        "notices": group_notices(notices),
+        "warnings": group_warnings(warnings),
     }
 
 
-def group_notices(notices: Iterable[str]) -> list[str]:
-    """Return notices, those that say the same of many files in one line, which names a few of them."""
+def group_warnings(warnings: Iterable[str]) -> list[str]:
+    """Return warnings, the same one about many files in one line, which names a few of them."""
     groups: dict[str, list[str]] = {}
-    for notice in notices:
-        file, colon, said = notice.partition(": ")
-        groups.setdefault(said if colon else notice, []).append(file)
+    for warning in warnings:
+        file, colon, said = warning.partition(": ")
+        groups.setdefault(said if colon else warning, []).append(file)
     lines = []
     for said, found in groups.items():
         if len(found) > SIMILAR:

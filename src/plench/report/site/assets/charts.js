@@ -1,4 +1,4 @@
-// Drawings: plain SVG made here. There are four kinds of chart, each needs its words beside it, follows the page's
+// Drawings: plain SVG made here. There are four kinds of chart, each needs a description in words, follows the page's
 // colours in light, dark and print, and must not need eval or a network; a library would be larger than the page.
 (function () {
   "use strict";
@@ -16,7 +16,7 @@
    * `title` heads it, `words` say what it shows (also to a screen reader), `extra` follows below.
    */
   function figure({ title, words, draw, extra = [] }) {
-    const canvas = h("div", { class: "canvas" });
+    const canvas = h("div.canvas");
     let drawn = 0;
     canvas.redraw = (width) => {
       if (width < 40 || Math.abs(width - drawn) < 2) return;
@@ -26,16 +26,9 @@
       svg.setAttribute("aria-label", `${title}. ${words}`);
       canvas.replaceChildren(svg);
     };
-    const node = h(
-      "figure",
-      { class: "figure" },
-      h("figcaption", {}, h("strong", {}, title), " ", h("span", {}, words)),
-      canvas,
-      extra,
-    );
-    if (observer) observer.observe(canvas);
+    observer?.observe(canvas);
     requestAnimationFrame(() => canvas.redraw(canvas.clientWidth || 600));
-    return node;
+    return h("figure.figure", h("figcaption", h("strong", title), " ", h("span", words)), canvas, extra);
   }
 
   /** About n round numbers that cover a range. */
@@ -88,48 +81,44 @@
   }
 
   /*
-   * Axes with thin lines behind the data. `x` and `y`: { range, label, log, format, ticks }. Returns the drawing, the
-   * two scales, the group to draw in, and the frame.
+   * Axes with thin lines behind the data. `x` and `y`: { range, label, log, format, ticks, zero (a broken line there) }.
+   * Returns the drawing, its box, the layer of the data, the scales, and what draws in units of the data: `line` and
+   * `mark`.
    */
   function axes({ width, height = 260, x, y, left = 52, right = 14 }) {
     const box = { left, right: width - right, top: 12, bottom: height - 42 };
     const X = scale(...x.range, box.left, box.right, x.log);
     const Y = scale(...y.range, box.bottom, box.top, y.log);
-    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "chart" });
+    const svg = s("svg.chart", { viewBox: `0 0 ${width} ${height}`, width, height });
     const xTicks = x.ticks ?? (x.log ? logTicks(...x.range) : ticks(...x.range, Math.max(2, Math.floor(width / 110))));
-    const yTicks = y.ticks ?? ticks(...y.range, 5);
-    for (const tick of yTicks) {
-      svg.append(
-        s("line", { class: "grid", x1: box.left, x2: box.right, y1: Y(tick), y2: Y(tick) }),
-        s("text", { class: "tick", x: box.left - 6, y: Y(tick) + 4, "text-anchor": "end" }, (y.format ?? short)(tick)),
-      );
+    const line = (kind, x1, x2, y1, y2) => svg.append(s(`line.${kind}`, { x1, x2, y1, y2 }));
+    const text = (kind, props, content) => svg.append(s(`text.${kind}`, props, content));
+    for (const tick of y.ticks ?? ticks(...y.range, 5)) {
+      line("grid", box.left, box.right, Y(tick), Y(tick));
+      text("tick", { x: box.left - 6, y: Y(tick) + 4, "text-anchor": "end" }, (y.format ?? short)(tick));
     }
     for (const tick of xTicks) {
-      svg.append(
-        s("line", { class: "grid", x1: X(tick), x2: X(tick), y1: box.bottom, y2: box.bottom + 4 }),
-        s(
-          "text",
-          { class: "tick", x: X(tick), y: box.bottom + 17, "text-anchor": "middle" },
-          (x.format ?? short)(tick),
-        ),
-      );
+      line("grid", X(tick), X(tick), box.bottom, box.bottom + 4);
+      text("tick", { x: X(tick), y: box.bottom + 17, "text-anchor": "middle" }, (x.format ?? short)(tick));
     }
-    svg.append(
-      s("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }),
-      s("text", { class: "label", x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" }, x.label),
-      s(
-        "text",
-        {
-          class: "label",
-          transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`,
-          "text-anchor": "middle",
-        },
-        y.label,
-      ),
-    );
-    const layer = s("g", {});
+    line("axis", box.left, box.right, box.bottom, box.bottom);
+    const middle = (box.top + box.bottom) / 2;
+    text("label", { x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" }, x.label);
+    text("label", { transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" }, y.label);
+    if (x.zero) line("zero", X(0), X(0), box.top - 4, box.bottom);
+    if (y.zero) line("zero", box.left, box.right, Y(0), Y(0));
+    const layer = s("g");
     svg.append(layer);
-    return { svg, X, Y, layer, box };
+    return {
+      svg,
+      box,
+      layer,
+      X,
+      Y,
+      line: (kind, points, title) =>
+        layer.append(s(`path.line.${kind}`, { d: path(points, X, Y) }, title ? s("title", title) : null)),
+      mark: (px, py, options) => layer.append(mark({ x: X(px), y: Y(py), box, ...options })),
+    };
   }
 
   function path(points, X, Y) {
@@ -167,28 +156,29 @@
       else if (y < box.top - 1) form = "triangle";
       at = [Math.min(box.right, Math.max(box.left, x)), Math.min(box.bottom, Math.max(box.top, y))];
     }
-    const node = s("path", {
-      class: `mark ${kind}`,
-      d: SHAPES[form](size),
-      transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`,
-    });
-    if (title) node.append(s("title", {}, title));
-    return node;
+    const transform = `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`;
+    return s("path", { class: `mark ${kind}`, d: SHAPES[form](size), transform }, title ? s("title", title) : null);
   }
 
   /** The keys of a chart as a list with drawn samples. */
   function legend(entries) {
+    const sample = ({ kind, shape, line }) =>
+      s(
+        "svg.chart",
+        { width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" },
+        line ? s(`path.line.${kind}`, { d: "M1 6H25" }) : null,
+        shape ? mark({ x: 13, y: 6, shape, kind }) : null,
+      );
     return h(
-      "ul",
-      { class: "legend" },
-      entries.map(({ kind, shape, text, line }) => {
-        const sample = s("svg", { class: "chart", width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
-        if (line) sample.append(s("path", { class: `line ${kind}`, d: "M1 6H25" }));
-        if (shape) sample.append(mark({ x: 13, y: 6, shape, kind }));
-        return h("li", {}, sample, text);
-      }),
+      "ul.legend",
+      entries.map((entry) => h("li", sample(entry), entry.text)),
     );
   }
 
-  Object.assign(window.plench, { figure, ticks, logTicks, robustRange, scale, axes, path, mark, legend });
+  /** What a chart could not show inside its frame, in words. */
+  function outsideNote(texts) {
+    return texts.length ? h("p.quiet", `Outside the frame, drawn as arrows at its edge: ${texts.join("; ")}.`) : null;
+  }
+
+  Object.assign(window.plench, { figure, robustRange, scale, axes, mark, legend, outsideNote });
 })();

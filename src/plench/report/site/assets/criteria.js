@@ -2,23 +2,20 @@
 (function () {
   "use strict";
   const p = window.plench;
-  const { h, s } = p;
+  const { h } = p;
 
   const SHAPES = ["circle", "square", "triangle", "diamond", "down"];
+  const SHOWS = [
+    ["regret", "Regret"],
+    ["accuracy", "Accuracy"],
+  ];
 
   function showCriteria(query) {
-    const { index } = p;
+    const needs = (entry) => (entry.labels ? "Needs true labels." : "Needs no true labels.");
     return [
-      p.heading(
-        "Criteria",
-        h("p", { class: "lead" }, "How well can a model be chosen without true labels, and what does it cost?"),
-      ),
-      p.facts(
-        index.criteria.map((entry) => [
-          entry.title,
-          `${entry.meaning} ${entry.labels ? "Needs true labels." : "Needs no true labels."}`,
-        ]),
-      ),
+      h("h1", "Criteria"),
+      h("p.lead", "How well can a model be chosen without true labels, and what does it cost?"),
+      p.facts(p.index.criteria.map((entry) => [entry.title, `${entry.meaning} ${needs(entry)}`])),
       p.later("criteria", (data) => details(data, query)),
     ];
   }
@@ -26,210 +23,116 @@
   function details(data, query) {
     if (!data.curves.length)
       return [
-        h("p", {}, "No dataset here has true labels in its test set: regret and rank correlation cannot be measured."),
+        h("p", "No dataset here has true labels in its test set: regret and rank correlation cannot be measured."),
       ];
-    const everything = data.tables.find((table) => table.by === "all");
+    const table = (by, first) => qualityTable(by, data.tables.find((entry) => entry.by === by).rows, first);
+    const everything = p.column("Over", () => "all experiments", { header: true, kind: "name" });
     return [
-      h("h2", {}, "Over everything"),
-      qualityTable("all", everything.rows, () => "all experiments"),
+      h("h2", "Over everything"),
+      table("all", everything),
       h(
-        "p",
-        { class: "quiet" },
-        "Regret: test accuracy, in points, that is lost against OA w/ ES, the reference, on the same splits. Below 0 the criterion did better: OA w/ ES chooses on a small validation set, too. ρ: Spearman's rank correlation of the criterion and test accuracy over the configurations of a split. Means over experiments (one algorithm on one dataset).",
+        "p.quiet",
+        "Regret: test accuracy, in points, that is lost compared with OA w/ ES, the reference, on the same splits. Below 0 the criterion did better: OA w/ ES chooses on a small validation set, too. ρ: Spearman's rank correlation of the criterion and test accuracy over the configurations of a split. Means over experiments (one algorithm on one dataset).",
       ),
-      h("h2", {}, "By number of configurations tried"),
+      h("h2", "By number of configurations tried"),
       numberTried(data, query),
-      ...["dataset", "algorithm"].map((by) => {
-        const { rows } = data.tables.find((table) => table.by === by);
-        const link = by === "dataset" ? p.datasetLink : p.algorithmLink;
-        return [h("h2", {}, `By ${by}`), qualityTable(by, rows, link)];
-      }),
-    ].flat();
+      h("h2", "By dataset"),
+      table("dataset", p.datasetColumn()),
+      h("h2", "By algorithm"),
+      table("algorithm", p.algorithmColumn()),
+    ];
   }
 
-  function qualityTable(by, rows, name) {
-    const { index } = p;
-    const names =
-      by === "dataset"
-        ? index.settings.map((entry) => entry.label)
-        : by === "algorithm"
-          ? index.algorithms.map((entry) => entry.name)
-          : ["all"];
-    const numbers = rows.map((_, number) => number).filter((number) => rows[number].some(Boolean));
+  function qualityTable(by, rows, first) {
     const most = (row) =>
       Math.max(...rows[row].filter(Boolean).map((entry) => Math.max(entry.n_regret, entry.n_correlation)));
-    const whole = (row, n) => (n < most(row) ? ` (of ${n})` : "");
-    const columns = [
-      {
-        title: by === "all" ? "Over" : by === "dataset" ? "Dataset" : "Algorithm",
-        header: true,
-        kind: "name",
-        value: (row) => names[row],
-        cell: (row) => name(row),
-      },
-      { title: "Experiments", kind: "number", value: (row) => most(row), cell: (row) => p.count(most(row)) },
-      ...index.criteria.flatMap((criterion, c) =>
-        [
-          criterion.reference
-            ? null
-            : {
-                title: `${criterion.title} regret`,
-                kind: "number",
-                value: (row) => rows[row][c]?.regret ?? null,
-                cell: (row) =>
-                  rows[row][c]?.regret == null
-                    ? "–"
-                    : p.fixed(100 * rows[row][c].regret, 2).replace("-", "−") + whole(row, rows[row][c].n_regret),
-              },
-          {
-            title: `${criterion.title} ρ`,
-            kind: "number",
-            down: true,
-            value: (row) => rows[row][c]?.rank_correlation ?? null,
-            cell: (row) =>
-              rows[row][c]?.rank_correlation == null
-                ? "–"
-                : p.fixed(rows[row][c].rank_correlation, 2).replace("-", "−") + whole(row, rows[row][c].n_correlation),
-          },
-        ].filter(Boolean),
-      ),
-    ];
+    // A figure, with the number of experiments where it is over fewer than others of its row.
+    const figure = (title, c, key, n, format, more) => {
+      const value = (row) => rows[row][c]?.[key] ?? null;
+      const whole = (row) => (rows[row][c][n] < most(row) ? ` (of ${rows[row][c][n]})` : "");
+      const cell = (row) => (value(row) === null ? "–" : format(value(row)) + whole(row));
+      return { ...p.numbers(title, value), cell, ...more };
+    };
+    const rho = (value) => p.fixed(value, 2);
+    const columns = p.index.criteria.flatMap(({ title, reference }, c) => [
+      ...(reference ? [] : [figure(`${title} regret`, c, "regret", "n_regret", p.percent)]),
+      figure(`${title} ρ`, c, "rank_correlation", "n_correlation", rho, { down: true }),
+    ]);
     return p.table({
       caption: `Regret and rank correlation, ${by === "all" ? "over everything" : `by ${by}`}`,
-      columns,
-      rows: numbers,
+      columns: [first, p.numbers("Experiments", most), ...columns],
+      rows: rows.map((_, number) => number).filter((number) => rows[number].some(Boolean)),
       kind: by === "algorithm" ? "wide" : "",
     });
   }
 
   function numberTried(data, query) {
-    const { index } = p;
-    const options = data.curves.map(({ setting }) =>
-      setting === null ? ["", "all datasets"] : [index.settings[setting].label, index.settings[setting].label],
-    );
+    const labels = data.curves.map(({ setting }) => (setting === null ? "" : p.index.settings[setting].label));
     const asked = query.get("dataset") ?? "";
-    const place = h("div", {});
-    const shows = [
-      ["regret", "Regret"],
-      ["accuracy", "Accuracy"],
-    ];
+    const place = h("div");
     const view = {
-      dataset: options.some(([key]) => key === asked) ? asked : "",
+      dataset: labels.includes(asked) ? asked : "",
       show: query.get("show") === "accuracy" ? "accuracy" : "regret",
     };
-    const update = () => {
+    const draw = () => place.replaceChildren(...curveParts(data.curves[labels.indexOf(view.dataset)], view.show));
+    const set = (key) => (value) => {
+      view[key] = value;
       p.keepAddress("criteria", { dataset: view.dataset, show: view.show === "regret" ? null : view.show });
-      place.replaceChildren(...curveParts(data.curves[options.findIndex(([key]) => key === view.dataset)], view.show));
+      draw();
     };
+    draw();
+    const options = labels.map((label) => [label, label || "all datasets"]);
     const controls = h(
-      "div",
-      { class: "controls" },
-      p.select("Datasets", options, view.dataset, (value) => {
-        view.dataset = value;
-        update();
-      }),
-      p.choice("Show", "curve", shows, view.show, (value) => {
-        view.show = value;
-        update();
-      }),
+      "div.controls",
+      p.select("Datasets", options, view.dataset, set("dataset")),
+      p.choice("Show", "curve", SHOWS, view.show, set("show")),
     );
-    place.replaceChildren(...curveParts(data.curves[options.findIndex(([key]) => key === view.dataset)], view.show));
-    return h("div", {}, controls, place);
+    return h("div", controls, place);
   }
 
   function curveParts(curve, show) {
-    const { index } = p;
-    const shown = index.criteria
-      .map((criterion, c) => c)
-      .filter((c) => show === "accuracy" || !index.criteria[c].reference);
-    const all = show === "regret" ? curve.regrets : curve.accuracies;
-    const lines = shown.map((c) => all[c]);
+    const { criteria } = p.index;
+    const isRegret = show === "regret";
+    const all = isRegret ? curve.regrets : curve.accuracies;
     const most = all[0].length;
-    const figureAt = (c, k) => p.fixed(100 * all[c][k], 2).replace("-", "−");
-    const tell = (k) => shown.map((c) => `${index.criteria[c].title} ${figureAt(c, k)}`).join(", ");
-    const what = show === "regret" ? "Regret in points" : "Test accuracy in %";
+    const shown = criteria
+      .map(({ title, reference }, c) => ({ title, reference, values: all[c], kind: `series${c % 5}`, shape: SHAPES[c % 5] }))
+      .filter(({ reference }) => !isRegret || !reference);
+    const tell = (k) => shown.map(({ title, values }) => `${title} ${p.percent(values[k])}`).join(", ");
+    const what = isRegret ? "Regret in points" : "Test accuracy in %";
     const left = curve.left_out
       ? ` ${p.plural(curve.left_out, "experiment")} with fewer configurations ${curve.left_out === 1 ? "is" : "are"} left out.`
       : "";
-    const words = `Expected over all ways to try k of the stored configurations, computed exactly; mean over ${p.plural(curve.n, "experiment")}.${left} With 1: ${tell(0)}. With ${most}: ${tell(most - 1)}.`;
-    const values = lines.flat().map((value) => 100 * value);
+    const flat = shown.flatMap(({ values }) => values.map((value) => 100 * value));
     const figure = p.figure({
-      title: `${what} against the number of configurations tried`,
-      words,
-      extra: [
-        p.legend(
-          shown.map((c) => ({
-            kind: `series${c % 5}`,
-            shape: SHAPES[c % 5],
-            line: true,
-            text: index.criteria[c].title,
-          })),
-        ),
-      ],
+      title: `${what} by the number of configurations tried`,
+      words: `Expected over all ways to try k of the stored configurations, computed exactly; mean over ${p.plural(curve.n, "experiment")}.${left} With 1: ${tell(0)}. With ${most}: ${tell(most - 1)}.`,
+      extra: p.legend(shown.map(({ title, kind, shape }) => ({ kind, shape, line: true, text: title }))),
       draw: (width) => {
-        const range = [Math.min(...values, show === "regret" ? 0 : Infinity), Math.max(...values)];
-        const room = (range[1] - range[0] || 1) * 0.08;
+        const [low, high] = [Math.min(...flat, isRegret ? 0 : Infinity), Math.max(...flat)];
+        const room = (high - low || 1) * 0.08;
+        const label = isRegret ? "regret (points)" : "test accuracy (%)";
         const frame = p.axes({
           width,
           height: 300,
           x: { range: [1, Math.max(most, 2)], label: "configurations tried", ticks: tickNumbers(most, width) },
-          y: {
-            range: [range[0] - room, range[1] + room],
-            label: show === "regret" ? "regret (points)" : "test accuracy (%)",
-          },
+          y: { range: [low - room, high + room], label, zero: isRegret },
         });
-        if (show === "regret")
-          frame.layer.append(
-            s("line", { class: "zero", x1: frame.box.left, x2: frame.box.right, y1: frame.Y(0), y2: frame.Y(0) }),
-          );
-        shown.forEach((c) => {
-          const line = all[c];
-          frame.layer.append(
-            s("path", {
-              class: `line series${c % 5}`,
-              d: p.path(
-                line.map((value, k) => [k + 1, 100 * value]),
-                frame.X,
-                frame.Y,
-              ),
-            }),
-          );
-          line.forEach((value, k) =>
-            frame.layer.append(
-              p.mark({
-                x: frame.X(k + 1),
-                y: frame.Y(100 * value),
-                kind: `series${c % 5}`,
-                shape: SHAPES[c % 5],
-                size: 3.2,
-                title: `${index.criteria[c].title}, ${k + 1}: ${p.fixed(100 * value, 2)}`,
-              }),
-            ),
-          );
-        });
+        for (const { title, values, kind, shape } of shown) {
+          const points = values.map((value, k) => [k + 1, 100 * value]);
+          frame.line(kind, points);
+          for (const [k, value] of points)
+            frame.mark(k, value, { kind, shape, size: 3.2, title: `${title}, ${k}: ${p.fixed(value, 2)}` });
+        }
         return frame.svg;
       },
     });
-    const rows = Array.from({ length: most }, (_, k) => k);
-    const numbers = h(
-      "details",
-      { class: "notes" },
-      h("summary", {}, "These curves as a table"),
-      p.table({
-        caption: what,
-        rows,
-        columns: [
-          { title: "Configurations tried", header: true, kind: "number", value: (k) => k, cell: (k) => String(k + 1) },
-          ...shown.map((c) => ({
-            title: index.criteria[c].title,
-            kind: "number",
-            value: (k) => all[c][k],
-            cell: (k) => figureAt(c, k),
-          })),
-        ],
-      }),
-    );
-    return [figure, numbers];
+    const columns = [
+      p.numbers("Configurations tried", (k) => k, (k) => String(k + 1), { header: true }),
+      ...shown.map(({ title, values }) => p.numbers(title, (k) => values[k], p.percent)),
+    ];
+    const table = p.table({ caption: what, columns, rows: [...all[0].keys()] });
+    return [figure, p.folded("These curves as a table", table)];
   }
 
   function tickNumbers(most, width) {
