@@ -20,7 +20,9 @@ from plench.training.callbacks import NoCallback
 
 DATASETS = DatasetCache(None)
 ODD = Path(__file__).with_name("odd_algorithms.py")
-TIMINGS = ("step_time", "mem_gb")
+# Methods fitted in rounds: linear, forest and neighbours.
+FITTED = ("LR_EM", "RF_EM", "PL_KNN")
+Process = subprocess.Popen[str]
 
 
 def odd(name: str) -> str:
@@ -35,9 +37,8 @@ def expand_grid(*grids: Grid) -> list[PlannedRun]:
 
 def plan_runs(*algorithms: str, n_hparams: int = 20, n_trials: int = 3, **changes: Any) -> list[PlannedRun]:
     """Return the runs of algorithms on Digits_USS."""
-    return expand_grid(
-        *make_grids(algorithms, ["Digits_USS"], n_hparams=n_hparams, n_trials=n_trials, **changes)
-    )
+    changes |= {"n_hparams": n_hparams, "n_trials": n_trials}
+    return expand_grid(*make_grids(algorithms, ["Digits_USS"], **changes))
 
 
 def plan_one(algorithm: str = "CC", steps: int = 20) -> PlannedRun:
@@ -50,49 +51,46 @@ def run_here(run: PlannedRun, output_dir: Path) -> str:
     """Run a run in this process; return how it ended."""
     run = replace(run, config=replace(run.config, device="cpu", skip_model_save=True))
     ends: list[str] = []
+    store, dataset = RunStore(output_dir / run.folder), DATASETS.get(run.dataset)
     RunExecutor().run_task(
-        (run,),
-        DATASETS.get(run.dataset),
-        [RunStore(output_dir / run.folder)],
-        [NoCallback()],
-        lambda run, attempt: ends.append(attempt.status),
+        (run,), dataset, [store], [NoCallback()], lambda _, attempt: ends.append(attempt.status)
     )
     return ends[0]
 
 
-def grid_arguments(
+def grid_of(
     algorithms: Sequence[str] = ("PRODEN", "CC", "LWS"),
     n_hparams: int = 2,
     n_trials: int = 2,
     steps: int = 200,
     checkpoint_freq: int = 50,
+    stack: str = "off",
 ) -> list[str]:
-    """Return the options of a small grid on built-in data, without stacks."""
+    """Return the options of a small grid on built-in data."""
     return [
         *("--datasets", "Digits_USS", "--algorithms", *algorithms),
         *("--n_hparams", str(n_hparams), "--n_trials", str(n_trials)),
-        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--stack", "off"),
+        *("--steps", str(steps), "--checkpoint_freq", str(checkpoint_freq), "--stack", stack),
     ]
 
 
-def fitted_arguments() -> list[str]:
-    """Return the options of a grid of methods fitted in rounds: linear, forest and neighbours."""
-    return grid_arguments(["LR_EM", "RF_EM", "PL_KNN"], n_hparams=1, n_trials=2)
+# Two stacks of four runs.
+STACKS = grid_of(["PRODEN", "CC"], 1, 4, steps=2000, checkpoint_freq=20, stack="4")
 
 
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start(*arguments: object, **environment: object) -> Process:
     """Start `python -m plench.sweep …` without waiting for it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "plench.sweep", *arguments],
+        [sys.executable, "-m", "plench.sweep", *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
     )
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, str]:
+def finish(process: Process, timeout: float = 300) -> tuple[int, str]:
     """Wait for a command; return its exit code and all it printed."""
     try:
         output, _ = process.communicate(timeout=timeout)
@@ -103,9 +101,23 @@ def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, s
     return process.returncode, output
 
 
-def sweep(*arguments: str, timeout: float = 300, **environment: str) -> tuple[int, str]:
+def sweep(*arguments: object, timeout: float = 300, **environment: object) -> tuple[int, str]:
     """Run a sweep command to its end."""
     return finish(start(*arguments, **environment), timeout)
+
+
+def succeed(process: Process) -> str:
+    """Wait for a command that succeeds; return all it printed."""
+    code, output = finish(process)
+    assert code == 0, output
+    return output
+
+
+def launch(grid: Sequence[str], folder: Path, *more: object, **environment: object) -> dict[str, Any]:
+    """Launch a grid on the local engine, undisturbed; return its outcomes."""
+    options = () if "--workers" in more else ("--workers", 2)
+    succeed(start("launch", *grid, "--output_dir", folder, *options, *more, **environment))
+    return read_outcomes(folder)
 
 
 def read_outcomes(output_dir: Path) -> dict[str, Any]:
@@ -115,23 +127,10 @@ def read_outcomes(output_dir: Path) -> dict[str, Any]:
         lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         for record in records:
-            for name in TIMINGS:
-                del record[name]
+            del record["step_time"], record["mem_gb"]
         status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
         outcomes[folder.name] = (status, (folder / "done").exists(), records)
     return outcomes
-
-
-def stack_arguments(steps: int) -> list[str]:
-    """Return the options of a grid whose runs are two stacks of four."""
-    return [*grid_arguments(["PRODEN", "CC"], 1, 4, steps, checkpoint_freq=20), "--stack", "4"]
-
-
-def launch_calmly(grid: Sequence[str], folder: Path, *more: str) -> dict[str, Any]:
-    """Launch a grid on the local engine, undisturbed; return its outcomes."""
-    code, output = sweep("launch", *grid, "--output_dir", str(folder), "--workers", "2", *more)
-    assert code == 0, output
-    return read_outcomes(folder)
 
 
 def compare_stacks(folder: Path, calm: dict[str, Any], separate: dict[str, Any]) -> None:
@@ -149,19 +148,19 @@ def compare_stacks(folder: Path, calm: dict[str, Any], separate: dict[str, Any])
 
 def read_run_json(output_dir: Path) -> dict[str, dict[str, Any]]:
     """Return run.json of every run, by the algorithm's bare name."""
-    found = {}
-    for path in output_dir.glob("*/run.json"):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found[content["config"]["algorithm"].split("@")[0]] = content
-    return found
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in output_dir.glob("*/run.json")]
+    return {content["config"]["algorithm"].split("@")[0]: content for content in contents}
+
+
+def count(folder: Path, name: str = "done") -> int:
+    """Return how many runs have a file of this name."""
+    return len(list(folder.glob(f"*/{name}")))
 
 
 def find_workers(driver: int) -> list[int]:
     """Return the ids of the worker processes of a driver (Linux)."""
     workers = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == driver and b"plench.sweeps.executor" in (entry / "cmdline").read_bytes():
@@ -180,12 +179,14 @@ def is_alive(process: int) -> bool:
     return state != "Z"
 
 
-def wait_for(condition: Callable[[], Any], timeout: float = 60, what: str = "") -> Any:
-    """Wait until a condition holds and return its value."""
+def wait_for(
+    condition: Callable[[], Any], timeout: float = 60, what: str = "", driver: Process | None = None
+) -> Any:
+    """Wait until a condition holds, or a driver has exited; return the condition's value."""
     until = time.monotonic() + timeout
     while True:
         value = condition()
-        if value:
+        if value or (driver is not None and driver.poll() is not None):
             return value
         if time.monotonic() > until:
             raise AssertionError(f"{what or condition} did not happen within {timeout} s")

@@ -1,7 +1,9 @@
 """Extending published results: runs of a results file count as finished, and merged files agree."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,27 +12,28 @@ from plench.cli import main
 from plench.runs.parquet import read_results_file
 
 GRID = ["--algorithms", "PRODEN", "CC", "--datasets", "Digits_FPS", "--steps", "4", "--checkpoint_freq", "2"]
+OPTIONS: dict[str, Any] = {"n_hparams": 2, "n_trials": 1, "steps": 4, "checkpoint_freq": 2, "workers": 1}
+OPTIONS |= {"progress": False}
+Capture = pytest.CaptureFixture[str]
 
 
-def sweep(capsys: pytest.CaptureFixture[str], verb: str, folder: Path, *more: str) -> dict[str, object]:
+def sweep(capsys: Capture, verb: str, folder: Path, *more: str) -> Any:
     capsys.readouterr()
     assert main(["sweep", verb, *GRID, "--output_dir", str(folder), "--json", *more]) == 0
-    content: dict[str, object] = json.loads(capsys.readouterr().out)
-    return content
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("published")
-    options = {"n_hparams": 2, "n_trials": 1, "steps": 4, "checkpoint_freq": 2, "workers": 1}
-    plench.sweep(["PRODEN", "CC"], "Digits_FPS", root / "runs", progress=False, **options)
+    plench.sweep(["PRODEN", "CC"], "Digits_FPS", root / "runs", **OPTIONS)
     file = root / "results.parquet"
     assert main(["export", str(root / "runs"), "-o", str(file)]) == 0
     return file
 
 
 def test_runs_of_the_file_are_finished_and_the_rest_is_run(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     extend = ["--extend", str(published)]
     more = ["--n_hparams", "3", "--n_trials", "1"]
@@ -50,49 +53,29 @@ def test_runs_of_the_file_are_finished_and_the_rest_is_run(
     assert len({run.info["run_id"] for run in runs}) == len(runs) == 6
 
 
-def test_failed_runs_of_the_file_are_run(published: Path, tmp_path: Path) -> None:
+def change_column(file: Path, name: str, change: Callable[[dict[str, Any]], Any], target: Path) -> None:
+    """Write a results file with another value of a column in each row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(published)
-    status = [
-        "failed" if name == "CC" else old
-        for name, old in zip(table["algorithm"].to_pylist(), table["status"].to_pylist(), strict=True)
-    ]
-    column = table.schema.get_field_index("status")
-    changed = tmp_path / "failed.parquet"
-    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(status)), changed)
-    outcome = plench.sweep(
-        ["PRODEN", "CC"],
-        "Digits_FPS",
-        tmp_path / "runs",
-        n_hparams=2,
-        n_trials=1,
-        steps=4,
-        checkpoint_freq=2,
-        workers=1,
-        progress=False,
-        extend=changed,
-    )
+    table = pq.read_table(file)
+    column = table.schema.get_field_index(name)
+    values = pa.array([change(row) for row in table.select(["algorithm", "step", name]).to_pylist()])
+    pq.write_table(table.set_column(column, table.schema.field(column), values), target)
+
+
+def test_failed_runs_of_the_file_are_run(published: Path, tmp_path: Path) -> None:
+    failed = tmp_path / "failed.parquet"
+    change_column(published, "status", lambda row: "failed" if row["algorithm"] == "CC" else "done", failed)
+    outcome = plench.sweep(["PRODEN", "CC"], "Digits_FPS", tmp_path / "runs", extend=failed, **OPTIONS)
     assert {entry.state for entry in outcome.states} == {"done"}
     run_here = {entry.run.config.algorithm for entry in outcome.states if not entry.in_extended}
     assert run_here == {"CC"}
 
 
-def test_conflicting_records_are_refused(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(published)
-    column = table.schema.get_field_index("loss")
-    loss = table["loss"].to_pylist()
-    other = tmp_path / "other.parquet"
-    pq.write_table(
-        table.set_column(column, table.schema.field(column), pa.array([loss[0] + 1, *loss[1:]])), other
-    )
-    merged = tmp_path / "merged.parquet"
+def test_conflicting_records_are_refused(published: Path, tmp_path: Path, capsys: Capture) -> None:
+    other, merged = tmp_path / "other.parquet", tmp_path / "merged.parquet"
+    change_column(published, "loss", lambda row: row["loss"] + (row["step"] == 0), other)
     assert main(["export", str(published), str(other), "-o", str(merged)]) == 2
     assert "are the same run with different records" in capsys.readouterr().err
     assert not merged.exists()
@@ -101,7 +84,7 @@ def test_conflicting_records_are_refused(
 
 @pytest.mark.parametrize("content", [None, b"PAR1 but not really"])
 def test_a_file_that_is_not_a_results_file_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+    tmp_path: Path, capsys: Capture, content: bytes | None
 ) -> None:
     file = tmp_path / "x.parquet"
     if content is not None:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,17 @@ from typing import Any
 import pytest
 
 from tests.sweep.driving import (
+    Process,
+    count,
     find_workers,
     finish,
-    grid_arguments,
+    grid_of,
     is_alive,
+    launch,
     odd,
     read_outcomes,
     start,
-    sweep,
+    succeed,
     wait_for,
 )
 
@@ -28,122 +30,104 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds worker processes in /proc"),
 ]
 
-GRID = grid_arguments(n_hparams=5, n_trials=4, steps=300, checkpoint_freq=100)
 N_RUNS = 60
 
 
-def count_done(output_dir: Path) -> int:
-    return len(list(output_dir.glob("*/done")))
-
-
-def kill(*processes: int) -> None:
-    for process in processes:
+def kill(driver: Process | None, *workers: int, driver_first: bool = True) -> None:
+    """Kill processes; then wait until all workers of the driver have exited."""
+    processes = [*workers] if driver is None else [driver.pid, *workers]
+    for process in processes if driver_first else reversed(processes):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
-def disturb(driver: subprocess.Popen[str], output_dir: Path, rng: random.Random, kind: str) -> None:
+def disturb(driver: Process, output_dir: Path, rng: random.Random, kind: str) -> None:
     """Let a few runs end, kill two workers one after the other, then the driver, its workers or both."""
-    before = count_done(output_dir)
+    before = count(output_dir)
     for more in (3, 6):
-        wait_for(lambda more=more: count_done(output_dir) >= before + more or driver.poll() is not None)
+        wait_for(lambda more=more: count(output_dir) >= before + more, driver=driver)
         workers = find_workers(driver.pid)
         if workers:
             time.sleep(rng.uniform(0, 0.3))
-            kill(rng.choice(workers))
+            kill(None, rng.choice(workers))
     time.sleep(rng.uniform(0, 0.3))
     workers = find_workers(driver.pid)
-    if kind == "driver":
-        kill(driver.pid)
-    elif kind == "driver and workers":
-        kill(driver.pid, *workers)
-    elif kind == "workers and driver":
-        kill(*workers, driver.pid)
+    kill(driver, *([] if kind == "driver" else workers), driver_first=kind != "workers and driver")
     driver.communicate()
-    wait_for(lambda: not any(map(is_alive, workers)), timeout=10, what="workers without a driver to end")
+    wait_for(lambda: not any(map(is_alive, workers)), 10, "the exit of workers without a driver")
 
 
-@pytest.mark.parametrize("fleet", ["off", "4"])
-def test_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, fleet: str) -> None:
-    """Alone, runs have the same bits; in fleets, whose members may be others after a kill, to rounding."""
-    calm, rough = tmp_path / "calm", tmp_path / "rough"
-    options = ["--workers", "2", "--save_steps", "50", "--skip_model_save", "--fleet", fleet]
-    code, output = sweep("launch", *GRID, *options, "--output_dir", str(calm))
-    assert code == 0, output
-
-    rng = random.Random(5)
-    command = ["launch", *GRID, *options, "--output_dir", str(rough)]
+@pytest.mark.parametrize("stack", ["off", "4"])
+def test_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, stack: str) -> None:
+    """Separate runs have the same bits; stacks, whose runs may be others after a kill, agree to rounding."""
+    rough, rng = tmp_path / "rough", random.Random(5)
+    grid = grid_of(n_hparams=5, n_trials=4, steps=300, checkpoint_freq=100, stack=stack)
+    options = ["--workers", 2, "--save_steps", 50, "--skip_model_save"]
+    expected = launch(grid, tmp_path / "calm", *options)
+    command = ["launch", *grid, *options, "--output_dir", rough]
     for kind in ("driver", "driver and workers", "workers and driver"):
-        driver = start(*command)
-        disturb(driver, rough, rng, kind)
-    killed_at = count_done(rough)
-    assert 0 < killed_at < N_RUNS
-    code, output = finish(start(*command))
-    assert code == 0, output
-
-    expected, found = read_outcomes(calm), read_outcomes(rough)
+        disturb(start(*command), rough, rng, kind)
+    assert 0 < count(rough) < N_RUNS
+    succeed(start(*command))
+    found = read_outcomes(rough)
     assert len(expected) == N_RUNS
     assert all(status == "done" and done for status, done, _ in expected.values())
-    if fleet == "off":
+    if stack == "off":
         assert found == expected
     else:
         assert_close(found, expected)
-    leftovers = [path.name for path in rough.glob("*/*") if path.name.startswith("checkpoint")]
-    assert leftovers == []
+    assert count(rough, "checkpoint*") == 0
 
 
 def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Every run ended alike, with records at the same steps and of the same numbers, to rounding."""
+    """Every run ended in the same way, with the same records to rounding."""
     assert found.keys() == expected.keys()
     for name, (status, done, records) in expected.items():
         assert found[name][:2] == (status, done)
-        assert [record["step"] for record in found[name][2]] == [record["step"] for record in records]
         for one, other in zip(found[name][2], records, strict=True):
+            assert one["step"] == other["step"]
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
             assert one["test_acc"] == pytest.approx(other["test_acc"], abs=0.03)
             assert one["hparams"] == other["hparams"]
 
 
-def test_interrupted_runs_resume_from_their_checkpoint(tmp_path: Path) -> None:
+@pytest.fixture
+def counted(tmp_path: Path) -> Path:
+    """Return a file that grows by a byte per update."""
+    file = tmp_path / "count"
+    file.touch()
+    return file
+
+
+def test_interrupted_runs_resume_from_their_checkpoint(counted: Path, tmp_path: Path) -> None:
     steps, every, kills = 300, 40, 3
-    counted = tmp_path / "count"
-    counted.touch()
-    folder = tmp_path / "runs"
-    command = [
-        *("launch", *grid_arguments([odd("Counting")], n_hparams=1, n_trials=1, steps=steps)),
-        *("--workers", "1", "--save_steps", str(every), "--output_dir", str(folder)),
-    ]
+    grid = grid_of([odd("Counting")], n_hparams=1, n_trials=1, steps=steps)
+    command = ["launch", *grid, "--workers", 1, "--save_steps", every, "--output_dir", tmp_path / "runs"]
     killed = []
     for number in range(kills):
-        driver = start(*command, PLENCH_TEST_COUNT=str(counted))
+        driver = start(*command, PLENCH_TEST_COUNT=counted)
         target = counted.stat().st_size + every + 20
         wait_for(lambda target=target: counted.stat().st_size >= target, what="updates")
         workers = find_workers(driver.pid)
-        kill(driver.pid, *(workers if number % 2 else []))
+        kill(driver, *(workers if number % 2 else []))
         driver.communicate()
         wait_for(lambda workers=workers: not any(map(is_alive, workers)), timeout=10)
         killed.append(counted.stat().st_size)
-    code, output = sweep(*command, PLENCH_TEST_COUNT=str(counted))
-    assert code == 0, output
+    succeed(start(*command, PLENCH_TEST_COUNT=counted))
     repeated = counted.stat().st_size - steps
     # Each kill costs what was done since the last checkpoint, and nothing before it.
     assert 0 < repeated <= kills * (every + 1), f"{repeated} updates were repeated after {killed}"
-    assert len(list(folder.glob("*/done"))) == 1
+    assert count(tmp_path / "runs") == 1
 
 
-def test_ctrl_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:
-    counted = tmp_path / "count"
-    counted.touch()
-    command = [
-        *("launch", *grid_arguments([odd("Counting")], n_hparams=2, n_trials=1, steps=200)),
-        *("--workers", "2", "--output_dir", str(tmp_path / "runs")),
-    ]
-    driver = start(*command, PLENCH_TEST_COUNT=str(counted))
+def test_ctrl_c_saves_and_the_same_command_resumes(counted: Path, tmp_path: Path) -> None:
+    grid = grid_of([odd("Counting")], n_hparams=2, n_trials=1, steps=200)
+    command = ["launch", *grid, "--workers", 2, "--output_dir", tmp_path / "runs"]
+    driver = start(*command, PLENCH_TEST_COUNT=counted)
     wait_for(lambda: counted.stat().st_size >= 100, what="updates")
     driver.send_signal(signal.SIGINT)
     code, output = finish(driver, timeout=30)
     assert code == 130
-    assert output.splitlines()[-1] == "2 runs are not finished: repeat the command to continue"
-    code, output = sweep(*command, PLENCH_TEST_COUNT=str(counted))
-    assert code == 0, output
+    assert output.splitlines()[-1] == "2 runs are not finished: repeat the command to resume"
+    succeed(start(*command, PLENCH_TEST_COUNT=counted))
     assert counted.stat().st_size == 2 * 200  # not one update was repeated

@@ -197,8 +197,8 @@ def test_an_error_of_the_loop_itself_fails_every_run(tmp_path: Path, monkeypatch
 
 def test_a_shared_dataset_is_the_same_dataset() -> None:
     dataset = DATASETS.get("Digits_USS")
-    shared = SharedDataset(dataset)
-    mapped = map_dataset(shared.layout, os.dup(shared.fileno()))
+    shared = SharedDataset("Digits_USS", dataset)
+    mapped = map_dataset(shared.message, os.dup(shared.file.fileno()))
     assert mapped.fingerprint == dataset.fingerprint
     assert (mapped.features == dataset.features).all()
     assert (mapped.candidates == dataset.candidates).all()

@@ -12,14 +12,15 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.sweep.driving import (
+    STACKS,
     compare_stacks,
-    fitted_arguments,
-    grid_arguments,
-    launch_calmly,
+    count,
+    grid_of,
+    launch,
     odd,
     read_outcomes,
-    stack_arguments,
-    sweep,
+    start,
+    succeed,
     wait_for,
 )
 
@@ -27,9 +28,10 @@ pytest.importorskip("submitit", reason="submitit is not installed (plench[slurm]
 
 pytestmark = pytest.mark.real
 
-GRID = grid_arguments(["PRODEN", "CC"], n_hparams=2, n_trials=2, steps=600, checkpoint_freq=200)
+# Runs of LR_EM, which is fitted in rounds, come first and are the longest: forty rounds, each with a record.
+GRID = grid_of(["LR_EM", "PRODEN"], n_hparams=2, n_trials=2, steps=600, checkpoint_freq=200)
 N_RUNS = 8
-SLURM = ("--command_launcher", "slurm", "--slurm_memory_gb", "2", "--slurm_max_jobs", "2")
+SLURM = ("--command_launcher", "slurm", "--slurm_memory_gb", 2, "--slurm_max_jobs", 2)
 
 
 def run(*words: str) -> str:
@@ -38,7 +40,7 @@ def run(*words: str) -> str:
 
 def is_up() -> bool:
     try:
-        return "idle" in run("sinfo", "--noheader") or "mix" in run("sinfo", "--noheader")
+        return any(state in run("sinfo", "--noheader") for state in ("idle", "mix"))
     except (OSError, subprocess.SubprocessError):
         return False
 
@@ -72,123 +74,85 @@ def find_running(*others: str) -> str | None:
     return next((job for job, state in read_jobs().items() if state == "RUNNING" and job not in others), None)
 
 
-def end_wait(requeued: str) -> None:
+def start_now(requeued: str) -> None:
     """Start a requeued job, which Slurm makes wait for two minutes, after two seconds.
 
     Not at once: Slurm counts in seconds, and kills a job that starts in the second in which it was stopped
     ("Job credential revoked").
     """
+    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
     time.sleep(2)
     run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
 
 
-def wait_for_queue(timeout: float = 300) -> None:
-    wait_for(lambda: not read_jobs(), timeout, "Slurm's queue to empty")
-
-
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """If what is waited for does not come, show what Slurm and the jobs say."""
+    """If something does not happen in time, show what Slurm and the jobs say."""
     try:
         yield
     except AssertionError as error:
-        told = [run("squeue", "--long"), run("sinfo", "--long"), run("sinfo", "--list-reasons")]
-        told += [path.read_text()[-4000:] for path in folder.glob(".slurm/jobs/*.out")]
-        raise AssertionError("\n".join([str(error), *told])) from None
+        details = [run("squeue", "--long"), run("sinfo", "--long"), run("sinfo", "--list-reasons")]
+        details += [path.read_text()[-4000:] for path in folder.glob(".slurm/jobs/*.out")]
+        raise AssertionError("\n".join([str(error), *details])) from None
+
+
+def wait_for_queue(folder: Path) -> None:
+    with explained(folder):
+        wait_for(lambda: not read_jobs(), 300, "an empty queue")
 
 
 def test_cancelled_and_requeued_jobs(tmp_path: Path) -> None:
-    calm, folder = tmp_path / "calm", tmp_path / "slurm"
-    assert sweep("launch", *GRID, "--output_dir", str(calm), "--workers", "2")[0] == 0
-
-    command = ["launch", *GRID, *SLURM, "--output_dir", str(folder)]
-    code, output = sweep(*command)
-    assert code == 0, output
+    folder = tmp_path / "slurm"
+    calm = launch(GRID, tmp_path / "calm")
+    command = ["launch", *GRID, *SLURM, "--output_dir", folder]
+    output = succeed(start(*command))
     assert f"submitted {N_RUNS} jobs" in output
     assert f"{N_RUNS} runs are in the queue" in output.splitlines()[-1]
 
-    cancelled = wait_for(find_running, what="a job to run")
-    run("scancel", cancelled)
-    requeued = wait_for(lambda: find_running(cancelled), what="another job to run")
-    run("scontrol", "requeue", requeued)
-    code, output = sweep("status", "--output_dir", str(folder))
-    assert code == 0
-    assert "in Slurm's queue: " in output
-    assert "queued" in output.splitlines()[-1]
-    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    end_wait(requeued)
-
-    code, output = sweep(*command)
-    assert code == 0
-    assert "runs are in Slurm's queue already" in output
-    with explained(folder):
-        wait_for_queue()
-    code, output = sweep(*command)
-    assert code == 0, output
-    with explained(folder):
-        wait_for_queue()
-    code, output = sweep("status", "--output_dir", str(folder))
-    assert f"done {N_RUNS}" in output
-    assert read_outcomes(folder) == read_outcomes(calm)
-
-
-def test_methods_fitted_in_rounds_are_requeued_between_rounds(tmp_path: Path) -> None:
-    calm, folder = tmp_path / "calm", tmp_path / "slurm"
-    grid = fitted_arguments()
-    assert sweep("launch", *grid, "--output_dir", str(calm), "--workers", "2")[0] == 0
-    code, output = sweep("launch", *grid, *SLURM, "--output_dir", str(folder))
-    assert code == 0, output
-    # Runs of LR_EM are the longest: forty rounds, each with a record.
-    wait_for(lambda: list(folder.glob("*LR_EM*/results.jsonl")), what="a run to begin")
-    requeued = wait_for(find_running, what="a job to run")
-    run("scontrol", "requeue", requeued)
-    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    end_wait(requeued)
-    with explained(folder):
-        wait_for_queue()
-    assert "done 6" in sweep("status", "--output_dir", str(folder))[1]
-    assert read_outcomes(folder) == read_outcomes(calm)
-
-
-def test_fleets_are_cancelled_and_requeued(tmp_path: Path) -> None:
-    grid, folder = stack_arguments(2000), tmp_path / "slurm"
-    calm = launch_calmly(grid, tmp_path / "calm")
-    alone = launch_calmly(grid, tmp_path / "alone", "--stack", "off")
-    command = ["launch", *grid, *SLURM, "--save_steps", "100", "--output_dir", str(folder)]
-    code, output = sweep(*command)
-    assert code == 0, output
-    assert "submitted 2 jobs" in output
-    wait_for(lambda: list(folder.glob("*/checkpoint.pt")), 120, "a fleet to be on its way")
+    wait_for(lambda: list(folder.glob("*LR_EM*/results.jsonl")), what="a run to start")
     requeued = wait_for(find_running, what="a job to run")
     run("scontrol", "requeue", requeued)
     cancelled = wait_for(lambda: find_running(requeued), what="another job to run")
-    wait_for(lambda: len(list(folder.glob("*/checkpoint.pt"))) > 4, 120, "the other fleet to be on its way")
     run("scancel", cancelled)
-    wait_for(lambda: read_jobs().get(requeued) == "PENDING", what="the requeued job to be back")
-    end_wait(requeued)
-    with explained(folder):
-        wait_for_queue()
-    code, output = sweep(*command)  # what was cancelled
-    assert code == 0, output
-    assert "submitted 1 job" in output
-    with explained(folder):
-        wait_for_queue()
-    compare_stacks(folder, calm, alone)
+    output = succeed(start("status", "--output_dir", folder))
+    assert "in Slurm's queue: " in output
+    assert "queued" in output.splitlines()[-1]
+    start_now(requeued)
+
+    assert "runs are in Slurm's queue already" in succeed(start(*command))
+    wait_for_queue(folder)
+    succeed(start(*command))  # what was cancelled
+    wait_for_queue(folder)
+    assert f"done {N_RUNS}" in succeed(start("status", "--output_dir", folder))
+    assert read_outcomes(folder) == calm
+
+
+def test_stacks_are_cancelled_and_requeued(tmp_path: Path) -> None:
+    folder = tmp_path / "slurm"
+    calm = launch(STACKS, tmp_path / "calm")
+    separate = launch(STACKS, tmp_path / "separate", "--stack", "off")
+    command = ["launch", *STACKS, *SLURM, "--save_steps", 100, "--output_dir", folder]
+    assert "submitted 2 jobs" in succeed(start(*command))
+    wait_for(lambda: count(folder, "checkpoint.pt"), 120, "a stack to be in progress")
+    requeued = wait_for(find_running, what="a job to run")
+    run("scontrol", "requeue", requeued)
+    cancelled = wait_for(lambda: find_running(requeued), what="another job to run")
+    wait_for(lambda: count(folder, "checkpoint.pt") > 4, 120, "the other stack to be in progress")
+    run("scancel", cancelled)
+    start_now(requeued)
+    wait_for_queue(folder)
+    assert "submitted 1 job" in succeed(start(*command))  # what was cancelled
+    wait_for_queue(folder)
+    compare_stacks(folder, calm, separate)
 
 
 def test_jobs_that_run_out_of_time_continue(tmp_path: Path) -> None:
-    counted, rounds = tmp_path / "count", tmp_path / "rounds"
+    counted, rounds, folder, steps = tmp_path / "count", tmp_path / "rounds", tmp_path / "runs", 4000
     counted.touch()
     rounds.touch()
-    steps = 4000
-    folder = tmp_path / "runs"
-    code, output = sweep(
-        *("launch", *grid_arguments([odd("Counting"), odd("CountingRounds")], 1, 1, steps)),
-        *(*SLURM, "--slurm_minutes", "1", "--output_dir", str(folder)),
-        PLENCH_TEST_COUNT=str(counted),
-        PLENCH_TEST_ROUNDS=str(rounds),
-    )
-    assert code == 0, output
+    grid = grid_of([odd("Counting"), odd("CountingRounds")], 1, 1, steps)
+    command = ["launch", *grid, *SLURM, "--slurm_minutes", 1, "--output_dir", folder]
+    succeed(start(*command, PLENCH_TEST_COUNT=counted, PLENCH_TEST_ROUNDS=rounds))
     turns = set()
 
     def is_done() -> bool:
@@ -196,14 +160,14 @@ def test_jobs_that_run_out_of_time_continue(tmp_path: Path) -> None:
             waits = run("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip() == "BeginTime"
             if state == "PENDING" and waits:
                 turns.add(job)
-                end_wait(job)
-        return len(list(folder.glob("*/done"))) == 2
+                start_now(job)
+        return count(folder) == 2
 
     with explained(folder):
-        wait_for(is_done, timeout=400, what="the runs to end after several turns")
-        wait_for_queue()
+        wait_for(is_done, timeout=400, what="the end of the runs after several turns")
+    wait_for_queue(folder)
     assert len(turns) == 2
-    # Every turn went on exactly where the one before it stopped, and began no round that it could not end.
+    # Every turn resumed exactly where the one before it stopped, and started no round that it could not end.
     assert counted.stat().st_size == steps
     assert rounds.stat().st_size == 5
     assert any("too short for another round" in path.read_text() for path in folder.glob(".slurm/jobs/*.out"))

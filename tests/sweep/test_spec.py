@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plench.cli import main
 from plench.errors import UsageError
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep, read_sweeps
+from tests.sweep.driving import plan_one, run_here
 
 NAMES = st.text(
     st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=20
@@ -67,35 +69,47 @@ def test_sweeps_of_a_folder_have_files_of_their_own(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
+GRID = "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\n"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("grid = 3", "grids are written as"),
         ("schema = 7", "schema 7, this version"),
         ("[[grid]]\nalgorithms = ['CC']\n", "has no datasets"),
-        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nspeed = 3\n", "unknown key 'speed'"),
+        ("[[grid]]\nalgorithms = [1]\ndatasets = ['Digits_USS']\n", "algorithms must be a list"),
         ("[[grid]]\nalgorithms = ['CC']\ndatasets = 'Lost'\n", "datasets must be a list"),
-        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nsteps = 0\n", "steps must be a whole number"),
-        ("[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nn_trials = 0\n", "n_trials must be a whole"),
-        (
-            "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\npl_type = 'x'\n",
-            "pl_type must be one of real, uss",
-        ),
-        (
-            "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Lost']\nfps_rate = 2.0\n",
-            "fps_rate must be a number of",
-        ),
+        (GRID + "speed = 3", "unknown key 'speed'"),
+        (GRID + "steps = 0", "steps must be a whole number"),
+        (GRID + "n_trials = 0", "n_trials must be a whole"),
+        (GRID + "n_hparams = 1000\nn_trials = 1000", "a grid of 1,000,000 runs per pair is too large"),
+        (GRID + "pl_type = 'x'", "pl_type must be one of real, uss"),
+        (GRID + "fps_rate = 2.0", "fps_rate must be a number of"),
+        (GRID + "[grid.hparams]\nlr = [[1]]", "hyperparameter lr must be a number or text"),
+        (GRID + "[fingerprints]\nDigits_USS = 1", "fingerprints are written as"),
         ("colour = 1", "unknown key 'colour'"),
         ("", "at least one grid"),
         ("= what", "not a TOML file"),
+        ("\xff", "not a TOML file"),
     ],
 )
 def test_bad_files_are_errors_that_name_the_file(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text(text)
+    path = tmp_path / "sweep-0.toml"
+    path.write_text(text, encoding="latin1")
     with pytest.raises(UsageError, match=reason) as caught:
         read_sweep(path)
     assert str(path) in str(caught.value)
+    assert main(["sweep", "status", "--output_dir", str(tmp_path)]) == 2
+
+
+def test_runs_next_to_a_bad_file_are_collected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sweep-0.toml").write_text("grid = 3")
+    run_here(plan_one(), tmp_path)
+    assert main(["collect", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "CC" in shown.out
+    assert "sweep-0.toml" in shown.out + shown.err
 
 
 @pytest.mark.parametrize("module", ["runs.sweep_spec", "sweeps.status", "sweeps.engines.ray_writer"])

@@ -117,8 +117,8 @@ def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> No
     cache.unlink()
     assert main(status) == 0
     assert capsys.readouterr().out == content
-    for forged in ('{"runs": [["../x", "CC", "Digits_USS", 0, 0, 3]]}', "[]", '{"runs": [[1]]}', "{"):
-        cache.write_text(forged)
+    for torn in ("[]", '{"runs": [[1]]}', "{"):
+        cache.write_text(torn)
         assert main(status) == 0
         assert capsys.readouterr().out == content
     assert main(launch) == 0

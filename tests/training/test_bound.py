@@ -331,4 +331,4 @@ def test_a_full_folder_of_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(
         StorageError, match=rf"needs 0.. MB in the folder of temporary files, {tmp_path}: No space"
     ):
-        SharedDataset(load_digits())
+        SharedDataset("Digits_USS", load_digits())

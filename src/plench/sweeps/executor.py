@@ -163,20 +163,21 @@ def record_failure(
 
 
 @dataclass(frozen=True)
-class SharedLayout:
-    """How to rebuild a dataset from a mapped file: everything but its arrays, and where the arrays are."""
+class DatasetMessage:
+    """A dataset for a worker: everything but its arrays, and where these are in the file that follows."""
 
+    name: str
     header: bytes
-    spans: tuple[tuple[int, int], ...]
+    spans: list[tuple[int, int]]
 
 
 class SharedDataset:
     """A dataset in one unnamed file that all workers map: one copy, gone when the last of them exits."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, name: str, dataset: Dataset) -> None:
         arrays: list[pickle.PickleBuffer] = []
         header = pickle.dumps(dataset, protocol=5, buffer_callback=arrays.append)
-        spans = []
+        spans: list[tuple[int, int]] = []
         try:
             self.file = tempfile.TemporaryFile(prefix="plench-")  # noqa: SIM115 - lives as long as its owner
             for array in arrays:
@@ -192,30 +193,18 @@ class SharedDataset:
                 f"files, {tempfile.gettempdir()}: {error.strerror or error}; free some space there, or set "
                 "the environment variable TMPDIR to another folder"
             ) from error
-        self.layout = SharedLayout(header, tuple(spans))
-
-    def fileno(self) -> int:
-        """Return the descriptor to send to a worker."""
-        return self.file.fileno()
+        self.message = DatasetMessage(name, header, spans)
 
 
-def map_dataset(layout: SharedLayout, descriptor: int) -> Dataset:
+def map_dataset(message: DatasetMessage, descriptor: int) -> Dataset:
     """Rebuild a dataset on top of the mapped file, with read-only arrays. Closes the descriptor."""
     try:
         mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     finally:
         os.close(descriptor)
-    dataset = pickle.loads(layout.header, buffers=[mapped[start:stop] for start, stop in layout.spans])
+    dataset = pickle.loads(message.header, buffers=[mapped[start:stop] for start, stop in message.spans])
     assert isinstance(dataset, Dataset)
     return dataset
-
-
-@dataclass(frozen=True)
-class DatasetMessage:
-    """A dataset for a worker; its descriptor follows through the socket."""
-
-    name: str
-    layout: SharedLayout
 
 
 @dataclass(frozen=True)
@@ -287,7 +276,7 @@ class Worker:
             message = self.messages.get()
             if not isinstance(message, Order):
                 data, descriptor = message
-                self.datasets[data.name] = map_dataset(data.layout, descriptor)
+                self.datasets[data.name] = map_dataset(data, descriptor)
                 continue
             limit_memory(message.memory_limit_gb)
             self.executor.ends_at = message.ends_at

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged
 
 # What a launch runs. Failed runs are run by a retry, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
-FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._@-]*")
 
 
 class CachedConfig(NamedTuple):
@@ -173,8 +171,6 @@ def load_plan_cache(specs: Iterable[SweepSpec], output_dir: Path) -> list[Cached
         try:
             content: Any = parse_json(_cache_file(spec, output_dir).read_bytes())
             for folder, *values in content["runs"]:
-                if not FOLDER.fullmatch(folder) or list(map(type, values)) != [str, str, int, int, int]:
-                    return None
                 runs.setdefault(folder, CachedRun(folder, CachedConfig(*values)))
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None

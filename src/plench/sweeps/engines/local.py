@@ -18,7 +18,7 @@ import torch
 
 from plench.errors import PlenchError, UsageError
 from plench.settings import Settings
-from plench.sweeps.executor import DatasetMessage, Order, SharedDataset
+from plench.sweeps.executor import Order, SharedDataset
 from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
 from plench.training.callbacks import StopRequest
 
@@ -117,7 +117,7 @@ class LocalBackend:
         task = tuple(replace(run, config=replace(run.config, device=self.devices[slot])) for run in job.task)
         name = task[0].dataset
         if name not in self.shared:
-            self.shared[name] = SharedDataset(self.assignment.datasets.get(name))
+            self.shared[name] = SharedDataset(name, self.assignment.datasets.get(name))
         limit = self.assignment.limits.memory_limit_gb
         order = Order(task, self.assignment.output_dir, limit, self.stop.ends_at)
         worker.start(job, order, self.shared[name])
@@ -229,8 +229,8 @@ class WorkerProcess:
         name = order.task[0].dataset
         try:
             if name not in self.datasets:
-                self.connection.send(DatasetMessage(name, shared.layout))
-                socket.send_fds(self.socket, [b"d"], [shared.fileno()])
+                self.connection.send(shared.message)
+                socket.send_fds(self.socket, [b"d"], [shared.file.fileno()])
                 self.datasets.add(name)
             self.connection.send(order)
         except OSError:

@@ -159,10 +159,6 @@ class RemoteStore(RunStore):
         """Add one record."""
         self._send("append_record", line)
 
-    def rewrite_records(self, lines: Sequence[str]) -> None:
-        """Replace all records."""
-        self._send("rewrite_records", list(lines))
-
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
         self._send("write_checkpoint", content)
