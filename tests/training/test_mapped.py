@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plench.data import Dataset, load_dataset
-from plench.training.inputs import MappedRows, TabularInputs, is_mapped, measure_columns
+from plench.training.inputs import GatheredRows, TabularInputs, is_mapped, measure_columns
 
 CPU = torch.device("cpu")
 
@@ -40,7 +40,7 @@ def test_mapped_features_stay_mapped_and_equal(tmp_path: Path) -> None:
     inputs = TabularInputs.fit(dataset.features, train)
     beside = TabularInputs.fit(features, train)
     stored, tensor = inputs.store(dataset.features, CPU, train), beside.store(features, CPU, train)
-    assert isinstance(stored, MappedRows)
+    assert isinstance(stored, GatheredRows)
     assert isinstance(tensor, torch.Tensor)
     index = torch.from_numpy(random.permutation(400)[:64])
     assert torch.equal(stored.index_select(0, index), tensor.index_select(0, index))

@@ -1,4 +1,10 @@
-"""Checkpoints and models: all state of an algorithm found, saved in a safe file, and put back."""
+"""Checkpoints and models: the state of an algorithm is found on the object, saved safely and put back.
+
+Saved are parameters (with pending gradients), buffers and mode of every module, optimisers and other objects
+with a `state_dict`, tensors, numpy arrays and numbers, plain values, enum members, random generators, and
+lists, tuples, sets, dicts and plain objects of those. An object held in two places is saved once. Names in a
+class's `transient` are left out. What cannot be saved is reported by its path.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,10 @@ import logging
 import random
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,10 +29,12 @@ from plench.runs.files import sha256
 from plench.runs.folder import RunStore
 from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
 
+FORMAT = 1
+SEAL = b"\nplench sha256 "  # follows the content of a file, in front of its hash
 MODULE_INTERNALS = frozenset(vars(nn.Module()))
 # By exact type: a subclass (an enum, a number of numpy) is something else and would not be read back.
 PLAIN = (type(None), bool, int, float, str, bytes)
-# Parts of an object that hold no state of the run: code, types and settings of torch.
+# Parts of an object without state of the run: code, types and settings of torch.
 STATELESS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -38,21 +46,79 @@ STATELESS = (
     logging.Logger,
 )
 CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "deque": deque}
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+logger = logging.getLogger("plench")
+
+Saved = Mapping[str, Any]
 
 
-class Snapshot:
+# Files.
+
+
+def dump(payload: dict[str, Any]) -> bytes:
+    """Return tensors and plain values as bytes, with their hash at the end."""
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, **payload}, buffer)
+    buffer.write(SEAL + sha256(buffer.getbuffer()).encode("ascii"))
+    return buffer.getvalue()
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Read bytes made by `dump`; nothing in them is executed. Raises ValueError if they are damaged."""
+    body, seal, digest = content[: -len(SEAL) - 64], content[-len(SEAL) - 64 : -64], content[-64:]
+    if seal == SEAL:  # files of 0.1.0 have no hash
+        if sha256(body).encode("ascii") != digest:
+            raise ValueError("damaged file: it was changed since it was written")
+        content = body
+    try:
+        payload = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many types for a damaged file
+        raise ValueError(f"damaged file: {error}") from error
+    if not isinstance(payload, dict) or payload.get("format") != FORMAT:
+        raise ValueError("not a file of this format")
+    return payload
+
+
+def read_checkpoints(store: RunStore) -> Iterator[dict[str, Any]]:
+    """Yield the checkpoints of a run that are intact, the newest first; others are removed."""
+    for name, content in store.read_checkpoints():
+        try:
+            payload = parse(content)
+            if "environment" not in payload:
+                raise ValueError("not a checkpoint")
+        except ValueError as error:
+            logger.warning("%s in %s cannot be used (%s)", name, store.folder, error)
+            store.discard(name)
+        else:
+            yield payload
+
+
+@contextmanager
+def fitting(what: str, kind: type[PlenchError]) -> Iterator[None]:
+    """Turn any error inside into one of ours: a file contains what does not fit the algorithm."""
+    try:
+        yield
+    except PlenchError:
+        raise
+    except (Exception, MemoryError) as error:
+        raise kind(f"{what} ({type(error).__name__}: {error})") from error
+
+
+# Saving.
+
+
+class Snapshot(NamedTuple):
     """What was found on an object: a tree of plain values and tensors, and the paths left out."""
 
-    def __init__(self, tree: dict[str, Any], unsaved: list[str]) -> None:
-        self.tree = tree
-        self.unsaved = unsaved
+    tree: dict[str, Any]
+    unsaved: list[str]
 
 
 def take_snapshot(owner: nn.Module, for_prediction: bool = False) -> Snapshot:
-    """Copy all state of a module and of what it holds; for prediction without optimisers and example rows."""
+    """Copy all state of a module and its parts; for prediction without optimisers and rows of examples."""
     encoder = Encoder(for_prediction)
-    tree = encoder.encode(owner, type(owner).__name__)
-    return Snapshot(tree, encoder.unsaved)
+    return Snapshot(encoder.encode(owner, type(owner).__name__), encoder.unsaved)
 
 
 class Encoder:
@@ -77,15 +143,15 @@ class Encoder:
         # Equal tuples may or may not be one object, so each is saved where it stands: copies of a layer share
         # theirs until they are restored.
         if isinstance(value, tuple):
-            return self.encode_content(value, path)
+            return self.encode_part(value, path)
         if id(value) in self.numbers:
             return {"kind": "seen", "number": self.numbers[id(value)]}
         number = self.numbers[id(value)] = len(self.numbers)
         self.keep.append(value)  # an id stays unique only while its object lives
-        return {"number": number, **self.encode_content(value, path)}
+        return {"number": number, **self.encode_part(value, path)}
 
-    def encode_content(self, value: Any, path: str) -> dict[str, Any]:
-        """Return the saved form of a value that is met for the first time."""
+    def encode_part(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the saved form of an object that is met for the first time."""
         if isinstance(value, Tensor):
             return {"kind": "tensor", "value": value.detach().cpu().clone()}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
@@ -94,119 +160,89 @@ class Encoder:
             return self.encode_module(value, path)
         if self.for_prediction and isinstance(value, torch.optim.Optimizer):
             return {"kind": "stateless"}
-        generator = encode_generator(value)
-        if generator is not None:
-            return generator
+        if isinstance(value, torch.Generator):
+            return {"kind": "torch generator", "device": str(value.device), "value": value.get_state()}
+        if isinstance(value, np.random.RandomState):
+            return {"kind": "numpy state", "value": encode_numpy(value.get_state(legacy=False))}
+        if isinstance(value, np.random.Generator):
+            return {"kind": "numpy generator", "value": Encoder().encode(value.bit_generator.state, "")}
+        if isinstance(value, random.Random):
+            return {"kind": "python generator", "value": encode_python(value.getstate())}
+        named = {"type": type(value).__qualname__}
         if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
             inner = Encoder()
             state = inner.encode(value.state_dict(), path)
             self.unsaved += inner.unsaved
-            return {"kind": "state_dict", "type": type(value).__qualname__, "value": state}
-        return self.encode_container(value, path)
+            return {"kind": "state_dict", **named, "value": state}
+        if isinstance(value, dict):
+            return {"kind": "dict", **named, "pairs": self.encode_pairs(value, path)}
+        kind = next((kind for kind, cls in CONTAINERS.items() if type(value) is cls), None)
+        if kind is not None:
+            limit = value.maxlen if isinstance(value, deque) else None
+            return {"kind": kind, "items": self.encode_items(value, path), "limit": limit}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {"kind": "named tuple", **named, "items": self.encode_items(value, path)}
+        if hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial):
+            frozen = dataclasses.is_dataclass(value) and vars(type(value))["__dataclass_params__"].frozen
+            attributes = self.encode_attributes(value, list(vars(value)), path)
+            return {"kind": "frozen object" if frozen else "object", **named, "attributes": attributes}
+        self.unsaved.append(f"{path} ({type(value).__name__})")
+        return {"kind": "stateless"}
 
     def encode_module(self, module: nn.Module, path: str) -> dict[str, Any]:
         """Save parameters, buffers (persistent or not), submodules, mode and plain attributes."""
         left_out = getattr(module, "per_example_names", ()) if self.for_prediction else ()
-        tensors = {**module._parameters, **module._buffers}
-        saved = {
-            name: self.encode(value, f"{path}.{name}")
-            for name, value in tensors.items()
-            if name not in left_out
+        tensors, modules = {**module._parameters, **module._buffers}, module._modules.items()
+        attributes = [name for name in vars(module) if name not in MODULE_INTERNALS]
+        gradients = {
+            name: {
+                "learns": parameter.requires_grad,
+                "gradient": None if parameter.grad is None else parameter.grad.detach().cpu().clone(),
+            }
+            for name, parameter in module._parameters.items()
+            if parameter is not None and not self.for_prediction
         }
-        modules = {name: self.encode(value, f"{path}.{name}") for name, value in module._modules.items()}
-        names = [name for name in vars(module) if name not in MODULE_INTERNALS]
         return {
             "kind": "module",
             "type": type(module).__qualname__,
             "training": module.training,
-            "tensors": saved,
-            "gradients": {} if self.for_prediction else encode_gradients(module),
-            "modules": modules,
-            "attributes": self.encode_attributes(module, names, path),
+            "tensors": {
+                name: self.encode(value, f"{path}.{name}")
+                for name, value in tensors.items()
+                if name not in left_out
+            },
+            "gradients": gradients,
+            "modules": {name: self.encode(value, f"{path}.{name}") for name, value in modules},
+            "attributes": self.encode_attributes(module, attributes, path),
         }
 
-    def encode_attributes(self, owner: Any, names: list[str], path: str) -> dict[str, Any]:
-        """Save the named attributes, transient ones aside."""
+    def encode_attributes(self, owner: Any, names: Sequence[str], path: str) -> dict[str, Any]:
+        """Save the named attributes, except for transient ones."""
         transient = getattr(type(owner), "transient", ())
         kept = [name for name in names if name not in transient]
         return {name: self.encode(vars(owner)[name], f"{path}.{name}") for name in kept}
 
-    def encode_container(self, value: Any, path: str) -> dict[str, Any]:
-        """Save containers and plain objects; report the rest."""
-        for kind, cls in CONTAINERS.items():
-            if type(value) is cls:
-                items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
-                limit = value.maxlen if isinstance(value, deque) else None
-                return {"kind": kind, "items": items, "limit": limit}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            items = [self.encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
-            return {"kind": "named tuple", "type": type(value).__qualname__, "items": items}
-        if isinstance(value, dict):
-            return self.encode_dict(value, path)
-        if has_plain_attributes(value):
-            return {
-                "kind": "frozen object" if is_frozen(value) else "object",
-                "type": type(value).__qualname__,
-                "attributes": self.encode_attributes(value, list(vars(value)), path),
-            }
-        self.unsaved.append(f"{path} ({type(value).__name__})")
-        return {"kind": "stateless"}
+    def encode_items(self, value: Any, path: str) -> list[dict[str, Any]]:
+        """Save the items of a list, tuple, set or deque."""
+        return [self.encode(item, f"{path}[{number}]") for number, item in enumerate(value)]
 
-    def encode_dict(self, value: dict[Any, Any], path: str) -> dict[str, Any]:
-        """Save a dict whose keys are plain values; report entries under other keys."""
+    def encode_pairs(self, value: dict[Any, Any], path: str) -> list[list[dict[str, Any]]]:
+        """Save the entries of a dict whose keys are plain values; report the others."""
         pairs = []
         for key, item in value.items():
             if type(key) in PLAIN:
                 pairs.append([{"kind": "plain", "value": key}, self.encode(item, f"{path}[{key!r}]")])
             else:
                 self.unsaved.append(f"{path} (an entry under a key of type {type(key).__name__})")
-        return {"kind": "dict", "type": type(value).__qualname__, "pairs": pairs}
+        return pairs
 
 
-def has_plain_attributes(value: Any) -> bool:
-    """Say whether an object's state is its attributes; that of iterators and bound functions is not."""
-    return hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial)
-
-
-def is_frozen(value: Any) -> bool:
-    """Say whether an object is of a frozen dataclass, whose attributes cannot be set."""
-    return dataclasses.is_dataclass(value) and bool(vars(type(value))["__dataclass_params__"].frozen)
-
-
-def encode_gradients(module: nn.Module) -> dict[str, Any]:
-    """Save which parameters learn, and gradients that wait for a step, by name."""
-    return {
-        name: {
-            "learns": parameter.requires_grad,
-            "gradient": None if parameter.grad is None else parameter.grad.detach().cpu().clone(),
-        }
-        for name, parameter in module._parameters.items()
-        if parameter is not None
-    }
-
-
-def encode_generator(value: Any) -> dict[str, Any] | None:
-    """Save a random generator of torch, numpy or Python; None for anything else."""
-    if isinstance(value, torch.Generator):
-        return {"kind": "torch generator", "device": str(value.device), "value": value.get_state()}
-    if isinstance(value, np.random.RandomState):
-        return {"kind": "numpy state", "value": encode_numpy(value.get_state(legacy=False))}
-    if isinstance(value, np.random.Generator):
-        return {"kind": "numpy generator", "value": Encoder().encode(value.bit_generator.state, "")}
-    if isinstance(value, random.Random):
-        return {"kind": "python generator", "value": encode_python(value.getstate())}
-    return None
-
-
-def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
+def saved_values(node: Saved, path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield the values of a saved tree with their paths, those of optimisers only if wanted."""
     kind = node["kind"]
     parts: dict[str, Any] = {}
-    if kind == "module":
-        named = {**node["tensors"], **node["modules"], **node["attributes"]}
-        parts = {f"{path}.{name}": part for name, part in named.items()}
-    elif "attributes" in node:
-        parts = {f"{path}.{name}": part for name, part in node["attributes"].items()}
+    if "attributes" in node:
+        parts = {f"{path}.{name}": part for name, part in named_parts(node).items()}
     elif kind == "dict":
         parts = {f"{path}[{key.get('value')!r}]": part for key, part in node["pairs"]}
     elif "items" in node:
@@ -220,41 +256,33 @@ def saved_values(node: Mapping[str, Any], path: str, optimisers: bool = True) ->
 
 
 def list_state(owner: nn.Module) -> list[dict[str, Any]]:
-    """List the tensors a module keeps beside its parameters: name, shape, dtype and bytes of each."""
+    """List the tensors of a module that are not parameters: name, shape, dtype and bytes of each."""
     weights = {name for name, _ in owner.named_parameters(remove_duplicate=False)}
     rows = []
     for path, value in saved_values(take_snapshot(owner).tree, "", optimisers=False):
         name = path.removeprefix(".")
         if isinstance(value, Tensor) and name not in weights:
-            rows.append(
-                {
-                    "name": name,
-                    "shape": list(value.shape),
-                    "dtype": str(value.dtype).removeprefix("torch."),
-                    "bytes": value.numel() * value.element_size(),
-                }
-            )
+            dtype = str(value.dtype).removeprefix("torch.")
+            n_bytes = value.numel() * value.element_size()
+            rows.append({"name": name, "shape": list(value.shape), "dtype": dtype, "bytes": n_bytes})
     return rows
 
 
-Saved = Mapping[str, Any]
+# Restoring.
 
 
 def restore_snapshot(owner: nn.Module, tree: Saved) -> None:
-    """Bring an object to the saved state; raise ResumeError, naming the place, where it cannot take it."""
+    """Bring an object to the saved state. Raises ResumeError, naming the place, where it does not fit."""
     parameter = next(owner.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     Decoder(device).restore(owner, tree, type(owner).__name__)
 
 
-PARTS = ("tensors", "modules", "attributes")
-
-
 def check_names(built: Saved, saved: Saved, path: str, extra: bool = True) -> None:
     """Raise ResumeError, naming the place, where a checkpoint's state has other names than the algorithm's.
 
-    `built` is a snapshot of the algorithm as it was just built. What that has and the checkpoint lacks is
-    always refused; what the checkpoint has besides, unless `extra`: the same code may make it after __init__.
+    `built` is a snapshot of the algorithm as it was just built. Parts that the checkpoint lacks are always
+    refused; additional ones unless `extra`, since the same code may make them after __init__.
     """
     if built["kind"] != saved["kind"]:
         return  # is refused, with its types, where it is restored, or is a value of another type
@@ -262,24 +290,25 @@ def check_names(built: Saved, saved: Saved, path: str, extra: bool = True) -> No
     missing = [name for name in now if name not in before]
     unknown = [name for name in before if name not in now]
     if missing or (unknown and not extra):
-        found = f"it lacks {path}.{missing[0]}" if missing else f"it has {path}.{unknown[0]} besides"
+        found = f"it lacks {path}.{missing[0]}" if missing else f"it also has {path}.{unknown[0]}"
         raise ResumeError(
-            f"the checkpoint's state is not that of the algorithm: {found}; continue with the version that "
-            "began the run, or delete its folder to start over"
+            f"the checkpoint's state is not that of the algorithm: {found}; resume with the version that "
+            "started the run, or delete its folder to start over"
         )
     for name, part in now.items():
         check_names(part, before[name], f"{path}.{name}", extra)
 
 
 def named_parts(node: Saved) -> dict[str, Saved]:
-    """Return what a saved module or object holds by name; one that is None at first may change its group."""
-    return {name: part for group in PARTS for name, part in node.get(group, {}).items()}
+    """Return the parts of a saved module or object by name; a part that is None may change its group."""
+    groups = ("tensors", "modules", "attributes")
+    return {name: part for group in groups for name, part in node.get(group, {}).items()}
 
 
 class Decoder:
-    """Walks a saved tree beside the object: in place where that can be, else with new values.
+    """Walks a saved tree and the object together: restores in place where possible, else with new values.
 
-    `places` holds what was restored by the number of its first place, for parts that are held twice.
+    `places` has what was restored by the number of its first place, for parts that are held twice.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -293,19 +322,19 @@ class Decoder:
             return self.places.get(saved["number"], current)
         if "number" in saved and current is not None:
             self.places[saved["number"]] = current  # for what lies inside and points back
-        restored = self.restore_content(kind, current, saved, path)
+        restored = self.restore_part(kind, current, saved, path)
         if "number" in saved:
             self.places[saved["number"]] = restored
         return restored
 
-    def restore_content(self, kind: str, current: Any, saved: Saved, path: str) -> Any:
+    def restore_part(self, kind: str, current: Any, saved: Saved, path: str) -> Any:
         """Restore one value by its kind."""
         if kind == "stateless":
             return current
         if kind == "plain":
             return saved["value"]
         if kind == "number":
-            return restore_number(saved)
+            return np.dtype(saved["dtype"]).type(saved["value"])
         if kind == "tensor":
             return self.restore_tensor(current, saved["value"])
         if kind == "array":
@@ -314,12 +343,8 @@ class Decoder:
             return self.restore_dict(current, saved, path)
         if kind in CONTAINERS:
             return self.restore_container(current, saved, path)
-        if kind in GENERATORS:
-            return restore_generator(current, saved)
-        return self.restore_typed(kind, current, saved, path)
-
-    def restore_typed(self, kind: str, current: Any, saved: Saved, path: str) -> Any:
-        """Restore what needs an object of its type to be there."""
+        if kind in ("torch generator", "numpy state", "numpy generator", "python generator"):
+            return restore_generator(kind, current, saved)
         if type(current).__qualname__ != saved["type"]:
             raise ResumeError(
                 f"{path} holds a {saved['type']} in the checkpoint, but a {type(current).__name__} after the "
@@ -349,16 +374,15 @@ class Decoder:
         """Copy into the tensor that is there if it fits, else return the saved one on the run's device."""
         if isinstance(current, Tensor) and current.shape == value.shape and current.dtype == value.dtype:
             with torch.no_grad():
-                current.copy_(value)
-            return current
+                return current.copy_(value)
         return value.to(current.device if isinstance(current, Tensor) else self.device, copy=True)
 
     def restore_module(self, module: nn.Module, saved: Saved, path: str) -> nn.Module:
-        """Restore a module and what it holds."""
-        for name, value in saved["tensors"].items():
+        """Restore a module and its parts."""
+        for name, value in {**saved["tensors"], **saved["modules"]}.items():
             current = getattr(module, name, None)
             replaced = self.restore(current, value, f"{path}.{name}")
-            if not hasattr(module, name):  # a buffer that was registered after __init__
+            if name in saved["tensors"] and not hasattr(module, name):  # registered after __init__
                 module.register_buffer(name, replaced)
             elif replaced is not current:
                 setattr(module, name, replaced)
@@ -367,11 +391,6 @@ class Decoder:
             parameter.requires_grad_(entry["learns"])
             gradient = entry["gradient"]
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
-        for name, value in saved["modules"].items():
-            current = getattr(module, name, None)
-            replaced = self.restore(current, value, f"{path}.{name}")
-            if replaced is not current:
-                setattr(module, name, replaced)
         self.restore_attributes(module, saved["attributes"], path)
         module.training = saved["training"]
         return module
@@ -385,7 +404,7 @@ class Decoder:
                 setattr(owner, name, replaced)
         return owner
 
-    def restore_dict(self, current: Any, saved: Saved, path: str) -> dict[Any, Any]:
+    def restore_dict(self, current: Any, saved: Saved, path: str) -> Any:
         """Restore a dict, keeping the object that is there."""
         if current is None and saved["type"] in ("dict", "OrderedDict"):
             current = {}
@@ -402,11 +421,10 @@ class Decoder:
             values[name] = self.restore(current.get(name), value, f"{path}[{name!r}]")
         current.clear()
         current.update(values)
-        kept: dict[Any, Any] = current
-        return kept
+        return current
 
     def restore_container(self, current: Any, saved: Saved, path: str) -> Any:
-        """Restore a list, tuple, set or deque element by element."""
+        """Restore a list, tuple, set or deque item by item."""
         cls = CONTAINERS[saved["kind"]]
         present = list(current) if type(current) is cls and len(current) == len(saved["items"]) else None
         items = [
@@ -419,121 +437,26 @@ class Decoder:
         return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
 
 
-BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
-GENERATORS = ("torch generator", "numpy state", "numpy generator", "python generator")
-
-
-def restore_number(saved: Saved) -> Any:
-    """Restore a number of numpy; of other types a value may stand for as much memory as it says."""
-    dtype = np.dtype(saved["dtype"])
-    if dtype.kind not in "biufcSU":
-        raise ValueError(f"a number of type {dtype}")
-    return dtype.type(saved["value"])
-
-
-def restore_generator(current: Any, saved: Saved) -> Any:
-    """Restore a random generator, making one if there is none."""
-    kind = saved["kind"]
+def restore_generator(kind: str, current: Any, saved: Saved) -> Any:
+    """Restore a random generator; make one if there is none."""
+    value = saved["value"]
     if kind == "torch generator":
         generator = current if isinstance(current, torch.Generator) else torch.Generator(saved["device"])
-        generator.set_state(saved["value"])
+        generator.set_state(value)
         return generator
     if kind == "numpy state":
         state = current if isinstance(current, np.random.RandomState) else np.random.RandomState()
-        state.set_state(decode_numpy(saved["value"]))
+        state.set_state(decode_numpy(value))
         return state
     if kind == "numpy generator":
-        value = Decoder(torch.device("cpu")).restore(None, saved["value"], "")
+        value = Decoder(torch.device("cpu")).restore(None, value, "")
         if not isinstance(current, np.random.Generator):
             name = value["bit_generator"]
-            if name not in BIT_GENERATORS:  # numpy.random has other names, which a file must not call
-                raise ValueError(f"unknown bit generator {name!r}; known are {', '.join(BIT_GENERATORS)}")
+            if name not in BIT_GENERATORS:  # a file must not call other names of numpy.random
+                raise ValueError(f"unknown bit generator {name!r}; expected one of {BIT_GENERATORS}")
             current = np.random.Generator(getattr(np.random, name)())
         current.bit_generator.state = value
         return current
     python = current if isinstance(current, random.Random) else random.Random()
-    python.setstate(decode_python(saved["value"]))
+    python.setstate(decode_python(value))
     return python
-
-
-FORMAT = 1
-# Behind the content of a file: its hash. Files of older versions have none.
-SEAL = b"\nplench sha256 "
-SEAL_BYTES = len(SEAL) + 64
-# What a checkpoint must hold to be continued from, and of what type.
-NEEDED: dict[str, type] = {
-    "environment": dict,
-    "candidates": str,
-    "keep_models": bool,
-    "updates": int,
-    "records": list,
-    "best": dict,
-    "algorithm": dict,
-    "data": dict,
-    "streams": dict,
-    "totals": dict,
-    "window_seconds": float,
-    "seconds": dict,
-    "notices": list,
-    "begun": str,
-}
-
-logger = logging.getLogger("plench")
-
-
-def dump(payload: dict[str, Any]) -> bytes:
-    """Turn tensors and plain values into bytes, with their hash at the end."""
-    buffer = io.BytesIO()
-    torch.save({"format": FORMAT, **payload}, buffer)
-    buffer.write(SEAL + sha256(buffer.getbuffer()).encode("ascii"))
-    return buffer.getvalue()
-
-
-def parse(content: bytes) -> dict[str, Any]:
-    """Read bytes made by `dump`; only tensors and plain values are accepted. Raises ValueError otherwise."""
-    if content[-SEAL_BYTES:].startswith(SEAL):
-        content, digest = content[:-SEAL_BYTES], content[-64:]
-        if sha256(content).encode("ascii") != digest:
-            raise ValueError("damaged file: it was changed since it was written")
-    try:
-        payload = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many types for a damaged file
-        raise ValueError(f"damaged file: {error}") from error
-    if not isinstance(payload, dict) or type(payload.get("format")) is not int or payload["format"] != FORMAT:
-        raise ValueError("not a file of this format")
-    if not isinstance(payload.get("run_id", ""), str):  # older versions did not write whose it is
-        raise ValueError("damaged file: its run_id is broken")
-    return payload
-
-
-def check_checkpoint(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint if it holds what is needed to continue; raise ValueError otherwise."""
-    for name, kind in NEEDED.items():
-        if type(payload.get(name)) is not kind:
-            raise ValueError(f"damaged file: its {name} is missing or broken")
-    if not all(isinstance(line, str) for line in payload["records"]):
-        raise ValueError("damaged file: its records are broken")
-    return payload
-
-
-def read_checkpoints(store: RunStore) -> Iterator[dict[str, Any]]:
-    """Yield the checkpoints that are whole, the newest first; others are removed."""
-    for name, content in store.read_checkpoints():
-        try:
-            payload = check_checkpoint(parse(content))
-        except ValueError as error:
-            logger.warning("%s in %s cannot be used (%s)", name, store.folder, error)
-            store.discard(name)
-        else:
-            yield payload
-
-
-@contextmanager
-def fitting(what: str, kind: type[PlenchError]) -> Iterator[None]:
-    """Turn whatever goes wrong inside into an error of ours: a file holds what does not fit the algorithm."""
-    try:
-        yield
-    except PlenchError:
-        raise
-    except (Exception, MemoryError) as error:
-        raise kind(f"{what} ({type(error).__name__}: {error})") from error

@@ -1,4 +1,4 @@
-"""The description of a run: frozen, typed, and identified by what determines its numbers."""
+"""The configuration of a run, its identity and its description, and how it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from plench.algorithms import AlgorithmCard, AlgorithmEntry
 from plench.criteria import find_criteria
@@ -30,12 +30,9 @@ from plench.settings import (
     read_settings,
 )
 
-if TYPE_CHECKING:
-    from plench.training.data import PreparedData
-
 Status = Literal["done", "diverged", "failed", "interrupted"]
 
-# What a card says of the public code, and of how runs are executed.
+# Fields of a card that are not part of run.json.
 NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "not_stackable")
 
 logger = logging.getLogger("plench")
@@ -43,9 +40,9 @@ logger = logging.getLogger("plench")
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Settings):
-    """One run: what is computed, and the settings that say how. What a dataset decides is filled in.
+    """One run: what is computed, and the settings that say how, with the dataset's defaults filled in.
 
-    Its identity (`run_id`) is made of what decides the numbers alone. `hparams` also holds `max_steps`, which
+    Its identity (`run_id`) is made only of what affects results. `hparams` also contains `max_steps`, which
     equals `steps`.
     """
 
@@ -57,7 +54,7 @@ class RunConfig(Settings):
     drop_true_rate: float = 0.0
 
     def changed(self, **changes: Any) -> RunConfig:
-        """Return a copy with other values, of which only these are checked: plans make tens of thousands."""
+        """Return a copy with other values; only these are checked, since plans make tens of thousands."""
         made = copy(self)
         known = declared()
         for name, value in changes.items():
@@ -72,7 +69,7 @@ class RunConfig(Settings):
 
     @property
     def fitted(self) -> bool:
-        """Whether the run is fitted in rounds: without a network, its steps its own."""
+        """Whether the run is fitted in rounds, without a network."""
         return "model" not in self.hparams
 
     def experiment(self, fingerprint: str) -> dict[str, Any]:
@@ -88,7 +85,7 @@ class RunConfig(Settings):
         }
 
     def run_id(self, fingerprint: str) -> str:
-        """Return the run's identity: a hash of all that determines its numbers and of nothing else."""
+        """Return the run's identity: a hash of everything that affects results and of nothing else."""
         content = {"protocol": PROTOCOL_VERSION, "fingerprint": fingerprint, **self.to_json()}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
@@ -99,7 +96,7 @@ class RunConfig(Settings):
         return re.sub(r"[^A-Za-z0-9._@-]", "_", label)[:100] + "-" + self.run_id(fingerprint)[:12]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what decides the numbers as plain JSON values."""
+        """Return what affects results as plain JSON values."""
         return {
             "algorithm": self.algorithm,
             "dataset": self.dataset,
@@ -109,7 +106,7 @@ class RunConfig(Settings):
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunConfig:
-        """Rebuild a configuration; refuse unknown keys, and hyperparameters that are no single values."""
+        """Rebuild a configuration. Raises UsageError for unknown keys and malformed hyperparameters."""
         flat = dict(content)
         for block in {setting.block for setting in declared().values() if setting.block}:
             flat.update(flat.pop(block, {}))
@@ -117,12 +114,9 @@ class RunConfig(Settings):
         if unknown:
             raise UsageError(f"unknown key {sorted(unknown)[0]!r} in a run's configuration")
         hparams = flat.get("hparams")
-        if not isinstance(hparams, dict) or not all(
-            isinstance(v, str | int | float) for v in hparams.values()
-        ):
-            raise UsageError(
-                f"a run's hyperparameters are names with a number or a text each, not {hparams!r}"
-            )
+        values = hparams.values() if isinstance(hparams, dict) else [None]
+        if not all(isinstance(value, str | int | float) for value in values):
+            raise UsageError(f"hyperparameters are names with a number or a text each, not {hparams!r}")
         return cls(**flat)
 
     def args(self) -> dict[str, Any]:
@@ -155,74 +149,53 @@ def configure_run(
     hparams: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """Describe a run of an algorithm on a dataset: draw its configuration, put the user's values on top.
+    """Configure a run of an algorithm on a dataset: draw its hyperparameters, then apply the user's values.
 
-    Third parties' networks and criteria stand in it by their names in records, with a hash of their file.
-    `settings` are those of `plench.settings.Settings`.
+    Third-party networks and criteria appear by their names in records, with a hash of their file. `settings`
+    are those of `plench.settings.Settings`. A method that is fitted in rounds has one step of preparation
+    and a step per round, all of which are evaluated.
     """
     asked = Settings(**read_settings(settings))
-    if not entry.card.shared:
-        return configure_fitted(entry, card, asked, hparams or {})
-    given = dict(hparams or {})
+    fitted, given = not entry.card.shared, dict(hparams or {})
+    traits = DataTraits(card.kind, card.protocol_noise_rate)
     steps = card.default_steps if asked.steps is None else asked.steps
-    if given.pop("max_steps", steps) != steps:
+    if fitted:
+        if card.kind != "tabular":
+            raise UsageError(
+                f"{entry.name} is fitted on tabular data; the data of {card.name} are {card.kind}"
+            )
+        if asked.steps is not None:
+            warn_that_steps_do_not_apply()
+        given.pop("max_steps", None)
+    elif given.pop("max_steps", steps) != steps:
         raise UsageError(f"hyperparameter max_steps is the number of steps ({steps}); set it with --steps")
-    traits = DataTraits(card.kind, card.protocol_noise_rate)
-    values = draw_hparams(entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given)
-    values["model"] = find_network(str(values["model"])).name
-    return RunConfig(
-        **{**settle_settings(card, asked), "steps": steps},
-        algorithm=entry.name,
-        dataset=card.name,
-        hparams={**values, "max_steps": steps},
-    )
-
-
-def configure_fitted(
-    entry: AlgorithmEntry, card: DatasetCard, asked: Settings, hparams: Mapping[str, Any]
-) -> RunConfig:
-    """Describe a run of a method that is fitted in rounds: one step of preparation, then a step per round.
-
-    Every step is evaluated; the method decides how many there are.
-    """
-    if card.kind != "tabular":
-        raise UsageError(
-            f"{entry.name} is fitted on tabular data; {card.name} holds data of kind {card.kind}"
-        )
-    if asked.steps is not None:
-        warn_that_steps_do_not_apply()
-    traits = DataTraits(card.kind, card.protocol_noise_rate)
-    given = {name: value for name, value in hparams.items() if name != "max_steps"}
     values = draw_hparams(
-        entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given, shared=False
+        entry.card.hyperparameters, traits, asked.hparams_seed, asked.trial_seed, given, shared=not fitted
     )
-    steps = int(values.get("rounds", 1)) + 1
-    return RunConfig(
-        **{**settle_settings(card, asked), "steps": steps, "checkpoint_freq": 1},
-        algorithm=entry.name,
-        dataset=card.name,
-        hparams={**values, "max_steps": steps},
-    )
-
-
-def settle_settings(card: DatasetCard, asked: Settings) -> dict[str, Any]:
-    """Return all settings: candidates as the dataset's card has them, criteria by their names in records."""
-    more_criteria = ",".join(criterion.name for criterion in find_criteria(asked.more_criteria))
-    return {
+    if fitted:
+        steps = int(values.get("rounds", 1)) + 1
+    else:
+        values["model"] = find_network(str(values["model"])).name
+    chosen = {
         **asked.values(),
         **vars(choose_candidates(card.candidates, asked)),
-        "more_criteria": more_criteria,
+        "more_criteria": ",".join(criterion.name for criterion in find_criteria(asked.more_criteria)),
+        "steps": steps,
+        **({"checkpoint_freq": 1} if fitted else {}),
     }
+    return RunConfig(
+        **chosen, algorithm=entry.name, dataset=card.name, hparams={**values, "max_steps": steps}
+    )
 
 
 @cache
 def warn_that_steps_do_not_apply() -> None:
-    """Say, once, that a number of steps does not apply to fitted methods."""
+    """Warn once that a number of steps does not apply to fitted methods."""
     logger.warning("steps does not apply to methods fitted in rounds: each round is a step")
 
 
 def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) -> tuple[RunConfig, Dataset]:
-    """Describe a stored run again, for the chosen model on all data: `step` + 1 updates, nothing held out.
+    """Configure a stored run again, for the chosen model on all data: `step` + 1 updates, nothing held out.
 
     `max_steps`, which schedules use, stays that of the chosen run. A test set of the data stays as it is;
     rows marked as validation are trained on.
@@ -234,10 +207,8 @@ def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) ->
     return replace(config, **changes), replace(dataset, validation=None)
 
 
-def describe_run(
-    config: RunConfig, dataset: Dataset, entry: AlgorithmEntry, data: PreparedData | None = None
-) -> dict[str, Any]:
-    """Return the description of a run before its first update; the sizes of its split need `data`."""
+def describe_run(config: RunConfig, dataset: Dataset, entry: AlgorithmEntry) -> dict[str, Any]:
+    """Return what run.json says of a run before its data are prepared."""
     fingerprint = dataset.fingerprint
     described: dict[str, Any] = {
         "schema": SCHEMA,
@@ -255,29 +226,18 @@ def describe_run(
         described["network"] = network.spec.rpartition(":")[2]
     if dataset.class_names is None:
         del described["dataset"]["class_names"]
-    if data is not None:
-        described["dataset"] |= {
-            "n_train": len(data.train),
-            "n_validation": len(data.validation.stored),
-            "n_test": len(data.test.stored),
-            "n_classes": int(data.train_candidates.shape[1]),
-            "input_shape": list(data.input_shape),
-            "train_mean_candidates": float(data.train_candidates.sum(1).mean()),
-            "train_noise_rate": data.train_noise_rate,
-        }
     return described
 
 
 def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:
     """Return an algorithm's card as plain JSON, its hyperparameters as they are on this kind of data."""
     traits = DataTraits(dataset.kind, dataset.protocol_noise_rate)
-    # Fields that came later are named only where they say something.
-    later = ("shared", "answers")
-    usual = {name: type(card).__dataclass_fields__[name].default for name in later}
+    # Fields that came later are recorded only if they differ from their default.
+    later = {name: type(card).__dataclass_fields__[name].default for name in ("shared", "answers")}
     recorded = {
         name: value
         for name, value in vars(card).items()
-        if name not in NOT_RECORDED and (name not in later or value != usual[name])
+        if name not in NOT_RECORDED and (name not in later or value != later[name])
     }
     return {
         **recorded,

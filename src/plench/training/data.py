@@ -141,13 +141,13 @@ class BatchStream:
         return {"order": self.order.cpu(), "position": self.position}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Resume from `state()`."""
         self.order = state["order"].to(self.device)
         self.position = state["position"]
 
 
 class TrainingSet:
-    """The training split on the device, handing out batches with the views an algorithm declares."""
+    """The training split on the device, in batches with the views that an algorithm declares."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class TrainingSet:
         return {"order": self.order.state(), "second": second}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Resume from `state()`."""
         self.order.load_state(state["order"])
         if self.second_order is not None:
             self.second_order.load_state(state["second"])

@@ -17,42 +17,24 @@ import numpy as np
 import torch
 
 from plench.algorithms import Algorithm
-from plench.errors import ResumeError, UsageError
+from plench.errors import UsageError
 from plench.networks import FeatureExtractor
 from plench.settings import __version__
 
-# A run may only be continued under the same of these: another value can change its numbers.
+# A run is only resumed under the same of these: another value can change its results.
 MUST_AGREE = (
-    "plench",
-    "source",
-    "python",
-    "torch",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "device",
-    "threads",
-    "arithmetic",
+    *("plench", "source", "python", "torch", "numpy", "scipy", "scikit-learn"),
+    *("device", "threads", "arithmetic"),
 )
 # Variables that keep libraries below torch and numpy from using the processor's best instructions.
 STEERING = (
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "ONEDNN_MAX_CPU_ISA",
-    "DNNL_MAX_CPU_ISA",
-    "OPENBLAS_CORETYPE",
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "OPENBLAS_CORETYPE"),
 )
-# The parts of the package that decide a run's numbers.
-DECISIVE = (
-    "algorithms",
-    "criteria.py",
-    "data",
-    "networks.py",
-    "training",
-    "batch.py",
-    "hparams.py",
-    "settings.py",
+# The parts of the package that affect results.
+AFFECTS_RESULTS = (
+    *("algorithms", "criteria.py", "data", "networks.py", "training"),
+    *("batch.py", "hparams.py", "settings.py"),
 )
 
 
@@ -63,7 +45,7 @@ def choose_device(name: str) -> torch.device:
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if available[kind]))
     kind, _, number = name.partition(":")
     if kind not in available or (number and not number.isdigit()):
-        raise UsageError(f"unknown device {name!r}: allowed are auto, cpu, cuda, cuda:N, mps")
+        raise UsageError(f"unknown device {name!r}; expected one of auto, cpu, cuda, cuda:N, mps")
     if not available[kind]:
         raise UsageError(f"device {name} is not available on this machine")
     if kind == "cuda" and number and int(number) >= torch.cuda.device_count():
@@ -100,38 +82,34 @@ def flush_denormals() -> Iterator[None]:
 
 
 def describe_environment(device: torch.device, threads: int) -> dict[str, Any]:
-    """Return the versions and settings that a run's exact numbers may depend on."""
+    """Return the versions and settings that exact results may depend on."""
+    steered = [f"{name}={os.environ[name]}" for name in STEERING if os.environ.get(name)]
     return {
         "plench": __version__,
         "source": source_digest(),
         "python": platform.python_version(),
-        "torch": str(torch.__version__),  # a class of torch's own, which no safe file may hold
+        "torch": str(torch.__version__),  # not torch's own class, which safe files refuse
         "numpy": np.__version__,
-        "scipy": installed("scipy"),
-        "scikit-learn": installed("scikit-learn"),
+        "scipy": package_version("scipy"),
+        "scikit-learn": package_version("scikit-learn"),
         "platform": platform.platform(),
         "device": device.type,
         "threads": threads,
         "processor": name_processor(),
-        "arithmetic": describe_arithmetic(),
+        # The instruction set of sums: another one rounds in another order.
+        "arithmetic": ", ".join([torch.backends.cpu.get_cpu_capability(), *steered]),
     }
 
 
 @cache
-def installed(package: str) -> str:
-    """Return the version of a package; looking it up takes as long as several updates of a small network."""
+def package_version(package: str) -> str:
+    """Return the version of a package; finding it takes as long as several updates of a small network."""
     return version(package)
-
-
-def describe_arithmetic() -> str:
-    """Return the instruction set that sums use: another one rounds in another order."""
-    steered = [f"{name}={os.environ[name]}" for name in STEERING if os.environ.get(name)]
-    return ", ".join([torch.backends.cpu.get_cpu_capability(), *steered])
 
 
 @cache
 def name_processor() -> str:
-    """Return the processor's name, as far as the system tells."""
+    """Return the processor's name, as far as the system knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
@@ -140,25 +118,12 @@ def name_processor() -> str:
     return next(named, "") or platform.processor() or platform.machine()
 
 
-def check_environment(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise ResumeError if a run would be continued under other versions or settings than it began with."""
-    # A condition that an older version did not write down cannot be compared.
-    known = [key for key in MUST_AGREE if key in before]
-    other = [f"{key} {before[key]} → {now[key]}" for key in known if before[key] != now[key]]
-    if other:
-        raise ResumeError(
-            f"this run was begun under other conditions ({', '.join(other)}), so continuing it might not "
-            "give the numbers of an undisturbed run; use --force-resume to continue all the same, or delete "
-            "its folder to start over"
-        )
-
-
 @cache
 def source_digest() -> str:
-    """Return a hash of the code that decides a run's numbers: it changes where a version number does not."""
+    """Return a hash of the code that affects results: it changes where a version number does not."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for part in DECISIVE:
+    for part in AFFECTS_RESULTS:
         place = package / part
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -171,13 +136,8 @@ def source_commit() -> str | None:
     package = Path(__file__).parent.parent
     try:
         for arguments in (["ls-files", "--error-unmatch", "__init__.py"], ["rev-parse", "HEAD"]):
-            done = subprocess.run(
-                ["git", "-C", str(package), *arguments],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=True,
-            )
+            command = ["git", "-C", str(package), *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -140,7 +140,7 @@ class Totals:
         return {"count": self.count, "counts": self.counts, "sums": sums}
 
     def load_state(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Continue from `state()`."""
+        """Resume from `state()`."""
         self.count = state["count"]
         self.counts = dict(state["counts"])
         self.sums = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state["sums"].items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -22,13 +22,18 @@ from plench.text import short_repr
 
 Rows = np.ndarray | slice
 EVERY_ROW = slice(None)
-# A worker of a sweep maps every dataset, the small ones too, which are faster as a tensor.
+# A worker of a sweep maps every dataset, but small ones are faster as a tensor.
 LEAST_SHARED_BYTES = 2**28
 CHUNK_BYTES = 2**25
+# The public benchmark's constants (R, G, B) for every view and split; not the usual ones of CIFAR-10.
+BENCHMARK_MEAN = (0.4922, 0.4832, 0.4486)
+BENCHMARK_STD = (0.2456, 0.2419, 0.2605)
+
+logger = logging.getLogger("plench")
 
 
 class Stored(Protocol):
-    """Examples in memory: a tensor has all of this, and so have `SelectedRows` and `MappedRows`."""
+    """Examples in memory: a tensor or `GatheredRows`."""
 
     @property
     def shape(self) -> Sequence[int]:
@@ -47,75 +52,30 @@ class Stored(Protocol):
         """Return the examples `index`; `dim` is 0."""
 
 
-class SelectedRows:
-    """Rows of a tensor, fetched when asked for, so that the training split needs no copy of its own."""
-
-    def __init__(self, tensor: Tensor, rows: Tensor) -> None:
-        self.tensor = tensor
-        self.rows = rows
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """The shape (n, …) of the selection."""
-        return (len(self.rows), *self.tensor.shape[1:])
-
-    @property
-    def device(self) -> torch.device:
-        """Where the examples are."""
-        return self.tensor.device
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: slice, /) -> Tensor:
-        return self.tensor.index_select(0, self.rows[rows])
-
-    def index_select(self, dim: Any, index: Tensor, /) -> Tensor:
-        """Return the examples `index` of the selection."""
-        return self.tensor.index_select(dim, self.rows.index_select(0, index))
-
-
-class MappedRows:
-    """Rows of features that are mapped from a file, gathered and standardised when asked for.
-
-    Numbers are those of features in memory, to the last bit.
-    """
+class GatheredRows:
+    """Rows that are gathered when they are needed: of a shared tensor, or of features mapped from a file."""
 
     def __init__(
-        self,
-        features: np.ndarray,
-        rows: Rows,
-        mean: np.ndarray,
-        std: np.ndarray,
-        device: torch.device,
+        self, gather: Callable[[Tensor], Tensor], rows: Tensor, shape: Sequence[int], device: torch.device
     ) -> None:
-        self.features = features
-        self.rows = np.arange(len(features))[rows] if isinstance(rows, slice) else rows
-        self.mean = mean
-        self.std = std
+        self.gather = gather
+        self.rows = rows
+        self.shape = (len(rows), *shape)
         self.device = device
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """The shape (n, D) of the selection."""
-        return (len(self.rows), self.features.shape[1])
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, rows: slice, /) -> Tensor:
-        return self._gather(self.rows[rows])
+        return self.gather(self.rows[rows])
 
     def index_select(self, dim: Any, index: Tensor, /) -> Tensor:
         """Return the examples `index` of the selection."""
-        return self._gather(self.rows[index.cpu().numpy()])
-
-    def _gather(self, rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(standardise(self.features[rows], self.mean, self.std)).to(self.device)
+        return self.gather(self.rows.index_select(0, index.to(self.rows.device)))
 
 
 def is_mapped(features: np.ndarray) -> bool:
-    """Say whether features are mapped from a file and are to stay there."""
+    """Return True if features are mapped from a file and should stay there."""
     base: Any = features
     while base is not None:
         if isinstance(base, np.memmap):
@@ -127,21 +87,15 @@ def is_mapped(features: np.ndarray) -> bool:
 
 
 def stays_in_shared_file(features: np.ndarray) -> bool:
-    """Say whether workers that map a dataset from one file leave its features there."""
+    """Return True if workers that map a dataset from one file leave its features there."""
     return features.nbytes >= LEAST_SHARED_BYTES
-
-
-def standardise(features: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """Return (x − mean)/(std + 1e-6) as float32, computed in double precision."""
-    scaled: np.ndarray = (features - mean) / (std + 1e-6)
-    return scaled.astype(np.float32)
 
 
 def measure_columns(features: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and population standard deviation of rows, gathered a part at a time.
 
     NumPy adds the rows of a matrix of two or more columns one after the other, so the parts are added
-    likewise, each beginning with the sum so far. A single column it adds in pairs: that is gathered whole.
+    likewise, each starting with the sum so far. It adds a single column in pairs, so that is gathered whole.
     """
     if features.shape[1] == 1:
         train = features[rows]
@@ -149,38 +103,66 @@ def measure_columns(features: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.nd
     index = np.arange(len(features))[rows] if isinstance(rows, slice) else rows
     size = max(1, CHUNK_BYTES // (8 * features.shape[1]))
     parts = [index[start : start + size] for start in range(0, len(index), size)]
-    total: np.ndarray | None = None
-    for part in parts:
-        total = add_rows(total, features[part].astype(np.float64))
-    assert total is not None
-    mean = total / len(index)
-    total = None
-    for part in parts:
-        apart = features[part] - mean
-        total = add_rows(total, np.multiply(apart, apart, out=apart))
-    assert total is not None
-    return mean, np.sqrt(total / len(index))
+
+    def average(transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        total = np.zeros(features.shape[1])
+        for number, part in enumerate(parts):
+            values = transform(features[part])
+            if number:
+                values[0] += total  # addition commutes: the sum so far, then the first row
+            total = values.sum(0)
+        return total / len(index)
+
+    mean = average(lambda values: values.astype(np.float64))
+    return mean, np.sqrt(average(lambda values: np.square(values - mean)))
 
 
-def add_rows(total: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """Return the sum so far with further rows added, one after the other."""
-    if total is not None:
-        rows[0] += total  # addition commutes: the sum so far, then the first row
-    added: np.ndarray = rows.sum(0)
-    return added
+class Inputs:
+    """How features of one kind are kept on the device and become network inputs."""
 
+    kind: ClassVar[str]
 
-logger = logging.getLogger("plench")
-
-
-class TabularInputs:
-    """Features standardised by the training split: (x − mean)/(std + 1e-6). All views are one tensor."""
-
-    kind: ClassVar[str] = "tabular"
-
-    def __init__(self, mean: np.ndarray, std: np.ndarray) -> None:
+    def __init__(self, mean: Any, std: Any) -> None:
         self.mean = mean
         self.std = std
+
+    @classmethod
+    def fit(cls, features: Any, rows: Rows = EVERY_ROW) -> Self:
+        """Learn what is needed from the rows of the training split only."""
+        raise NotImplementedError
+
+    def accept(self, features: Any) -> Any:
+        """Return what a user wants to predict on as features. Raises an error of ours if it does not fit."""
+        return check_features(features, self.kind, "X")
+
+    def store(self, features: Any, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
+        """Return what is kept in memory for these rows, on the device."""
+        raise NotImplementedError
+
+    def original(self, stored: Tensor) -> Tensor:
+        """Return the network inputs of stored examples, without randomness."""
+        raise NotImplementedError
+
+    def views(
+        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Return the named views of the examples `index`."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Return what a saved model needs to make inputs again."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild from `state()`."""
+        return cls(state["mean"], state["std"])
+
+
+class TabularInputs(Inputs):
+    """Features standardised by the training split, (x − mean)/(std + 1e-6). All views are one tensor."""
+
+    kind = "tabular"
 
     @classmethod
     def fit(cls, features: np.ndarray, rows: Rows = EVERY_ROW) -> Self:
@@ -190,19 +172,21 @@ class TabularInputs:
         train = features[rows]
         return cls(train.mean(0, dtype=np.float64), train.std(0, dtype=np.float64))
 
-    def accept(self, features: Any) -> Any:
-        """Return an array (n, D) of finite numbers."""
-        return check_features(features, self.kind, "X")
-
     def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the standardised features; what is mapped from a file stays there."""
         if features.ndim != 2 or features.shape[1] != len(self.mean):
             raise UsageError(
                 f"features of shape {features.shape} do not fit: expected (n, {len(self.mean)}) numbers"
             )
+
+        def standardise(chosen: Rows) -> Tensor:
+            scaled = (features[chosen] - self.mean) / (self.std + 1e-6)
+            return torch.from_numpy(scaled.astype(np.float32)).to(device)
+
         if is_mapped(features):
-            return MappedRows(features, rows, self.mean, self.std, device)
-        return torch.from_numpy(standardise(features[rows], self.mean, self.std)).to(device)
+            index = torch.from_numpy(np.arange(len(features))[rows])
+            return GatheredRows(lambda part: standardise(part.numpy()), index, features.shape[1:], device)
+        return standardise(rows)
 
     def original(self, stored: Tensor) -> Tensor:
         """Return the rows as they are."""
@@ -220,31 +204,27 @@ class TabularInputs:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild from `state()`; raise ValueError unless it is two rows of as many real numbers."""
-        mean, std = state["mean"].numpy(), state["std"].numpy()
-        if mean.ndim != 1 or mean.shape != std.shape or {mean.dtype.kind, std.dtype.kind} != {"f"}:
-            raise ValueError("mean and standard deviation of its inputs are not two rows of as many numbers")
-        return cls(mean, std)
+        """Rebuild from `state()`."""
+        return cls(state["mean"].numpy(), state["std"].numpy())
 
 
-class TableInputs:
+class TableInputs(TabularInputs):
     """A table's columns as one matrix (`plench.data.encoding`), standardised like other tabular data."""
 
-    kind: ClassVar[str] = "table"
-
-    def __init__(self, encoder: TableEncoder, scaling: TabularInputs) -> None:
-        self.encoder = encoder
-        self.scaling = scaling
+    kind = "table"
+    encoder: TableEncoder
 
     @classmethod
-    def fit(cls, features: Table, rows: Rows = EVERY_ROW) -> Self:
+    def fit(cls, features: Any, rows: Rows = EVERY_ROW) -> Self:
         """Learn categories, fill values, mean and standard deviation of the training split."""
         train = features[rows]
         encoder = TableEncoder.fit(train)
-        return cls(encoder, TabularInputs.fit(encoder.encode(train)[0]))
+        made = super().fit(encoder.encode(train)[0])
+        made.encoder = encoder
+        return made
 
     def accept(self, features: Any) -> Table:
-        """Return what a user gives to predict on as the model's columns: a table, a frame or a file."""
+        """Return a table, a frame or a file as the model's columns."""
         if isinstance(features, Table):
             return features
         if isinstance(features, str | Path):
@@ -265,48 +245,33 @@ class TableInputs:
             )
         return table
 
-    def store(self, features: Table, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
+    def store(self, features: Any, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the standardised inputs."""
-        inputs, _ = self.encoder.encode(features[rows])
-        return self.scaling.store(inputs, device)
-
-    def original(self, stored: Tensor) -> Tensor:
-        """Return the rows as they are."""
-        return stored
-
-    def views(
-        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Return one tensor under every name: tables have no augmentation."""
-        return self.scaling.views(stored, index, names, generator)
+        return super().store(self.encoder.encode(features[rows])[0], device)
 
     def state(self) -> dict[str, Any]:
         """Return the encoding, mean and standard deviation."""
-        return {"columns": self.encoder.state(), **self.scaling.state()}
+        return {"columns": self.encoder.state(), **super().state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Rebuild from `state()`."""
-        return cls(TableEncoder.from_state(state["columns"]), TabularInputs.from_state(state))
+        made = super().from_state(state)
+        made.encoder = TableEncoder.from_state(state["columns"])
+        return made
 
 
-# The public benchmark's constants (R, G, B) for every view and split; not the usual ones of CIFAR-10.
-BENCHMARK_MEAN = (0.4922, 0.4832, 0.4486)
-BENCHMARK_STD = (0.2456, 0.2419, 0.2605)
-
-
-class ImageInputs:
+class ImageInputs(Inputs):
     """Images (C, H, W) scaled to 0…1 and normalised per channel, in channels-last memory.
 
     Colour images use the benchmark's constants. Images with another number of channels use mean and standard
     deviation of their training split.
     """
 
-    kind: ClassVar[str] = "image"
+    kind = "image"
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        self.mean = tuple(mean)
-        self.std = tuple(std)
+        super().__init__(tuple(mean), tuple(std))
         self.warned = False
 
     @classmethod
@@ -324,10 +289,6 @@ class ImageInputs:
             stds.append(float(count @ (levels - mean) ** 2 / count.sum()) ** 0.5 + 1e-6)
         return cls(means, stds)
 
-    def accept(self, features: Any) -> Any:
-        """Return images (n, C, H, W) of uint8."""
-        return check_features(features, self.kind, "X")
-
     def store(self, features: np.ndarray, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
         """Return the images as uint8 (n, C, H, W). On the CPU they stay where they are, without a copy."""
         if features.ndim != 4 or features.shape[1] != len(self.mean) or features.dtype != np.uint8:
@@ -341,7 +302,11 @@ class ImageInputs:
             # A dataset's arrays are read-only, and nothing here writes to them.
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             images = torch.from_numpy(np.ascontiguousarray(features))
-        return images if isinstance(rows, slice) else SelectedRows(images, torch.from_numpy(rows))
+        if isinstance(rows, slice):
+            return images
+        return GatheredRows(
+            lambda index: images.index_select(0, index), torch.from_numpy(rows), images.shape[1:], device
+        )
 
     def original(self, stored: Tensor) -> Tensor:
         """Return the images as they are, normalised."""
@@ -353,19 +318,16 @@ class ImageInputs:
         """Return the named views of the examples `index`, each image with random numbers of its own."""
         images = stored.index_select(0, index)
         if "distill" in names and not self.warned:
-            self.warn_if_cutout_covers_image(*images.shape[2:])
+            self.warned = True
+            height, width = images.shape[2:]
+            if max(height, width) <= SQUARE // 2:
+                logger.warning(
+                    "images of %d×%d pixels are all black in the distill view: its cutout of %d covers them",
+                    height,
+                    width,
+                    SQUARE,
+                )
         return {name: self.normalise(VIEW_MAKERS[name](images, generator)) for name in names}
-
-    def warn_if_cutout_covers_image(self, height: int, width: int) -> None:
-        """Warn, once, of images so small that the cutout of the distill view covers them."""
-        self.warned = True
-        if max(height, width) <= SQUARE // 2:
-            logger.warning(
-                "images of %d×%d pixels are all black in the distill view: its cutout of %d covers them",
-                height,
-                width,
-                SQUARE,
-            )
 
     def normalise(self, images: Tensor) -> Tensor:
         """Scale values 0…255 to 0…1 and normalise them; the result is channels-last. Works in place."""
@@ -376,48 +338,12 @@ class ImageInputs:
         """Return the constants."""
         return {"mean": list(self.mean), "std": list(self.std)}
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild from `state()`."""
-        return cls(state["mean"], state["std"])
-
-
-class Inputs(Protocol):
-    """How features of one kind are kept on the device and become network inputs."""
-
-    kind: ClassVar[str]
-
-    @classmethod
-    def fit(cls, features: Any, rows: Rows = EVERY_ROW) -> Self:
-        """Learn what is needed from the rows of the training split only."""
-
-    def accept(self, features: Any) -> Any:
-        """Return what a user gives to predict on as features; raise an error of ours if it is none."""
-
-    def store(self, features: Any, device: torch.device, rows: Rows = EVERY_ROW) -> Stored:
-        """Return what is kept in memory for these rows, on the device."""
-
-    def original(self, stored: Tensor) -> Tensor:
-        """Return the network inputs of stored examples, with no randomness."""
-
-    def views(
-        self, stored: Stored, index: Tensor, names: Sequence[str], generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Return the named views of the examples `index`."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what a saved model needs to make inputs again."""
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild from `state()`."""
-
 
 def inputs_for(kind: str) -> type[Inputs]:
     """Return the inputs class for a kind of data."""
     kinds: dict[str, type[Inputs]] = {cls.kind: cls for cls in (TabularInputs, ImageInputs, TableInputs)}
     if kind not in kinds:
-        raise UsageError(f"unknown kind of data {kind!r}: known are {', '.join(kinds)}")
+        raise UsageError(f"unknown kind of data {kind!r}; expected one of {', '.join(kinds)}")
     return kinds[kind]
 
 

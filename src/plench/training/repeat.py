@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.algorithms import find_algorithm
 from plench.algorithms.registry import load_third_party
 from plench.data import load_dataset
 from plench.errors import PlenchError, UsageError
@@ -17,7 +17,7 @@ from plench.training.config import RunConfig
 from plench.training.environment import MUST_AGREE
 from plench.training.loop import run_training
 
-# Where these agree, so do all bits, if the processor is of the same kind, which records do not say.
+# If these agree and the processor is of the same kind, which records do not say, all bits agree.
 CONDITIONS = (*MUST_AGREE, "platform")
 
 
@@ -61,40 +61,33 @@ def verify_runs(
         if other_processor:
             conditions.append("processor")
         if run.stack_size > 1:
-            conditions.append(f"trained as one with {run.stack_size - 1} others → alone")
+            conditions.append(f"stacked with {run.stack_size - 1} others → single")
         yield Verdict(run, compare_runs(run, again, not conditions, tolerance), conditions)
 
 
 def repeat_run(run: Run, folder: Path, data_dir: str | None, source: Path | None, device: str) -> Run:
-    """Carry out the run's configuration in another folder and read its records."""
-    config = _read_config(run)
+    """Train the run's configuration again in another folder and read its records.
+
+    A third-party algorithm comes from `source`, or from the copy in the run's folder.
+    """
+    try:
+        config = RunConfig.from_json(run.info["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"its configuration cannot be used: {error}") from error
     dataset = load_dataset(config.dataset, data_dir)
     fingerprint = run.experiment.details.get("dataset_fingerprint")
     if dataset.fingerprint != fingerprint:
         raise UsageError(f"{config.dataset} here has fingerprint {dataset.fingerprint}, not {fingerprint}")
     if config.run_id(fingerprint) != run.info.get("run_id"):
         raise UsageError("its run_id is not that of its configuration, data and this protocol version")
-    entry = _find_entry(run, config.algorithm, source)
+    if is_foreign(run):
+        file = source or run.path / "algorithm.py"
+        entry = load_third_party(f"{file}:{run.info.get('algorithm_class')}")
+    else:
+        entry = find_algorithm(config.algorithm)
+    if entry.name != config.algorithm:
+        raise UsageError(f"its algorithm is {config.algorithm}, but the one found is {entry.name}")
     threads = (run.info.get("versions") or {}).get("threads")
     threads = threads if isinstance(threads, int) and threads > 0 else 1
     config = replace(config, device=device, threads=threads, skip_model_save=True)
     return read_run(run_training(config, dataset, entry, folder).folder)
-
-
-def _read_config(run: Run) -> RunConfig:
-    try:
-        return RunConfig.from_json(run.info["config"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"its configuration cannot be used: {error}") from error
-
-
-def _find_entry(run: Run, algorithm: str, source: Path | None) -> AlgorithmEntry:
-    """Return the run's algorithm; others' from the file given or the copy in the run's folder."""
-    if not is_foreign(run):
-        entry = find_algorithm(algorithm)
-    else:
-        file = source or run.path / "algorithm.py"
-        entry = load_third_party(f"{file}:{run.info.get('algorithm_class')}")
-    if entry.name != algorithm:
-        raise UsageError(f"its algorithm is {algorithm}, but the one found is {entry.name}")
-    return entry

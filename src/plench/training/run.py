@@ -22,21 +22,20 @@ from plench.data import Dataset
 from plench.data.sources.crowd import explain_missing_answers
 from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
-from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RunStore
+from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, NETWORK, RunStore
 from plench.training.callbacks import Callback, NoCallback
 from plench.training.checkpoint import (
     check_names,
     dump,
     fitting,
     list_state,
-    parse,
     restore_snapshot,
     take_snapshot,
 )
 from plench.training.config import RunConfig, RunOutcome, Status, describe_run
 from plench.training.data import PreparedData, TrainingSet, prepare_data
 from plench.training.environment import (
-    check_environment,
+    MUST_AGREE,
     choose_device,
     describe_environment,
     set_execution,
@@ -91,7 +90,6 @@ class TrainingRun:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.has_started = False
-        self.has_older_models = False  # written before the checkpoint that the run resumed from
 
     # Building and restoring.
 
@@ -169,8 +167,16 @@ class TrainingRun:
                 f"{self.store.folder} was started on other candidate sets of the same description, perhaps "
                 "by another version of a library; delete the folder to start over"
             )
-        if not self.config.force_resume:
-            check_environment(checkpoint["environment"], self.environment)
+        before, now = checkpoint["environment"], self.environment
+        # A condition that an older version did not write down cannot be compared.
+        changed = [key for key in MUST_AGREE if key in before and before[key] != now[key]]
+        if changed and not self.config.force_resume:
+            conditions = ", ".join(f"{key} {before[key]} → {now[key]}" for key in changed)
+            raise ResumeError(
+                f"this run was begun under other conditions ({conditions}), so it might not get the results "
+                "of an undisturbed run; use --force-resume to resume it all the same, or delete its folder "
+                "to start over"
+            )
 
     def candidates_digest(self) -> str:
         """Return a hash of the training split's candidates, and of their weights where they have any."""
@@ -190,7 +196,6 @@ class TrainingRun:
         self.totals.load_state(checkpoint["totals"], self.device)
         for name in ("updates", "best", "window_seconds", "seconds", "begun"):
             setattr(self, name, checkpoint[name])
-        self.has_older_models = checkpoint["keep_models"]
         self.records = list(checkpoint["records"])
         self.warnings = list(dict.fromkeys([*checkpoint["notices"], *self.warnings]))
         if not self.config.skip_model_save and not checkpoint["keep_models"]:
@@ -295,25 +300,6 @@ class TrainingRun:
 
     # The end of a run, or of an attempt at it.
 
-    def find_lost_model(self) -> str | None:
-        """Return the name of a best model that was written before the resumed checkpoint and is lost since.
-
-        The run would not write it again.
-        """
-        if not self.has_older_models or self.config.skip_model_save:
-            return None
-        evaluations = [json.loads(line) for line in self.records]
-        for name, value in self.best.items():
-            key = criteria[name].record_key
-            step = next(r["step"] for r in evaluations if r["step"] > 0 and r.get(key) == value)
-            try:
-                payload = parse(self.store.read_model(name) or b"")
-            except ValueError:
-                return MODEL.format(name)
-            if payload.get("run_id", self.run_id) != self.run_id or payload.get("updates") != step + 1:
-                return MODEL.format(name)
-        return None
-
     def conclude(self, status: Status, out_of_time: bool = False) -> RunOutcome:
         """Write what belongs to the end of an attempt, and return how it ended."""
         message = ""
@@ -346,9 +332,19 @@ class TrainingRun:
         """Write run.json."""
         records = [json.loads(line) for line in self.records]
         largest = max([self.stack_size, *(record.get("fleet_size", 1) for record in records)])
+        described, data = describe_run(self.config, self.dataset, self.entry), self.data
+        described["dataset"] |= {
+            "n_train": len(data.train),
+            "n_validation": len(data.validation.stored),
+            "n_test": len(data.test.stored),
+            "n_classes": int(data.train_candidates.shape[1]),
+            "input_shape": list(data.input_shape),
+            "train_mean_candidates": float(data.train_candidates.sum(1).mean()),
+            "train_noise_rate": data.train_noise_rate,
+        }
         self.store.write_run(
             {
-                **describe_run(self.config, self.dataset, self.entry, self.data),
+                **described,
                 "status": status,
                 "error": error,
                 "diverged_after_step": records[-1]["step"] if status == "diverged" and records else None,

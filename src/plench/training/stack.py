@@ -1,7 +1,7 @@
 """Several runs of one algorithm as a stack: weights, state and batches with a leading axis of runs.
 
-Each run is built, and restored, as it is alone; then its weights and state become slices of the stack, so
-that whatever saves, evaluates or describes a single run sees its own. The losses and revisions are the
+Each run is built and restored as a single run is. Then its weights and state become slices of the stack, so
+whatever saves, evaluates or describes a single run sees its own. The losses and revisions are the
 algorithm's own, on (R, B, K).
 """
 
@@ -24,17 +24,17 @@ from plench.training.data import TrainingSet
 from plench.training.evaluate import choose_chunk
 from plench.training.inputs import Stored, TableInputs, TabularInputs
 from plench.training.run import TrainingRun
-from plench.training.step import FusedAdam, HandwrittenMLP, is_plain_adam, layers_of
+from plench.training.step import FusedAdam, HandwrittenMLP, is_plain_adam, is_plain_mlp
 from plench.training.streams import Streams
 
 # Attributes of an algorithm that a stack deals with itself.
 KNOWN = ("hparams", "num_data", "num_classes", "per_example_names", "steps_done")
-# Those that it has beside these.
+# Those that only a stack has.
 OF_STACK = ("members", "streams", "adam", "offsets", "synced")
 
 
 class StackError(Exception):
-    """Runs that cannot be trained as one; the text says why."""
+    """Runs that cannot be stacked; the text says why."""
 
 
 class StackedLinear(nn.Module):
@@ -67,8 +67,8 @@ class StackedFeaturizer(nn.Module):
 class StackedNetwork(nn.Sequential):
     """The MLPs of R runs as one network; the weights of each become a slice of its own.
 
-    A pass with gradient through the whole is written by hand, one a step; its two parts can be called by
-    themselves, which autograd follows.
+    A pass with gradient through the whole network is written by hand, one per step. Its two parts can also be
+    called separately; then autograd follows.
     """
 
     def __init__(self, networks: Sequence[nn.Sequential]) -> None:
@@ -94,12 +94,12 @@ class StackedNetwork(nn.Sequential):
         return self.logits
 
     def leaves(self) -> list[Tensor]:
-        """Return what the gradient of a step is wanted at: logits made by hand, or the stacked weights."""
+        """Return where a step needs its gradient: at logits made by hand, or at the stacked weights."""
         made = [] if self.logits is None else [self.logits]
         return made + (list(self.parameters()) if any(layer.used for layer in self.layers) else [])
 
     def receive(self, gradients: Sequence[Tensor | None]) -> None:
-        """Take the gradients at the leaves, and make those of the weights of them."""
+        """Turn the gradients at the leaves into those of the weights."""
         gradients = list(gradients)
         if self.logits is not None:
             gradient = gradients.pop(0)
@@ -118,7 +118,7 @@ class StackedNetwork(nn.Sequential):
 
 
 class StackedRuns(LossAlgorithm):
-    """What a stack does in another way than a single run; it stands before the algorithm's own class."""
+    """What a stack does differently from a single run; it precedes the algorithm's own class."""
 
     # Whether the method is written for numbers that differ between runs as tensors (R,).
     takes_tensors: ClassVar[bool] = True
@@ -145,7 +145,7 @@ class StackedRuns(LossAlgorithm):
         return (index + self.offsets).flatten()
 
     def runs_due(self, due: Callable[[Any], bool]) -> Iterator[Any]:
-        """Yield the members that something is due for, each while the global generators are its own."""
+        """Yield the members for which something is due, each while the global generators are its own."""
         for member, streams in zip(self.members, self.streams, strict=True):
             member.steps_done = self.steps_done
             if due(member):
@@ -165,7 +165,7 @@ class StackedRuns(LossAlgorithm):
         self.adam.step()
 
     def more_to_log(self) -> Mapping[str, Tensor | float]:
-        """Return further numbers (R,) to log; those that each run keeps for itself are asked of it."""
+        """Return further numbers (R,) to log; per-run state is read from each run."""
         if not self.per_run_state:
             return super().more_to_log()
         rows = [member.more_to_log() for member in self.members]
@@ -174,15 +174,17 @@ class StackedRuns(LossAlgorithm):
         }
 
     def sync_members(self) -> None:
-        """Let every member have its slice of the state as it is now, the time, and changed attributes.
+        """Give every member its slice of the state, the step number and changed attributes.
 
-        A plain value that is the same for all runs is every run's. What else has changed and is no buffer
-        cannot be given back, so that a run which is saved or stacked anew would have the old value.
+        A plain value that is the same for all runs is set on each. Other changes outside of buffers cannot be
+        given back: a run that is saved or stacked again would have the old value.
         """
         now = self.list_attributes()
         for name in list_changed(self.synced, now):
             if name not in vars(self) or not is_plain_value(vars(self)[name]):
-                raise StackError(f"its {name} changes, and is no buffer that each run could have a slice of")
+                raise StackError(
+                    f"its {name} changes but is not a buffer, of which each run could have a slice"
+                )
             for member in self.members:
                 setattr(member, name, vars(self)[name])
         self.synced = now
@@ -193,7 +195,7 @@ class StackedRuns(LossAlgorithm):
                 member._buffers[name] = state[run]
 
     def list_attributes(self) -> dict[str, Any]:
-        """Return the method's own attributes and its hyperparameters, tensors as the numbers they hold."""
+        """Return the method's own attributes and its hyperparameters, tensors as their numbers."""
         known = {*MODULE_INTERNALS, *KNOWN, *OF_STACK}
         own = {name: value for name, value in vars(self).items() if name not in known}
         own |= {f"hparams[{name!r}]": value for name, value in self.hparams.items()}
@@ -203,137 +205,143 @@ class StackedRuns(LossAlgorithm):
         }
 
 
-def stack_runs(runs: Sequence[Algorithm], streams: Sequence[Streams]) -> StackedRuns:
-    """Return one algorithm that stands for several runs at the same step; StackError where that cannot be."""
-    members = [run for run in runs if isinstance(run, LossAlgorithm)]
-    together = object.__new__(stacked_class(type(runs[0])))
-    first = members[0]
-    assert isinstance(together, StackedRuns)
-    vars(together).update({name: value for name, value in vars(first).items() if name in MODULE_INTERNALS})
-    for name in ("_parameters", "_buffers", "_modules"):
-        vars(together)[name] = {}
-    together.members, together.streams = list(members), list(streams)
-    together.hparams, together.synced = {}, {}
-    together.per_example_names = list(first.per_example_names)
-    together.num_data, together.num_classes = first.num_data, first.num_classes
-    together.steps_done = first.steps_done
-    if any(member.steps_done != first.steps_done for member in members):
-        raise StackError("they are not at the same step")
-    stack_networks(together)
-    stack_buffers(together)
-    device = next(first.parameters()).device
-    together.offsets = torch.arange(len(members), device=device)[:, None] * first.num_data
-    together.hparams = merge_hparams(together, device)
-    merge_attributes(together, device)
-    together.join(together.members)
-    together.synced = together.list_attributes()
-    return together
+# What a method whose loss is mapped leaves to the base class.
+LEFT_TO_BASE = (
+    *("update", "passes", "descend", "revise", "more_to_log", "rows", "write_rows", "predict"),
+    *("build_networks", "build_optimizers", "runs_due", "attach_inputs"),
+)
 
 
 def choose_form(cls: type[Algorithm]) -> str:
-    """Return how runs of a class are trained as one: `stacked` or `mapped`; StackError if they are not.
+    """Return how runs of a class are stacked: `stacked` or `mapped`. Raises StackError if they cannot be.
 
-    Stacked are methods that say that they are written for it; the loss of others is mapped over runs if it
-    is all that they have of their own.
+    Stacked are methods that say that they are written for it. The loss of others is mapped over runs if they
+    define nothing else.
     """
     card = own_card(cls)
     if card is not None and card.stacked:
         return "stacked"
-    obstacle = (card and card.not_stackable) or find_obstacle(cls)
-    if obstacle:
-        raise StackError(obstacle)
+    if card is not None and card.not_stackable:
+        raise StackError(card.not_stackable)
+    if not issubclass(cls, LossAlgorithm):
+        raise StackError("it is not a LossAlgorithm, so only it knows the order of its step")
+    own = [name for name in LEFT_TO_BASE if getattr(cls, name) is not getattr(LossAlgorithm, name)]
+    if own:
+        raise StackError(f"it defines not only its loss but also {', '.join(own)}")
     return "mapped"
 
 
-def stacked_class(cls: type[Algorithm]) -> type[Algorithm]:
-    """Return the class of stacks of an algorithm."""
+def stack_runs(runs: Sequence[Algorithm], streams: Sequence[Streams]) -> StackedRuns:
+    """Return one algorithm that stands for several runs at the same step. Raises StackError if impossible."""
+    cls = type(runs[0])
     base = StackedRuns if choose_form(cls) == "stacked" else MappedRuns
-    return type(f"Stacked{cls.__name__}", (base, cls), {})
+    stack: StackedRuns = object.__new__(type(f"Stacked{cls.__name__}", (base, cls), {}))
+    members = [run for run in runs if isinstance(run, LossAlgorithm)]
+    first = members[0]
+    vars(stack).update({name: value for name, value in vars(first).items() if name in MODULE_INTERNALS})
+    for name in ("_parameters", "_buffers", "_modules"):
+        vars(stack)[name] = {}
+    stack.members, stack.streams = members, list(streams)
+    stack.hparams, stack.synced = {}, {}
+    stack.per_example_names = list(first.per_example_names)
+    stack.num_data, stack.num_classes = first.num_data, first.num_classes
+    stack.steps_done = first.steps_done
+    if any(member.steps_done != first.steps_done for member in members):
+        raise StackError("they are not at the same step")
+    stack_networks(stack)
+    for name in first._buffers:
+        states = [state for member in members if (state := member._buffers.get(name)) is not None]
+        if len(states) < len(members):
+            raise StackError(f"its {name} is None")
+        if len({(state.shape, state.dtype) for state in states}) > 1:
+            raise StackError(f"their {name} differ in shape")
+        stack.register_buffer(name, torch.stack(states))
+    stack.sync_members()
+    device = next(first.parameters()).device
+    stack.offsets = torch.arange(len(members), device=device)[:, None] * first.num_data
+    merge_values(stack, device)
+    stack.join(stack.members)
+    stack.synced = stack.list_attributes()
+    return stack
 
 
-def stack_networks(together: StackedRuns) -> None:
+def stack_networks(stack: StackedRuns) -> None:
     """Put a stacked network in the place of each, and find the optimisers that belong to them."""
-    members = together.members
+    members = stack.members
     names = list(members[0]._modules)
-    if any(layers_of(member._modules[name]) is None for member in members for name in names):
+    if not all(is_plain_mlp(member._modules[name]) for member in members for name in names):
         raise StackError("one of its networks is not the benchmark's MLP")
     if any(member._parameters for member in members):
-        raise StackError("it has parameters beside its networks")
+        raise StackError("it has parameters outside its networks")
     optimizers: list[torch.optim.Adam] = []
     gradients: list[list[Tensor]] = []
     for name in names:
         networks = [getattr(member, name) for member in members]
-        shapes = {tuple(weight.shape for weight in network.parameters()) for network in networks}
-        if len(shapes) > 1:
+        if len({tuple(weight.shape for weight in network.parameters()) for network in networks}) > 1:
             raise StackError("their networks are of different sizes")
-        own = [find_optimizer(member, network) for member, network in zip(members, networks, strict=True)]
+        for member, network in zip(members, networks, strict=True):
+            parameters = list(network.parameters())
+            own = [value for value in vars(member).values() if is_plain_adam(value, parameters)]
+            if not own:
+                raise StackError("a network has no Adam of its own")
+            optimizers.append(own[0])
         stacked = StackedNetwork(networks)
-        setattr(together, name, stacked)
-        optimizers += own
+        setattr(stack, name, stacked)
         gradients += [list(of_run) for of_run in zip(*stacked.by_hand.gradients, strict=True)]
-    together.adam = FusedAdam(optimizers, gradients)
+    stack.adam = FusedAdam(optimizers, gradients)
 
 
-def find_optimizer(member: LossAlgorithm, network: nn.Module) -> torch.optim.Adam:
-    """Return the Adam of a run's network."""
-    parameters = list(network.parameters())
-    for value in vars(member).values():
-        if is_plain_adam(value, parameters):
-            assert isinstance(value, torch.optim.Adam)
-            return value
-    raise StackError("a network has no Adam of its own")
+def merge_values(stack: StackedRuns, device: torch.device) -> None:
+    """Set the hyperparameters and plain attributes of a stack: numbers that differ become tensors (R,).
 
-
-def stack_buffers(together: StackedRuns) -> None:
-    """Stack the state of the runs; each has its slice."""
-    for name in together.members[0]._buffers:
-        own = [member._buffers.get(name) for member in together.members]
-        there = [state for state in own if state is not None]
-        if len(there) < len(own):
-            raise StackError(f"its {name} is None")
-        if len({(state.shape, state.dtype) for state in there}) > 1:
-            raise StackError(f"their {name} differ in shape")
-        together.register_buffer(name, torch.stack(there))
-    together.sync_members()
-
-
-def merge_hparams(together: StackedRuns, device: torch.device) -> dict[str, Any]:
-    """Return the runs' hyperparameters: numbers that differ as tensors (R,).
-
-    Words that differ are left out: what they decide is in the state, and nothing may read them. A method
-    that is not written for stacks may do so, and is refused.
+    Words among the hyperparameters that differ are left out: what they decide is in the state, and nothing
+    may read them. A method that is not written for stacks might, and is refused. Its attributes must be equal
+    too, since only hyperparameters and state are mapped.
     """
-    members = together.members
-    merged = {}
-    for name, value in members[0].hparams.items():
+    members = stack.members
+    dtype = next(members[0].parameters()).dtype
+
+    def is_equal(values: Sequence[Any]) -> bool:
+        return all(other == values[0] for other in values)
+
+    def as_tensor(values: Sequence[Any]) -> Tensor:
+        whole = all(isinstance(value, int) for value in values)
+        return torch.tensor(values, dtype=torch.int64 if whole else dtype, device=device)
+
+    for name in members[0].hparams:
         values = [member.hparams[name] for member in members]
-        if all(other == value for other in values):
-            merged[name] = value
-        elif name in together.must_match:
+        numbers = all(isinstance(value, float | int) for value in values)
+        if is_equal(values):
+            stack.hparams[name] = values[0]
+        elif name in stack.must_match or not (numbers or stack.takes_tensors):
             raise StackError(f"they differ in {name}")
-        elif all(isinstance(other, float | int) for other in values):
-            merged[name] = tensor_of(values, members[0], device)
-        elif not together.takes_tensors:
+        elif numbers:
+            stack.hparams[name] = as_tensor(values)
+    for name, value in vars(members[0]).items():
+        known = name in MODULE_INTERNALS or name in KNOWN or name in stack.per_run_state
+        if known or isinstance(value, torch.optim.Optimizer):
+            continue
+        values = [vars(member).get(name) for member in members]
+        if not is_plain_value(value) or any(type(other) is not type(value) for other in values):
+            raise StackError(f"its attribute {name} cannot be stacked")
+        if not is_equal(values) and not (type(value) in (int, float) and stack.takes_tensors):
             raise StackError(f"they differ in {name}")
-    return merged
-
-
-def tensor_of(values: Sequence[Any], member: LossAlgorithm, device: torch.device) -> Tensor:
-    """Return numbers of the runs as a tensor (R,): whole ones as such, others in the type of the weights."""
-    whole = all(isinstance(value, int) for value in values)
-    dtype = torch.int64 if whole else next(member.parameters()).dtype
-    return torch.tensor(values, dtype=dtype, device=device)
+        setattr(stack, name, value if is_equal(values) else as_tensor(values))
 
 
 def is_plain_value(value: object) -> bool:
-    """Say whether an attribute cannot change but by being replaced."""
+    """Return True if an attribute can only change by being replaced."""
     if isinstance(value, tuple):
         return all(is_plain_value(part) for part in value)
     return value is None or type(value) in (bool, int, float, str)
 
 
 def list_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name what was added, removed or replaced by another; equal plain values are the same."""
+    """Return the names of what was added, removed or replaced; equal plain values count as the same."""
+
+    def is_same(one: object, other: object) -> bool:
+        return one is other or (is_plain_value(one) and is_plain_value(other) and one == other)
+
     return [
         name
         for name in {**before, **now}
@@ -341,68 +349,12 @@ def list_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     ]
 
 
-def is_same(one: object, other: object) -> bool:
-    """Say whether two values are one, or plain and equal."""
-    return one is other or (is_plain_value(one) and is_plain_value(other) and one == other)
-
-
-def merge_attributes(together: StackedRuns, device: torch.device) -> None:
-    """Take over plain attributes: equal ones as they are, numbers that differ as tensors (R,).
-
-    Of a mapped loss only hyperparameters and state are mapped, so that its attributes must be equal.
-    """
-    members = together.members
-    for name, value in vars(members[0]).items():
-        if name in MODULE_INTERNALS or name in KNOWN or name in together.per_run_state:
-            continue
-        if isinstance(value, torch.optim.Optimizer):
-            continue
-        values = [vars(member).get(name) for member in members]
-        if not is_plain_value(value) or not all(type(other) is type(value) for other in values):
-            raise StackError(f"its attribute {name} cannot be stacked")
-        if all(other == value for other in values):
-            setattr(together, name, value)
-        elif type(value) in (int, float) and together.takes_tensors:
-            setattr(together, name, tensor_of(values, members[0], device))
-        else:
-            raise StackError(f"they differ in {name}")
-
-
-# What a method whose loss is mapped leaves to the base class.
-LEFT = (
-    "update",
-    "passes",
-    "descend",
-    "revise",
-    "more_to_log",
-    "rows",
-    "write_rows",
-    "predict",
-    "build_networks",
-    "build_optimizers",
-    "runs_due",
-    "attach_inputs",
-)
-
-
-def find_obstacle(cls: type[Algorithm]) -> str | None:
-    """Say why the loss of a class cannot be mapped over runs; None if it can be tried."""
-    if not issubclass(cls, LossAlgorithm):
-        return "it is no LossAlgorithm, so that only it knows the order of its step"
-    own = [name for name in LEFT if getattr(cls, name) is not getattr(LossAlgorithm, name)]
-    if own:
-        return f"beside its loss it has its own {', '.join(own)}"
-    return None
-
-
-def read_generators() -> tuple[object, ...]:
-    """Return the positions of the global generators of Python and numpy; torch's is refused by vmap."""
-    state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
-    return random.getstate(), state["key"].tobytes(), state["pos"]
-
-
 class MappedRuns(StackedRuns):
-    """A stack whose loss is written for one run and mapped over all of them by `vmap`."""
+    """A stack whose loss is written for one run and mapped over all of them by `vmap`.
+
+    It is for a method that defines nothing but its loss, as third-party methods often do: state, passes and
+    the order of a step are the base class's, so only the loss has to be mapped.
+    """
 
     takes_tensors: ClassVar[bool] = False
 
@@ -411,39 +363,38 @@ class MappedRuns(StackedRuns):
         return Algorithm.rows(self, name, index)
 
     def write_rows(self, name: str, index: Tensor, rows: Tensor) -> None:
-        """Refuse: a loss that changes state cannot be mapped."""
+        """Raise StackError: a loss that changes state cannot be mapped."""
         raise StackError("its loss writes state")
 
     def losses(self, outputs: Tensor, batch: Batch) -> Mapping[str, Tensor | float]:
         """Return the losses (R,) of all runs."""
-        size = len(self.members)
-        many = {name: value for name, value in self.hparams.items() if isinstance(value, Tensor)}
-        state = {name: value for name, value in self._buffers.items() if value is not None}
         views = batch._views
-        inputs = next(iter(views.values()))
-        weights = 0 if batch.weights is not None else None
-        before = read_generators()
-        held = dict(vars(self))
+        given: dict[str, Any] = {
+            "logits": outputs,
+            "index": batch.index,
+            "candidates": batch.candidates,
+            "inputs": next(iter(views.values())),
+            **({} if batch.weights is None else {"weights": batch.weights}),
+            "hparams": {name: value for name, value in self.hparams.items() if isinstance(value, Tensor)},
+            "state": {name: value for name, value in self._buffers.items() if value is not None},
+        }
 
-        def of_one(
-            logits: Tensor,
-            index: Tensor,
-            candidates: Tensor,
-            own_inputs: Tensor,
-            own_weights: Tensor | None,
-            own_hparams: dict[str, Tensor],
-            own_state: dict[str, Tensor],
-        ) -> dict[str, Tensor]:
-            given = Batch(index, candidates, dict.fromkeys(views, own_inputs), None, own_weights)
-            return self.lose(logits, given, own_hparams, own_state)
+        def lose(own: dict[str, Any]) -> dict[str, Tensor]:
+            inputs = dict.fromkeys(views, own["inputs"])
+            own_batch = Batch(own["index"], own["candidates"], inputs, None, own.get("weights"))
+            return self.lose(own["logits"], own_batch, own["hparams"], own["state"])
 
-        losses = torch.func.vmap(of_one, in_dims=(0, 0, 0, 0, weights, 0, 0))(
-            outputs, batch.index, batch.candidates, inputs, batch.weights, many, state
-        )
+        def read_generators() -> tuple[object, ...]:  # torch's is refused by vmap
+            state = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - the global one is meant
+            return random.getstate(), state["key"].tobytes(), state["pos"]
+
+        before, held = read_generators(), dict(vars(self))
+        losses = torch.func.vmap(lose)(given)
         if before != read_generators():
             raise StackError("its loss draws random numbers")
         if list_changed(held, vars(self)):
             raise StackError("its loss changes attributes")
+        size = len(self.members)
         return {name: value.expand(size) if value.dim() == 0 else value for name, value in losses.items()}
 
     def lose(
@@ -451,13 +402,12 @@ class MappedRuns(StackedRuns):
     ) -> dict[str, Tensor]:
         """Return the losses of one run, with its hyperparameters and state in their places.
 
-        The network is out of reach meanwhile: a loss that looks at weights would see those of all runs.
+        The network cannot be reached: a loss that reads weights would see those of all runs.
         """
-        outside, buffers, modules = self.hparams, dict(self._buffers), dict(self._modules)
+        outside, buffers, modules = self.hparams, self._buffers, self._modules
         given = {**outside, **hparams}
         self.hparams = dict(given)
-        self._buffers.update(state)
-        self._modules.clear()
+        vars(self).update(_buffers={**buffers, **state}, _modules={})
         try:
             losses = super().losses(logits, batch)
             if self._modules or self._parameters or list_changed(state, self._buffers):
@@ -467,70 +417,48 @@ class MappedRuns(StackedRuns):
             return {name: torch.as_tensor(value) for name, value in losses.items()}
         finally:
             self.hparams = outside
-            self._buffers.clear()
-            self._buffers.update(buffers)
-            self._modules.clear()
-            self._modules.update(modules)
+            vars(self).update(_buffers=buffers, _modules=modules)
 
 
 class StackedBatches:
-    """Hands out the next batch of every run; each run's place in its data moves on as if it were alone."""
+    """Returns the next batch of every run; each run's place in its data advances as if it were single."""
 
     def __init__(self, sets: Sequence[TrainingSet]) -> None:
-        check_sets(sets)
         first = sets[0]
+        # Runs on one split share its rows.
+        splits = list({id(each.stored): each for each in sets}.values())
+        stored = [each.stored for each in splits if isinstance(each.stored, Tensor)]
+        if len(stored) < len(splits) or not isinstance(first.inputs, TabularInputs | TableInputs):
+            raise StackError("their inputs are not a table in memory")
+        if first.second_order is not None:
+            raise StackError("its steps take a second batch")
+        if len({(len(each), each.order.batch_size, each.views, each.weights is None) for each in sets}) > 1:
+            raise StackError("their training splits or batches differ in size")
+        places = {id(each.stored): place for place, each in enumerate(splits)}
+        starts = [places[id(each.stored)] * len(first) for each in sets]
         self.orders = [each.order for each in sets]
         self.views = first.views
-        # Runs on one split share its rows.
-        splits = {id(each.stored): each for each in sets}
-        places = {key: place for place, key in enumerate(splits)}
-        starts = [places[id(each.stored)] * len(first) for each in sets]
-        device = first.candidates.device
-        self.offsets = torch.tensor(starts, device=device)[:, None]
-        self.inputs = join([as_tensor(each) for each in splits.values()])
-        self.candidates = join([each.candidates for each in splits.values()])
-        weights = [each.weights for each in splits.values() if each.weights is not None]
+        self.offsets = torch.tensor(starts, device=first.candidates.device)[:, None]
+        weights = [each.weights for each in splits if each.weights is not None]
+
+        def join(parts: Sequence[Tensor]) -> Tensor:
+            return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+        self.inputs, self.candidates = join(stored), join([each.candidates for each in splits])
         self.weights = join(weights) if weights else None
         self.shape = (len(sets), first.order.batch_size)
-        self.room = self.inputs.new_empty(self.shape[0] * self.shape[1], self.inputs.shape[1])
+        self.room = stored[0].new_empty(self.shape[0] * self.shape[1], stored[0].shape[1])
 
     def next(self) -> Batch:
         """Return the next batch: `index` (R, B), candidates (R, B, K), inputs (R, B, D) as every view."""
         index = torch.stack([order.next() for order in self.orders])
         flat = (index + self.offsets).flatten()
         torch.index_select(self.inputs, 0, flat, out=self.room)
-        inputs = self.room.unflatten(0, self.shape)
-        weights = None if self.weights is None else self.take(self.weights, flat)
-        return Batch(
-            index, self.take(self.candidates, flat), dict.fromkeys(self.views, inputs), None, weights
-        )
-
-    def take(self, rows: Tensor, flat: Tensor) -> Tensor:
-        """Return rows of all runs (R, B, …)."""
-        taken: Tensor = rows.index_select(0, flat).unflatten(0, self.shape)
-        return taken
-
-
-def check_sets(sets: Sequence[TrainingSet]) -> None:
-    """Raise StackError for training sets whose batches cannot be gathered together."""
-    for each in sets:
-        if not isinstance(each.inputs, TabularInputs | TableInputs) or not isinstance(each.stored, Tensor):
-            raise StackError("their inputs are not a table in memory")
-        if each.second_order is not None:
-            raise StackError("its steps take a second batch")
-    if len({(len(each), each.order.batch_size, each.views, each.weights is None) for each in sets}) > 1:
-        raise StackError("their training splits or batches differ in size")
-
-
-def as_tensor(training_set: TrainingSet) -> Tensor:
-    """Return the stored inputs of a set that has been checked."""
-    assert isinstance(training_set.stored, Tensor)
-    return training_set.stored
-
-
-def join(parts: Sequence[Tensor]) -> Tensor:
-    """Return parts as one tensor; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+        candidates, weights = self.candidates.index_select(0, flat).unflatten(0, self.shape), None
+        if self.weights is not None:
+            weights = self.weights.index_select(0, flat).unflatten(0, self.shape)
+        views = dict.fromkeys(self.views, self.room.unflatten(0, self.shape))
+        return Batch(index, candidates, views, None, weights)
 
 
 class StackedStep:

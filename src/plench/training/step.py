@@ -1,7 +1,7 @@
-"""The step of one run with passes and Adam of its MLP written by hand: the same bits, less overhead.
+"""The updates of one run, with passes and Adam of the MLP written by hand: the same bits, less overhead.
 
-The products of one run are those that autograd makes, in the same order, so that numbers are the same to the
-bit. What is saved is the graph: gradients go into tensors that are made once.
+The products of one run are those that autograd makes, in the same order, so that every bit is the same. What
+is saved is the graph: gradients go into tensors that are allocated once.
 """
 
 from __future__ import annotations
@@ -23,34 +23,54 @@ from plench.networks import MLP, Classifier, Linear
 from plench.training.evaluate import predict_logits
 from plench.training.run import TrainingRun
 
+# What a class must not override for the handwritten step: the order of a step.
+ORDER_OF_A_STEP = ("update", "passes", "descend")
+# Settings of the benchmark's Adam; an optimiser with other values is left to torch.
+PLAIN_ADAM = {
+    "amsgrad": False,
+    "maximize": False,
+    "fused": True,
+    "capturable": False,
+    "differentiable": False,
+}
 
-def layers_of(network: object) -> tuple[nn.Linear, nn.Linear] | None:
-    """Return both linear layers of an MLP of ours with its classifier; None for any other network."""
+
+def is_plain_mlp(network: object) -> bool:
+    """Return True for our MLP with its classifier, in float32, without hooks and not compiled."""
     if type(network) is not nn.Sequential or len(network) != 2:
-        return None
+        return False
     featurizer, classifier = network
     if type(featurizer) is not MLP or type(classifier) is not Classifier or featurizer.precision != "float32":
-        return None
-    hidden = featurizer.hidden
-    modules = (network, featurizer, hidden, classifier)
-    if type(hidden) is not Linear or any(has_hooks(module) for module in modules):
-        return None
-    return hidden, classifier
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Say whether a module does more than its class says: hooks of others', or compiled code."""
-    hooks = (
-        module._forward_hooks,
-        module._forward_pre_hooks,
-        module._backward_hooks,
-        module._backward_pre_hooks,
+        return False
+    modules = (network, featurizer, featurizer.hidden, classifier)
+    return type(featurizer.hidden) is Linear and not any(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl is not None
+        or "forward" in vars(module)
+        for module in modules
     )
-    return any(hooks) or module._compiled_call_impl is not None or "forward" in vars(module)
+
+
+def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool:
+    """Return True for the benchmark's optimiser: a fused Adam on just these parameters."""
+    if not isinstance(optimizer, torch.optim.Adam) or type(optimizer) not in (Adam, torch.optim.Adam):
+        return False
+    group = optimizer.param_groups[0]
+    numbers = all(isinstance(group[name], float | int) for name in ("lr", "weight_decay", "eps"))
+    return (
+        len(optimizer.param_groups) == 1
+        and list(map(id, group["params"])) == list(map(id, parameters))
+        and all(group.get(name) == value for name, value in PLAIN_ADAM.items())
+        and numbers
+        and not group.get("decoupled_weight_decay", False)
+    )
 
 
 def is_better_turned(rows: int, classes: int) -> bool:
-    """Say whether a CPU makes a stack's logits faster as (K, B) than as (B, K).
+    """Return True if a CPU makes a stack's logits faster as (K, B) than as (B, K).
 
     A last axis that does not fill its registers takes up to twice the time. Below 12 rows or classes other
     kernels round differently, and a stack would no longer have the bits of its runs where it has them.
@@ -61,7 +81,7 @@ def is_better_turned(rows: int, classes: int) -> bool:
 class HandwrittenMLP:
     """Weights (…, H, D), (…, H), (…, K, H), (…, K) and their gradients, over runs (R,) or of one run ().
 
-    `forward` gives logits and remembers what `backward` needs; it is one pass a step.
+    `forward` returns logits and keeps what `backward` needs, for one pass per step.
     """
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
@@ -81,13 +101,12 @@ class HandwrittenMLP:
         if self.hidden.shape[:-1] != inputs.shape[:-1]:
             self.hidden = inputs.new_empty(*inputs.shape[:-1], self.weights[0].shape[-2])
             self.hidden_gradient = torch.empty_like(self.hidden)
+        self.inputs = inputs
         with torch.no_grad():
-            self.inputs = inputs
-            features = self.features(inputs, self.hidden)
-            return self.classify(features)
+            return self.classify(self.features(inputs, self.hidden))
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """Return the logits of inputs of any number of rows, and remember nothing."""
+        """Return the logits of inputs of any number of rows, and keep nothing."""
         free = self.inputs is None and self.hidden.shape[:-1] == inputs.shape[:-1]
         with torch.no_grad():
             return self.classify(self.features(inputs, self.hidden if free else None))
@@ -120,35 +139,6 @@ class HandwrittenMLP:
         self.inputs = None
 
 
-# An optimiser with other values than these is left to torch.
-USUAL = {"amsgrad": False, "maximize": False, "fused": True, "capturable": False, "differentiable": False}
-
-
-def is_plain_adam(optimizer: object, parameters: Sequence[nn.Parameter]) -> bool:
-    """Say whether an optimiser is the benchmark's: a fused Adam on just these parameters."""
-    if not isinstance(optimizer, torch.optim.Adam) or type(optimizer) not in (Adam, torch.optim.Adam):
-        return False
-    if len(optimizer.param_groups) != 1:
-        return False
-    group = optimizer.param_groups[0]
-    same = len(group["params"]) == len(parameters) and all(
-        one is other for one, other in zip(group["params"], parameters, strict=True)
-    )
-    usual = all(group.get(name) == value for name, value in USUAL.items())
-    numbers = all(isinstance(group[name], float | int) for name in ("lr", "weight_decay", "eps"))
-    return same and usual and numbers and not group.get("decoupled_weight_decay", False)
-
-
-def is_watched(optimizer: torch.optim.Optimizer) -> bool:
-    """Say whether an optimiser has step hooks."""
-    return bool(
-        of_torch._global_optimizer_pre_hooks
-        or of_torch._global_optimizer_post_hooks
-        or optimizer._optimizer_step_pre_hooks
-        or optimizer._optimizer_step_post_hooks
-    )
-
-
 class FusedAdam:
     """The steps of several optimisers, each on its own parameters with its own rate.
 
@@ -167,7 +157,13 @@ class FusedAdam:
 
     def step(self) -> None:
         """Take a step of every optimiser on the gradients as they are now."""
-        if self.counters is None or any(is_watched(optimizer) for optimizer in self.optimizers):
+        if self.counters is None or any(
+            of_torch._global_optimizer_pre_hooks
+            or of_torch._global_optimizer_post_hooks
+            or optimizer._optimizer_step_pre_hooks
+            or optimizer._optimizer_step_post_hooks
+            for optimizer in self.optimizers
+        ):
             for optimizer in self.optimizers:
                 optimizer.step()
             if self.counters is None:
@@ -176,7 +172,19 @@ class FusedAdam:
         with torch.no_grad():
             self.counters.add_(1)
             for optimizer, arguments in zip(self.optimizers, self.calls, strict=True):
-                torch._fused_adam_(*arguments, **fused_settings(optimizer.param_groups[0]))
+                group = optimizer.param_groups[0]
+                torch._fused_adam_(
+                    *arguments,
+                    lr=group["lr"],
+                    beta1=group["betas"][0],
+                    beta2=group["betas"][1],
+                    weight_decay=group["weight_decay"],
+                    eps=group["eps"],
+                    amsgrad=False,
+                    maximize=False,
+                    grad_scale=None,
+                    found_inf=None,
+                )
 
     def gather(self) -> None:
         """Make the lists of the fused operation, once."""
@@ -196,32 +204,12 @@ class FusedAdam:
             self.calls.append((parameters, gradients, *averages, [], [state["step"] for state in own]))
 
 
-def fused_settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's settings as the fused operation names them."""
-    return {
-        "lr": group["lr"],
-        "beta1": group["betas"][0],
-        "beta2": group["betas"][1],
-        "weight_decay": group["weight_decay"],
-        "eps": group["eps"],
-        "amsgrad": False,
-        "maximize": False,
-        "grad_scale": None,
-        "found_inf": None,
-    }
-
-
-# What a class must leave as it is: the order of a step.
-ORDER_OF_A_STEP = ("update", "passes", "descend")
-
-
 class HandwrittenStep:
     """Takes the steps of an algorithm: it gives the losses, autograd their gradient at the logits."""
 
     def __init__(self, algorithm: LossAlgorithm) -> None:
         self.algorithm = algorithm
-        parameters = list(algorithm.network.parameters())
-        self.network = HandwrittenMLP(parameters)
+        self.network = HandwrittenMLP(list(algorithm.network.parameters()))
         self.adam = FusedAdam([algorithm.optimizer], [self.network.gradients])
 
     def update(self, batch: Batch) -> Mapping[str, Tensor | float]:
@@ -240,25 +228,20 @@ class HandwrittenStep:
 
 
 def find_step(algorithm: Algorithm) -> HandwrittenStep | None:
-    """Return the handwritten step of an algorithm, None where only its own `update` will do."""
+    """Return the handwritten step of an algorithm; None if only its own `update` is right."""
     cls = type(algorithm)
     card = own_card(cls)
     if not isinstance(algorithm, LossAlgorithm) or card is None or not card.stacked:
         return None
-    if any(getattr(cls, name) is not getattr(LossAlgorithm, name) for name in ORDER_OF_A_STEP):
-        return None
-    if any(name in vars(algorithm) for name in ORDER_OF_A_STEP):
-        return None
-    layers = layers_of(algorithm.network)
-    if layers is None:
+    if any(
+        getattr(cls, name) is not getattr(LossAlgorithm, name) or name in vars(algorithm)
+        for name in ORDER_OF_A_STEP
+    ):
         return None
     parameters = list(algorithm.parameters())
-    of_network = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-    same = len(parameters) == len(of_network) and all(
-        one is other for one, other in zip(parameters, of_network, strict=True)
-    )
+    plain = is_plain_mlp(algorithm.network) and len(list(algorithm.network.parameters())) == len(parameters)
     learns = all(parameter.requires_grad for parameter in parameters)
-    if not same or not learns or not is_plain_adam(algorithm.optimizer, parameters):
+    if not plain or not learns or not is_plain_adam(algorithm.optimizer, parameters):
         return None
     return HandwrittenStep(algorithm)
 

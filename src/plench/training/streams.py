@@ -77,7 +77,7 @@ class Streams:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue every stream from `state()`; the active ambient stream included."""
+        """Resume every stream from `state()`, including the active ambient stream."""
         for name, (device, position) in state["generators"].items():
             generator = self.generator(name)
             # On another device, which the user asked for, the stream starts anew.
