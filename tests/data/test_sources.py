@@ -112,7 +112,7 @@ def test_a_file_without_true_labels_loads_with_a_notice(tmp_path):
     write_mat(tmp_path / "FG-NET.mat", with_target=False)
     dataset = load_dataset("FGNET", tmp_path)
     assert dataset.labels is None
-    assert "FGNET: FG-NET.mat has no true labels (`target`), so accuracy is not measured" in dataset.warnings
+    assert "FGNET: FG-NET.mat has no true labels (`target`): accuracy is not measured" in dataset.warnings
     with pytest.raises(DataError, match="FGNET has no true labels"):
         draw_candidates(dataset, CandidateSpec("uss"), 0)
 

@@ -102,37 +102,21 @@ def soften(images: Tensor, value: Tensor) -> Tensor:
     return blend(smooth, pixels, value)
 
 
-def shear_x(images: Tensor, value: Tensor) -> Tensor:
-    """ShearX: move each row by `value` times its height, from the top left corner."""
-    maps = identity_maps(images)
-    maps[:, 0, 1] = value
-    return warp(images, maps)
-
-
-def shear_y(images: Tensor, value: Tensor) -> Tensor:
-    """ShearY: move each column by `value` times its place, from the top left corner."""
-    maps = identity_maps(images)
-    maps[:, 1, 0] = value
-    return warp(images, maps)
-
-
 def solarize(images: Tensor, value: Tensor) -> Tensor:
     """Solarize: invert what is not below `value`."""
     return torch.where(images < per_image(value), images, images.bitwise_not())
 
 
-def translate_x(images: Tensor, value: Tensor) -> Tensor:
-    """TranslateX: move by `value` of the width."""
-    maps = identity_maps(images)
-    maps[:, 0, 2] = images.shape[3] * value.to(maps)
-    return warp(images, maps)
+def affine(row: int, column: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a shear, or a shift by a share of the side: it sets one entry of the affine map to the value."""
 
+    def apply(images: Tensor, value: Tensor) -> Tensor:
+        maps = identity_maps(images)
+        side = images.shape[3 - row] if column == 2 else 1
+        maps[:, row, column] = side * value.to(maps)
+        return warp(images, maps)
 
-def translate_y(images: Tensor, value: Tensor) -> Tensor:
-    """TranslateY: move by `value` of the height."""
-    maps = identity_maps(images)
-    maps[:, 1, 2] = images.shape[2] * value.to(maps)
-    return warp(images, maps)
+    return apply
 
 
 OPERATIONS = (
@@ -145,11 +129,11 @@ OPERATIONS = (
     Operation("Posterize", 4, 8, posterize),
     Operation("Rotate", -30, 30, rotate),
     Operation("Sharpness", 0.05, 0.95, soften),
-    Operation("ShearX", -0.3, 0.3, shear_x),
-    Operation("ShearY", -0.3, 0.3, shear_y),
+    Operation("ShearX", -0.3, 0.3, affine(0, 1)),
+    Operation("ShearY", -0.3, 0.3, affine(1, 0)),
     Operation("Solarize", 0, 256, solarize),
-    Operation("TranslateX", -0.3, 0.3, translate_x),
-    Operation("TranslateY", -0.3, 0.3, translate_y),
+    Operation("TranslateX", -0.3, 0.3, affine(0, 2)),
+    Operation("TranslateY", -0.3, 0.3, affine(1, 2)),
 )
 
 

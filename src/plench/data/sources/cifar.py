@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +40,6 @@ class CifarFiles:
         return f"get {self.archive.path} from {self.archive.url}"
 
 
-@dataclass(frozen=True, eq=False)
-class CifarArrays:
-    """Images and labels of a distribution, superclasses if it has them, and warnings."""
-
-    features: np.ndarray
-    labels: np.ndarray
-    test: TestSet
-    superclasses: np.ndarray | None
-    warnings: tuple[str, ...]
-
-
 def make_archive(name: str, md5: str) -> RemoteFile:
     """Return one of the public archives."""
     return RemoteFile(f"https://www.cs.toronto.edu/~kriz/{name}", name, md5=md5)
@@ -82,8 +70,14 @@ CIFAR100_FILES = CifarFiles(
 )
 
 
-def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArrays:
-    """Read a distribution from its unpacked folder or else from its archive."""
+def load_cifar(
+    card: DatasetCard, files: CifarFiles, data_dir: Path | None, hierarchical: bool = False
+) -> Dataset:
+    """Load a distribution from its unpacked folder or else from its archive.
+
+    Until candidates are drawn, a candidate set is the label alone.
+    """
+    name = card.name
     place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
     wanted = {**files.train, **files.test}
     contents: Iterator[tuple[str, bytes]]
@@ -102,19 +96,28 @@ def read_cifar(files: CifarFiles, data_dir: Path | None, name: str) -> CifarArra
     test_images, test_labels, _ = batches[next(iter(files.test))]
     labels = np.concatenate([batch[1] for batch in train])
     coarse = [batch[2] for batch in train if batch[2] is not None]
-    warnings: tuple[str, ...] = ()
-    if others:
-        warnings = (
-            f"{name}: {place.name} has other files than the public ones (by MD5): "
-            f"{', '.join(sorted(others, key=list(wanted).index))}",
-        )
-    return CifarArrays(
+    if hierarchical and not coarse:
+        raise DataError(f"{name}: the files have no coarse labels")
+    if coarse:
+        superclasses = np.full(files.n_classes, -1)
+        superclasses[labels] = np.concatenate(coarse)
+        if (superclasses[labels] != np.concatenate(coarse)).any() or (superclasses < 0).any():
+            raise DataError(f"{name}: fine and coarse labels do not agree")
+        if hierarchical:
+            card = replace(card, superclasses=tuple(superclasses.tolist()))
+    dataset = Dataset(
         np.concatenate([batch[0] for batch in train]),
+        labels[:, None] == np.arange(files.n_classes),
         labels,
+        replace(card, class_names=files.class_names),
         TestSet(test_images, test_labels),
-        find_superclasses(labels, coarse, files.n_classes, name) if coarse else None,
-        warnings,
     )
+    if others:
+        listed = ", ".join(sorted(others, key=list(wanted).index))
+        return dataset.with_warnings(
+            [f"{name}: {place.name} has other files than the public ones (by MD5): {listed}"]
+        )
+    return dataset
 
 
 def read_batch(content: bytes, files: CifarFiles, name: str) -> Batch:
@@ -148,16 +151,6 @@ def check_image_labels(labels: Any, count: int, n_classes: int, name: str) -> np
     return array.astype(np.int64)
 
 
-def find_superclasses(labels: np.ndarray, coarse: list[np.ndarray], n_classes: int, name: str) -> np.ndarray:
-    """Return the superclass of each class; every class must lie in one only."""
-    superclass_of_image = np.concatenate(coarse)
-    superclasses = np.full(n_classes, -1)
-    superclasses[labels] = superclass_of_image
-    if (superclasses[labels] != superclass_of_image).any() or (superclasses < 0).any():
-        raise DataError(f"{name}: fine and coarse labels do not agree")
-    return superclasses
-
-
 def make_source(
     name: str, files: CifarFiles, candidates: CandidateSpec, task: str, hierarchical: bool = False
 ) -> Source:
@@ -173,20 +166,11 @@ def make_source(
         sizes=Sizes(50_000, math.prod(IMAGE_SHAPE), files.n_classes),
         candidates=candidates,
     )
-    load = partial(load_cifar, card, files, hierarchical)
+
+    def load(data_dir: Path | None) -> Dataset:
+        return load_cifar(card, files, data_dir, hierarchical)
+
     return Source(card, load, (files.archive,), files.obtain, own_test=True)
-
-
-def load_cifar(card: DatasetCard, files: CifarFiles, hierarchical: bool, data_dir: Path | None) -> Dataset:
-    """Load a distribution; until candidates are drawn, each set is the label alone."""
-    arrays = read_cifar(files, data_dir, card.name)
-    if hierarchical:
-        if arrays.superclasses is None:
-            raise DataError(f"{card.name}: the files have no coarse labels")
-        card = replace(card, superclasses=tuple(arrays.superclasses.tolist()))
-    candidates = arrays.labels[:, None] == np.arange(files.n_classes)
-    card = replace(card, class_names=files.class_names)
-    return Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, arrays.warnings)
 
 
 CIFAR10 = make_source("CIFAR10", CIFAR10_FILES, CandidateSpec("fps"), "image classification")

@@ -10,7 +10,6 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +24,8 @@ from plench.errors import DataError, UsageError
 from plench.text import normalise
 
 LABELME_CLASSES = 8
-
-
-@dataclass(frozen=True, eq=False)
-class CrowdArrays:
-    """The content of a dataset's files."""
-
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    answers: Answers
-    test: TestSet
-    class_names: tuple[str, ...] | None = None
+# Features, labels, answers, test set and names of classes.
+CrowdArrays = tuple[NDArray[np.float32], NDArray[np.int64], Answers, TestSet, tuple[str, ...] | None]
 
 
 @dataclass(frozen=True)
@@ -52,26 +42,25 @@ class Release:
     sizes: Sizes
     read: Callable[[Mapping[str, bytes], str], CrowdArrays]
 
-    @property
-    def remote_files(self) -> tuple[RemoteFile, ...]:
-        """The public files."""
-        base = f"https://raw.githubusercontent.com/{self.repository}/{self.remote_folder}"
-        return tuple(
-            RemoteFile(f"{base}/{file}", f"{self.folder}/{file}", sha1) for file, sha1 in self.files.items()
-        )
-
 
 def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     """Read features, true labels and the matrix of answers, in which −1 is a gap."""
-    matrix = read_numbers(files["answers.txt"], f"{name}: answers.txt")
-    return CrowdArrays(
-        read_array(files["LabelMe_VGG_avg_train.npy"], f"{name}: LabelMe_VGG_avg_train.npy"),
-        read_numbers(files["LabelMe_Z_train.txt"], f"{name}: LabelMe_Z_train.txt").ravel(),
-        read_answer_matrix(matrix, LABELME_CLASSES, f"{name}: answers.txt"),
-        TestSet(
-            read_array(files["LabelMe_VGG_avg_test.npy"], f"{name}: LabelMe_VGG_avg_test.npy"),
-            read_numbers(files["LabelMe_Z_test.txt"], f"{name}: LabelMe_Z_test.txt").ravel(),
-        ),
+
+    def features(file: str) -> NDArray[np.float32]:
+        return read_array(files[file], f"{name}: {file}")
+
+    def numbers(file: str) -> NDArray[np.int64]:
+        try:
+            return np.loadtxt(io.BytesIO(files[file]), dtype=np.int64, ndmin=2, encoding="ascii")
+        except (ValueError, OverflowError) as error:
+            raise DataError(f"{name}: {file} cannot be read as whole numbers ({error})") from None
+
+    return (
+        features("LabelMe_VGG_avg_train.npy"),
+        numbers("LabelMe_Z_train.txt").ravel(),
+        read_answer_matrix(numbers("answers.txt"), LABELME_CLASSES, f"{name}: answers.txt"),
+        TestSet(features("LabelMe_VGG_avg_test.npy"), numbers("LabelMe_Z_test.txt").ravel()),
+        None,
     )
 
 
@@ -93,7 +82,7 @@ def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     annotators, annotator = np.unique(mturk.complete("annotator"), return_inverse=True)
     sets = labels[:, None] == np.arange(len(genres))
     features = [column for column in gold.columns if column.startswith("feature")]
-    return CrowdArrays(
+    return (
         stack_columns(gold, features),
         look_up(gold, "class", number),
         Answers(item, annotator, sets, len(gold), annotator_names=tuple(annotators.tolist())),
@@ -118,60 +107,47 @@ def stack_columns(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
     return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
 
 
-def read_numbers(content: bytes, name: str) -> NDArray[np.int64]:
-    """Read whole numbers, one row per line."""
-    try:
-        return np.loadtxt(io.BytesIO(content), dtype=np.int64, ndmin=2, encoding="ascii")
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"{name} cannot be read as whole numbers ({error})") from None
-
-
-def load_crowd(card: DatasetCard, release: Release, min_votes: int, data_dir: Path | None) -> Dataset:
-    """Load a dataset from its files in `data_dir` or a folder directly below; differences become warnings."""
-    obtain = describe_obtain(release)
-    contents, warnings = {}, []
-    for file, sha1 in release.files.items():
-        path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
-        contents[file] = read_file(path, card.name)
-        if RemoteFile("", file, sha1).explain_mismatch(contents[file]) is not None:
-            warnings.append(f"{card.name}: {file} is not the public file (its git SHA-1 differs)")
-    arrays = release.read(contents, card.name)
-    if min_votes == 1:
-        candidates = combine_answers(arrays.answers)
-    else:
-        candidates = combine_answers(arrays.answers, "votes", min_votes)
-    return Dataset(
-        arrays.features,
-        candidates,
-        arrays.labels,
-        replace(card, class_names=arrays.class_names),
-        arrays.test,
-        tuple(warnings),
-        verified=not warnings,
-        answers=arrays.answers,
-    )
-
-
-def describe_obtain(release: Release) -> str:
-    """Return how the user gets the files."""
-    return f"get it with `plench data download {release.name} --data-dir DIR`"
-
-
 def make_source(release: Release, min_votes: int = 1) -> Source:
     """Return the source of a dataset whose candidates are the classes with at least `min_votes` votes."""
+    name = release.name if min_votes == 1 else f"{release.name}_Votes_{min_votes}"
+    obtain = f"get it with `plench data download {release.name} --data-dir DIR`"
+    commit, _, _ = release.remote_folder.partition("/")
     card = DatasetCard(
-        name=release.name if min_votes == 1 else f"{release.name}_Votes_{min_votes}",
+        name=name,
         kind="tabular",
         task=release.task,
-        source=f"GitHub repository {release.repository} at commit {release.remote_folder.split('/')[0]}",
+        source=f"GitHub repository {release.repository} at commit {commit}",
         terms="academic use only, at the user's own risk",
         citation=release.citation,
         default_steps=10_000,
         sizes=release.sizes,
     )
-    load = partial(load_crowd, card, release, min_votes)
-    obtain = describe_obtain(release)
-    return Source(card, load, release.remote_files, obtain, own_test=True, answers=True)
+    base = f"https://raw.githubusercontent.com/{release.repository}/{release.remote_folder}"
+    remote = {
+        file: RemoteFile(f"{base}/{file}", f"{release.folder}/{file}", sha1)
+        for file, sha1 in release.files.items()
+    }
+
+    def load(data_dir: Path | None) -> Dataset:
+        contents, warnings = {}, []
+        for file in remote:
+            path = find_entry(name, (file,), data_dir, obtain, accept=Path.is_file)
+            contents[file] = read_file(path, name)
+            if remote[file].explain_mismatch(contents[file]) is not None:
+                warnings.append(f"{name}: {file} is not the public file (its git SHA-1 differs)")
+        features, labels, answers, test, class_names = release.read(contents, name)
+        return Dataset(
+            features,
+            combine_answers(answers, "votes", min_votes),
+            labels,
+            replace(card, class_names=class_names),
+            test,
+            tuple(warnings),
+            verified=not warnings,
+            answers=answers,
+        )
+
+    return Source(card, load, tuple(remote.values()), obtain, own_test=True, answers=True)
 
 
 LABELME_RELEASE = Release(

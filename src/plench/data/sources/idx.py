@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from plench.data.readers import find_entry, read_file
 from plench.data.sources.base import Source
 from plench.errors import DataError
 
-PARTS = {"train": "train", "test": "t10k"}
 UNSIGNED_BYTE = 8
 MAX_RANK = 3  # of images
 N_CLASSES = 10
@@ -37,44 +35,6 @@ def read_idx(content: bytes, name: str) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def load_idx(
-    card: DatasetCard,
-    folders: tuple[str, ...],
-    obtain: str,
-    class_names: tuple[str, ...] | None,
-    data_dir: Path | None,
-) -> Dataset:
-    """Load the four files of a folder; until candidates are drawn, each set is the label alone."""
-    folder = find_entry(card.name, folders, data_dir, obtain)
-    if (folder / "raw").is_dir():  # where torchvision puts them
-        folder = folder / "raw"
-    arrays: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for part, prefix in PARTS.items():
-        images, labels = (
-            read_part(folder, f"{prefix}-{what}", card.name)
-            for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
-        )
-        if images.ndim != 3 or labels.shape != images.shape[:1]:
-            raise DataError(
-                f"{card.name}: {folder} has {part} images of shape {images.shape}, labels of {labels.shape}"
-            )
-        arrays[part] = (images[:, None], labels.astype(np.int64))
-    features, labels = arrays["train"]
-    candidates = labels[:, None] == np.arange(N_CLASSES)
-    if (labels >= N_CLASSES).any():
-        raise DataError(f"{card.name}: {folder} has the label {labels.max()}; expected 0…{N_CLASSES - 1}")
-    card = replace(card, class_names=class_names)
-    return Dataset(features, candidates, labels, card, TestSet(*arrays["test"]))
-
-
-def read_part(folder: Path, stem: str, name: str) -> np.ndarray:
-    """Read one of the four files, packed or not."""
-    for path in (folder / stem, folder / f"{stem}.gz", folder / stem.replace("-idx", ".idx")):
-        if path.is_file():
-            return read_idx(read_file(path, name), f"{name}: {path}")
-    raise DataError(f"{name}: {folder} has neither {stem} nor {stem}.gz")
-
-
 def make_source(
     name: str,
     folders: tuple[str, ...],
@@ -84,7 +44,10 @@ def make_source(
     citation: str,
     class_names: tuple[str, ...] | None = None,
 ) -> Source:
-    """Return the source of a dataset of four IDX files in its own folder."""
+    """Return the source of a dataset of four IDX files in its own folder.
+
+    Until candidates are drawn, a candidate set is the label alone.
+    """
     obtain = f"get the four .gz files from {origin} into a folder {folders[0]}"
     card = DatasetCard(
         name=name,
@@ -97,7 +60,36 @@ def make_source(
         sizes=Sizes(60_000, 28 * 28, N_CLASSES),
         candidates=CandidateSpec("fps"),
     )
-    return Source(card, partial(load_idx, card, folders, obtain, class_names), obtain=obtain, own_test=True)
+
+    def load(data_dir: Path | None) -> Dataset:
+        folder = find_entry(name, folders, data_dir, obtain)
+        if (folder / "raw").is_dir():  # where torchvision puts them
+            folder = folder / "raw"
+        images, labels = read_part(folder, "train", name)
+        test = TestSet(*read_part(folder, "t10k", name))
+        candidates = labels[:, None] == np.arange(N_CLASSES)
+        return Dataset(images, candidates, labels, replace(card, class_names=class_names), test)
+
+    return Source(card, load, obtain=obtain, own_test=True)
+
+
+def read_part(folder: Path, prefix: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (N, 1, H, W) and labels (N,) of the files with a prefix, compressed or not."""
+    arrays = []
+    for stem in (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"):
+        spellings = (folder / stem, folder / f"{stem}.gz", folder / stem.replace("-idx", ".idx"))
+        path = next(filter(Path.is_file, spellings), None)
+        if path is None:
+            raise DataError(f"{name}: {folder} has neither {stem} nor {stem}.gz")
+        arrays.append(read_idx(read_file(path, name), f"{name}: {path}"))
+    images, labels = arrays
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        raise DataError(
+            f"{name}: {folder} has {prefix} images of shape {images.shape}, labels of {labels.shape}"
+        )
+    if (labels >= N_CLASSES).any():
+        raise DataError(f"{name}: {folder} has the label {labels.max()}; expected 0…{N_CLASSES - 1}")
+    return images[:, None], labels.astype(np.int64)
 
 
 MNIST = make_source(

@@ -5,7 +5,6 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -58,26 +57,21 @@ def make_source(
         default_steps=default_steps,
         published=published,
     )
-    return Source(card, partial(load_mat, card, file, git_sha1, obtain), files, obtain)
 
+    def load(data_dir: Path | None) -> Dataset:
+        path = find_entry(name, (file,), data_dir, obtain, accept=Path.is_file)
+        content = read_file(path, name)
+        features, candidates, labels = read_mat(content, f"{name}: {path}")
+        verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
+        dataset = Dataset(features, candidates, labels, card, verified=verified)
+        warnings = []
+        if git_sha1 is not None and not verified:
+            warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
+        if labels is None:
+            warnings.append(f"{name}: {path.name} has no true labels (`target`): accuracy is not measured")
+        return dataset.with_warnings(warnings + compare_published(dataset))
 
-def load_mat(
-    card: DatasetCard, file: str, git_sha1: str | None, obtain: str, data_dir: Path | None
-) -> Dataset:
-    """Load a dataset from its file in `data_dir` or a folder directly below; differences become warnings."""
-    path = find_entry(card.name, (file,), data_dir, obtain, accept=Path.is_file)
-    content = read_file(path, card.name)
-    features, candidates, labels = read_mat(content, f"{card.name}: {path}")
-    verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
-    dataset = Dataset(features, candidates, labels, card, verified=verified)
-    warnings = []
-    if git_sha1 is not None and not verified:
-        warnings.append(f"{card.name}: {path.name} is not the public file (its git SHA-1 differs)")
-    if labels is None:
-        warnings.append(
-            f"{card.name}: {path.name} has no true labels (`target`), so accuracy is not measured"
-        )
-    return dataset.with_warnings(warnings + compare_published(dataset))
+    return Source(card, load, files, obtain)
 
 
 def find_mat(name: str) -> Source | None:

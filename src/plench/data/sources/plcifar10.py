@@ -16,7 +16,7 @@ from plench.data.answers import Answers, pick_vaguest, unite
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.readers import find_entry, hash_git_blob, read_file, read_pickle
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
-from plench.data.sources.cifar import CIFAR10_FILES, read_cifar
+from plench.data.sources.cifar import CIFAR10_FILES, load_cifar
 from plench.errors import DataError, UsageError
 from plench.text import normalise, short_repr
 
@@ -90,34 +90,29 @@ def make_source(
         published=published,
         protocol_noise_rate=protocol_noise_rate,
     )
-    files = (RELEASE, CIFAR10_FILES.archive)
+
+    def load(data_dir: Path | None) -> Dataset:
+        file = Path(RELEASE.path).name
+        find_entry(name, (file,), data_dir, OBTAIN)  # before the images are read, which takes longer
+        images = load_cifar(card, CIFAR10_FILES, data_dir)
+        annotations, is_release = read_annotations(name, data_dir, images.n_examples)
+        dataset = replace(
+            images, candidates=combine(annotations), verified=is_release and not images.warnings
+        )
+        if not is_release:
+            dataset = dataset.with_warnings(
+                [f"{name}: {file} is not the public release (its git SHA-1 differs)"]
+            )
+        return dataset.with_warnings(compare_published(dataset))
+
     return Source(
         card,
-        partial(load_plcifar10, card, combine),
-        files,
+        load,
+        (RELEASE, CIFAR10_FILES.archive),
         f"{OBTAIN} and {CIFAR10_FILES.obtain}",
         lambda data_dir, n_images: read_annotations(name, data_dir, n_images)[0],
         own_test=True,
     )
-
-
-def load_plcifar10(
-    card: DatasetCard, combine: Callable[[Answers], np.ndarray], data_dir: Path | None
-) -> Dataset:
-    """Load images and annotations; annotations that are not the public release give a warning."""
-    # Before the images are read, which takes longer.
-    find_entry(card.name, (Path(RELEASE.path).name,), data_dir, OBTAIN)
-    arrays = read_cifar(CIFAR10_FILES, data_dir, card.name)
-    annotations, is_release = read_annotations(card.name, data_dir, len(arrays.features))
-    warnings = list(arrays.warnings)
-    if not is_release:
-        file = Path(RELEASE.path).name
-        warnings.append(f"{card.name}: {file} is not the public release (its git SHA-1 differs)")
-    verified = is_release and not arrays.warnings
-    candidates = combine(annotations)
-    card = replace(card, class_names=CIFAR10_FILES.class_names)
-    dataset = Dataset(arrays.features, candidates, arrays.labels, card, arrays.test, verified=verified)
-    return dataset.with_warnings(warnings + compare_published(dataset))
 
 
 def read_annotations(name: str, data_dir: Path | None, n_images: int) -> tuple[Answers, bool]:
