@@ -117,7 +117,7 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
             if criterion.public_defect
         ),
         "## How it was measured",
-        "Each algorithm beside the same one with the fault put in, all else equal; three splits, percent of "
+        "Each algorithm compared with itself with the fault put in, all else equal; three splits, percent of "
         "the test split: [results/defects.md](results/defects.md). A fault that helps on some data is still "
         "a fault: the figures are then those of another method.",
     ]
@@ -245,7 +245,7 @@ def describe_measured(name: str) -> list[str]:
             of = dict(zip(header, row, strict=False))
             datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
             shown = ", ".join(
-                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times its floor"
+                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times the baseline"
                 for data in datasets
             )
             lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
