@@ -47,7 +47,7 @@ class Float32OnCPU(nn.Module):
     weight: Tensor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return what the layer makes of the input."""
+        """Apply the layer to the input."""
         if input.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
             return cast(Tensor, super().forward(input))
         with torch.autocast("cpu", enabled=False):

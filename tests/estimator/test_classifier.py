@@ -72,7 +72,7 @@ def test_columns_of_a_frame_are_classes_by_their_names(data):
     assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
     assert expected.covering_score(X, mixed) == expected.covering_score(X, frame)
     assert plench.scorers.approximated(expected, X, mixed) == expected.approximated_score(X, frame)
-    with pytest.raises(DataError, match="'cow' of S is no class"):
+    with pytest.raises(DataError, match="'cow' of S is not a class"):
         expected.score(X, frame.rename(columns={"dog": "cow"}))
 
 
@@ -223,7 +223,7 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
     X, S, _ = data
     for given, message in (
         (np.zeros((N, K)), "candidate set of example 0 is empty"),
-        (-0.5 * S, "allowed is 0 and more"),
+        (-0.5 * S, "expected 0 or more"),
         (np.ones((N, 1)), "two classes"),
         ([{0}] * (N - 1), "inconsistent numbers"),
         ([{0, "a"}] * N, "all texts or all numbers"),

@@ -4,7 +4,7 @@
 |---|---|
 | 0/1 matrix (N, K), dense or sparse | nothing but 0 and 1 |
 | weights (N, K) | numbers from 0; above 0 is a candidate |
-| sets | a list of sets, of tuples, or of lists that are no matrix |
+| sets | a list of sets, of tuples, or of lists of different lengths |
 | texts | `cat|dog`: labels and a separator |
 | ordinary labels | one number or text an example |
 | annotators' answers | (N, M) classes with −1 or NaN in gaps, (N, M, K) of 0 and 1, or a frame of texts |
@@ -191,10 +191,10 @@ class Reader:
             return replace(labels, answer_columns=values.shape[1] if values.ndim == 2 else None)
         if values.ndim == 2:
             return self.read_matrix(values)
-        raise InputError(f"candidates of shape {values.shape}; allowed are (N, K), sets, texts and answers")
+        raise InputError(f"candidates of shape {values.shape}; expected (N, K), sets, texts or answers")
 
     def are_answers(self, values: NDArray[Any]) -> bool:
-        """Say whether an array is a matrix (N, M) of answers: it has gaps, or the width of the one before."""
+        """Whether an array is a matrix (N, M) of answers: it has gaps, or the width of the one before."""
         if values.ndim != 2 or values.dtype.kind not in "fiu":
             return False
         return has_gaps(values) or values.shape[1] == self.answer_columns
@@ -240,12 +240,12 @@ class Reader:
         return Labels(classes, candidates)
 
     def check_known(self, found: Iterable[Any]) -> None:
-        """Raise InputError for a label that is no class."""
+        """Raise InputError for a label that is not a class."""
         assert self.classes is not None
         unknown = sorted(set(found) - set(self.classes.tolist()), key=str)
         if unknown and not self.ignore_unknown:
             shown = ", ".join(map(str, self.classes[:10].tolist()))
-            raise InputError(f"label {unknown[0]!r} is no class; classes are {shown}")
+            raise InputError(f"label {unknown[0]!r} is not a class; expected one of {shown}")
 
     def read_matrix(self, matrix: NDArray[Any], names: Sequence[Any] | None = None) -> Labels:
         """Read 0/1 or weights, one column a class."""
@@ -256,7 +256,7 @@ class Reader:
         if wrong.any():
             row, label = np.argwhere(wrong)[0]
             raise InputError(
-                f"candidate {label} of example {row} is {matrix[row, label]}; allowed is 0 and more"
+                f"candidate {label} of example {row} is {matrix[row, label]}; expected 0 or more"
             )
         classes = np.arange(matrix.shape[1]) if names is None else np.array(names)
         if self.classes is not None:
@@ -279,8 +279,8 @@ class Reader:
         classes = [str(label) for label in self.classes.tolist()]
         if set(names) != set(classes):
             wrong = sorted(set(names) ^ set(classes))[0]
-            where = "of S is no class" if wrong in names else "is a class but no column of S"
-            raise InputError(f"{wrong!r} {where}; classes are {', '.join(classes[:10])}")
+            where = "of S is not a class" if wrong in names else "is a class but not a column of S"
+            raise InputError(f"{wrong!r} {where}; expected {', '.join(classes[:10])}")
         place = {name: column for column, name in enumerate(names)}
         return [place[name] for name in classes]
 
@@ -321,17 +321,17 @@ class Reader:
 
 
 def is_set(value: Any) -> bool:
-    """Say whether a value stands for several labels."""
+    """Whether a value stands for several labels."""
     return isinstance(value, set | frozenset | tuple | list | np.ndarray)
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a label is a number."""
+    """Whether a label is a number."""
     return isinstance(value, int | float)
 
 
 def is_list_of_sets(values: list[Any]) -> bool:
-    """Say whether a list is one of sets, not a matrix written as lists."""
+    """Whether a list is one of sets, not a matrix written as lists."""
     if not any(is_set(each) for each in values):
         return False
     if any(isinstance(each, set | frozenset | tuple) for each in values):
@@ -351,7 +351,7 @@ def is_list_of_sets(values: list[Any]) -> bool:
 
 
 def has_gaps(values: NDArray[Any]) -> bool:
-    """Say whether a matrix is one of answers: −1 or NaN stands for a gap."""
+    """Whether a matrix is one of answers: −1 or NaN stands for a gap."""
     if values.dtype.kind == "f":
         return bool(np.isnan(values).any() or (values == -1).any())
     return values.dtype.kind == "i" and bool((values == -1).any())

@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Quality:
-    """What held-out candidate sets tell: the criteria, and accuracy under the assumptions beside it.
+    """What held-out candidate sets tell: the criteria, and accuracy under the stated assumptions.
 
     `accuracy` is (CR − c)/(1 − c) of docs/theory.md, where c is the probability with which a wrong label is a
     candidate; None where every set holds every class. `chosen_by` is the criterion that chose the model on
@@ -123,7 +123,7 @@ def bound_accuracy(covering_rate: Estimate, ambiguity: float) -> tuple[float, fl
     Every set must hold the true label. Then CR − ACC is between 0 and (1 − ACC)·γ.
     """
     if not 0 <= ambiguity < 1:
-        raise UsageError(f"ambiguity is {ambiguity!r}; allowed are numbers from 0 and below 1")
+        raise UsageError(f"ambiguity is {ambiguity!r}; expected a number from 0 and below 1")
     low = (covering_rate.low - ambiguity) / (1 - ambiguity)
     return max(0.0, low), covering_rate.high
 

@@ -1,4 +1,4 @@
-"""What a model makes of candidate sets: resolved labels, doubtful sets, annotators, confused labels."""
+"""A model applied to candidate sets: resolved labels, doubtful sets, annotators, confused labels."""
 
 from __future__ import annotations
 
