@@ -1,28 +1,72 @@
+"""The command line: its help, its flags, bad usage, lists, and the paper's commands."""
+
+import argparse
+import io
 import json
+import logging
 import subprocess
 import sys
+from contextlib import redirect_stderr
 
 import pytest
 
 import plench
-from plench import train
-from plench.cli import COMMAND_ALIASES, COMMANDS, FLAG_ALIASES, build_parser, main, spell_flags
+from plench.algorithms import algorithms
+from plench.cli import (
+    COMMAND_ALIASES,
+    COMMANDS,
+    FLAG_ALIASES,
+    build_parser,
+    doctor,
+    main,
+    run_command,
+    spell_flags,
+)
+from plench.cli.demo import ALGORITHMS
 from plench.cli.list import choose_columns
 from plench.errors import UsageError
+from plench.runs import read_runs
 from plench.settings import __version__
+from tests.conftest import ROOT
+from tests.data.test_sources import write_mat
+
+TRAIN = ["train", "-a", "CC", "-d", "Digits_USS", "--steps", "3", "--checkpoint-freq", "2"]
 
 
-def test_the_options_of_every_command_are_shown_without_torch():
-    code = (
-        "import sys; from plench.cli import build_parser; [*build_parser().walk()];"
-        "sys.exit(', '.join({'torch', 'matplotlib', 'sklearn'} & {*sys.modules}) or 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+def exit_with(code: int, *words: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == code
 
 
-def test_import_is_light():
-    code = "import sys, plench; sys.exit('torch' in sys.modules or 'rich' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def read_json(capsys, *words: str):
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def run_python(code: str, *words: str) -> subprocess.CompletedProcess:
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ("import plench", ["torch", "rich", "numpy"]),
+        ("from plench.cli import build_parser; [*build_parser().walk()]", ["torch", "matplotlib", "sklearn"]),
+        ("from plench.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass", ["torch", "numpy"]),
+        (
+            f"from plench.cli import main; main(['collect', {str(ROOT / 'tests/golden/folders/sweep')!r}])",
+            ["torch", "plench.cli.train"],
+        ),
+        # torch's compiler takes two seconds; torch's own optimisers import it when they are made
+        ("from plench.cli import main; main(sys.argv[1:])", ["torch._dynamo"]),
+    ],
+)
+def test_what_is_slow_to_import_is_imported_when_needed(code, modules, tmp_path):
+    code = f"import sys\n{code}\nsys.exit(', '.join({{*{modules!r}}} & {{*sys.modules}}) or 0)"
+    run_python(code, *TRAIN, "--output-dir", str(tmp_path))
 
 
 def test_a_package_shows_its_public_names_only():
@@ -31,306 +75,223 @@ def test_a_package_shows_its_public_names_only():
     assert plench.train is plench.api.train
 
 
-def test_training_does_not_import_torchs_compiler(tmp_path):
-    """It takes two seconds; torch's own optimisers import it when they are made."""
-    words = ["train", "-a", "PRODEN", "-d", "Digits_USS", "--steps", "3", "--output_dir", str(tmp_path)]
-    code = (
-        "import sys; from plench.cli import main; status = main(sys.argv[1:]);"
-        "sys.exit('torch._dynamo' in sys.modules or status)"
-    )
-    subprocess.run([sys.executable, "-c", code, *words], check=True)
-
-
-def test_two_dashes_are_no_value(capsys):
-    assert main(["list", "algorithms", "--family=--"]) == 2
-    assert "--family must be followed by a value, not by --" in capsys.readouterr().err
-
-
-def test_bad_usage_prints_no_escapes(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["list", "algorithms", "--no-such\x1b[2J"])
-    assert stop.value.code == 2
-    told = capsys.readouterr().err
-    assert "unrecognized arguments: --no-such" in told
-    assert "\x1b" not in told
-
-
-def test_version(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--version"])
-    assert stop.value.code == 0
+def test_help_and_version(capsys):
+    exit_with(0, "--version")
     assert capsys.readouterr().out == f"plench {__version__}\n"
-
-
-def test_help_has_examples_and_exit_codes(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
+    exit_with(0, "--help")
     text = capsys.readouterr().out
     assert "plench train -a PRODEN -d Digits_FPS" in text
     assert "1 a run failed, 2 bad usage" in text
-
-
-def test_dashes_and_underscores_are_the_same_option():
-    words = ["--data_dir=a_b", "-a", "x_y", "--", "--c_d"]
-    assert spell_flags(words) == ["--data-dir=a_b", "-a", "x_y", "--", "--c_d"]
-
-
-def test_the_help_shows_few_commands_and_flags_with_dashes():
-    assert len(COMMANDS) <= 16
+    for command in COMMANDS:
+        exit_with(0, command, "--help")
+        assert f"\n  plench {command} " in capsys.readouterr().out
     flags = {name for parser in build_parser().walk() for name in parser._option_string_actions}
+    assert len(COMMANDS) <= 16
     assert [name for name in flags if "_" in name] == []
     assert [new for new in FLAG_ALIASES.values() if new not in flags] == []
 
 
 @pytest.mark.parametrize("alias", COMMAND_ALIASES)
 def test_earlier_spellings_of_commands_are_the_same_commands(alias, capsys):
-    pages = []
-    for words in ([alias], COMMAND_ALIASES[alias]):
-        with pytest.raises(SystemExit) as stop:
-            main([*words, "--help"])
-        assert stop.value.code == 0
-        pages.append(capsys.readouterr().out)
-    assert pages[0] == pages[1]
+    exit_with(0, alias, "--help")
+    page = capsys.readouterr().out
+    exit_with(0, *COMMAND_ALIASES[alias], "--help")
+    assert capsys.readouterr().out == page
 
 
-def test_unknown_option_is_bad_usage(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "-a", "CC", "-d", "Digits_FPS", "--no-such-option", "1"])
-    assert stop.value.code == 2
-    assert "no-such-option" in capsys.readouterr().err
+def test_flags_have_dashes_underscores_and_earlier_names():
+    words = ["--data_dir=a_b", "--fleet", "2", "-a", "x_y", "--", "--c_d"]
+    assert spell_flags(words) == ["--data-dir=a_b", "--stack", "2", "-a", "x_y", "--", "--c_d"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "words",
     [
-        (["-a", "PRODEM", "-d", "Digits_FPS"], "unknown algorithm 'PRODEM'; did you mean PRODEN"),
-        (["-a", "CC", "-d", "Digit_FPS"], "did you mean"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", "{"], "--hparams is not JSON"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", "[1]"], "must be a JSON object"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"beta": 1}'], "unknown hyperparameter 'beta'"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"lr": -1}'], "lr must be above 0"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"lr": "a"}'], "lr must be of type float"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"max_steps": 7}'], "set it with --steps"),
-        (["-a", "CC", "-d", "Digits_FPS", "--hparams", '{"model": "MLQ"}'], "unknown model 'MLQ'"),
-        (["-a", "CC", "-d", "Digits_FPS", "--steps", "0"], "steps must be a whole number of at least 1"),
-        (["-a", "CC", "-d", "Digits_FPS", "--trial_seed", "-1"], "trial_seed must be"),
-        (["-a", "CC", "-d", "Digits_USS", "--fps_rate", "0.2"], "fps_rate is only for pl_type fps"),
-        (["-a", "CC", "-d", "Digits_FPS", "--device", "tpu"], "unknown device 'tpu'"),
-        (["-a", "CC", "-d", "Digits_FPS", "--threads", "0"], "threads must be a whole number of at least 1"),
-        (
-            ["-a", "CC", "-d", "Digits_FPS", "--save_steps", "0"],
-            "save_steps must be a whole number of at least 1",
-        ),
-        (["-a", "CC", "-d", "Digits_FPS", "--save_seconds", "nan"], "save_seconds must be a number above 0"),
-        (["-a", "CC", "-d", "Digits_FPS", "--holdout_fraction", "1"], "holdout_fraction"),
-        (["-a", "no/such.py:X", "-d", "Digits_FPS"], "cannot read the algorithm's file"),
-        (["-a", "no_such_module:X", "-d", "Digits_FPS"], "fails to import"),
-        (["-a", "json:JSONDecoder", "-d", "Digits_FPS"], "is not a subclass of"),
-        (["-a", "json:Nothing", "-d", "Digits_FPS"], "has no algorithm 'Nothing'"),
-        (["-a", __file__, "-d", "Digits_FPS"], ": a name is missing; it has nothing of this kind"),
-        (["-a", ":X", "-d", "Digits_FPS"], "expected path/to/file.py:NAME"),
-        (["-a", "CC", "-d", "Lost"], "--data-dir"),
-        (
-            ["-a", "CC", "-d", "Digits_FPS", "--skip_model_save", "--save_model_every_checkpoint"],
-            "contradict each other",
-        ),
+        ["list", "datasets", "--js"],
+        ["data", "info", "Digits_FPS", "--trial", "1"],
+        [*TRAIN, "--no-such-option", "1"],
+        ["list", "algorithms", "--no-such\x1b[2J"],
     ],
 )
-def test_bad_input_names_what_is_allowed_and_writes_nothing(arguments, message, tmp_path, capsys):
-    output = tmp_path / "runs"
-    assert main(["train", *arguments, "--output_dir", str(output)]) == 2
+def test_options_are_known_by_their_full_names_only(words, capsys):
+    exit_with(2, *words)
+    error = capsys.readouterr().err
+    assert "unrecognized arguments" in error
+    assert "\x1b" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-a", "PRODEM"], "unknown algorithm 'PRODEM'; did you mean PRODEN"),
+        (["-d", "Digit_FPS"], "did you mean"),
+        (["--hparams", "{"], "--hparams is not JSON"),
+        (["--hparams", "[1]"], "must be a JSON object"),
+        (["--hparams", '{"beta": 1}'], "unknown hyperparameter 'beta'; expected one of lr"),
+        (["--hparams", '{"lr": -1}'], "lr must be above 0"),
+        (["--hparams", '{"lr": "a"}'], "lr must be of type float"),
+        (["--hparams", '{"max_steps": 7}'], "set it with --steps"),
+        (["--hparams", '{"model": "MLQ"}'], "unknown model 'MLQ'"),
+        (["--steps", "0"], "steps must be a whole number of at least 1"),
+        (["--trial_seed", "-1"], "trial_seed must be"),
+        (["--fps_rate", "0.2"], "fps_rate is only for pl_type fps"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--save_seconds", "nan"], "save_seconds must be a number above 0"),
+        (["--holdout_fraction", "1"], "holdout_fraction"),
+        (["-a", "no/such.py:X"], "cannot read the algorithm's file"),
+        (["-a", "json:JSONDecoder"], "is not a subclass of"),
+        (["-a", __file__], ": a name is missing; it has nothing of this kind"),
+        (["-d", "Lost"], "--data-dir"),
+        (["--family=--"], "--family must be followed by a value, not by --"),
+        (["--skip_model_save", "--save_model_every_checkpoint"], "contradict each other"),
+    ],
+)
+def test_bad_input_names_what_is_expected_and_writes_nothing(words, message, tmp_path, capsys):
+    assert main([*TRAIN, *words, "--output_dir", str(tmp_path / "runs")]) == 2
     assert message in capsys.readouterr().err
-    assert not output.exists()
-
-
-def test_train_prints_its_outcome_as_json(tmp_path, capsys):
-    arguments = ["train", "-a", "cc", "-d", "digits-uss", "--steps", "3", "--checkpoint-freq", "2", "--json"]
-    assert main([*arguments, "--output_dir", str(tmp_path)]) == 0
-    outcome = json.loads(capsys.readouterr().out)
-    assert outcome["status"] == "done"
-    assert outcome["updates_made"] == 3
-    assert main([*arguments, "--output_dir", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out)["updates_made"] == 0
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_in_one_call_is_that_of_the_command(tmp_path, capsys):
-    outcome = train("cc", "digits-uss", tmp_path, steps=3, checkpoint_freq=2, hparams={"lr": 0.01})
-    assert outcome.status == "done"
-    arguments = ["-a", "CC", "-d", "Digits_USS", "--steps", "3", "--checkpoint_freq", "2"]
-    assert (
-        main(["train", *arguments, "--hparams", '{"lr": 0.01}', "--output_dir", str(tmp_path), "--json"]) == 0
-    )
-    told = json.loads(capsys.readouterr().out)
-    assert (told["folder"], told["updates_made"]) == (str(outcome.folder), 0)
+    words = [*TRAIN, "--hparams", '{"lr": 0.01}', "--output_dir", str(tmp_path)]
+    first = read_json(capsys, *words)
+    assert (first["status"], first["updates_made"]) == ("done", 3)
+    assert first["last_record"]["step"] == 2
+    assert set(first["chosen"]) == {"CR", "AA", "OA", "OA_ES"}
+    outcome = plench.train("cc", "digits-uss", tmp_path, steps=3, checkpoint_freq=2, hparams={"lr": 0.01})
+    assert (str(outcome.folder), outcome.updates_made) == (first["folder"], 0)
     with pytest.raises(UsageError, match="unknown setting 'trial_sed'; did you mean trial_seed"):
-        train("CC", "Digits_USS", tmp_path, trial_sed=1)
-
-
-def test_list_filters_by_pattern(capsys):
-    assert main(["list", "algorithms", "scl_*", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in rows] == ["SCL_EXP", "SCL_NL"]
-    assert [row.pop("hyperparameters")[0]["name"] for row in rows] == ["lr", "lr"]
-    assert rows[0] == {
-        "name": "SCL_EXP",
-        "family": "vanilla CLL",
-        "answers": False,
-        "idea": rows[0]["idea"],
-        "venue": "ICML 2020",
-        "views": ["weak"],
-        "passes": "1",
-        "state": "none",
-    }
-    assert main(["list", "algorithms", "pico+", "--json"]) == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["PiCO_plus"]
-
-
-def test_json_lists_hold_data_and_tables_hold_text(capsys):
-    assert main(["list", "datasets", "lost", "digits_fps", "--json"]) == 0
-    digits, lost = json.loads(capsys.readouterr().out)
-    assert lost == {
-        "name": "Lost",
-        "kind": "tabular",
-        "data": "download",
-        "examples": 1122,
-        "classes": 16,
-        "candidates": "real",
-        "mean_size": 2.23,
-        "noise_rate": 0.0,
-        "test_set": "drawn",
-        "answers": None,
-        "steps": 10_000,
-        "task": "automatic face naming",
-    }
-    assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
-    assert main(["list", "datasets", "music*", "plcifar10_v*", "mnist", "--json"]) == 0
-    rows = {row["name"]: (row["test_set"], row["answers"]) for row in json.loads(capsys.readouterr().out)}
-    assert rows == {
-        "MNIST": ("own", None),
-        "Music_Crowd": ("own", "kept"),
-        "PLCIFAR10_Vaguest": ("own", "combined"),
-    }
-    assert main(["list", "datasets"]) == 0
-    text = capsys.readouterr().out
-    assert "1,122" in text
-    assert "17.56%" in text
-    assert "also path/to/file.npz" in text
-    assert main(["list", "criteria", "--json"]) == 0
-    assert {row["name"]: row["needs_labels"] for row in json.loads(capsys.readouterr().out)} == {
-        "CR": False,
-        "AA": False,
-        "OA": True,
-        "OA_ES": True,
-    }
-
-
-def test_a_narrow_window_has_whole_words_and_names_what_is_left_out():
-    cells = [{"name": "x" * 20, "kind": "tabular", "steps": "10,000", "task": "a long sentence of words"}]
-    assert choose_columns(cells, 200) == ["name", "kind", "steps", "task"]
-    assert choose_columns(cells, 54) == ["name", "kind", "steps", "task"]
-    assert choose_columns(cells, 53) == ["name", "kind", "steps"]
-    assert choose_columns(cells, 30) == ["name"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_has_examples(command, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
-    assert f"\n  plench {command} " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "arguments", [["list", "datasets", "--js"], ["data", "info", "Digits_FPS", "--trial", "1"]]
-)
-def test_options_are_known_by_their_full_names_only(arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    assert "unrecognized arguments" in capsys.readouterr().err
+        plench.train("CC", "Digits_USS", tmp_path, trial_sed=1)
 
 
 def test_the_paper_s_command_takes_every_flag_of_the_protocol(tmp_path):
-    flags = {
-        "data_dir": str(tmp_path),
-        "algorithm": "PRODEN",
-        "dataset": "Digits_FPS",
-        "output_dir": str(tmp_path / "runs"),
-        "steps": "2",
-        "checkpoint_freq": "1",
-        "hparams": '{"lr": 0.01}',
-        "hparams_seed": "1",
-        "trial_seed": "1",
-        "seed": "1",
-        "holdout_fraction": "0.2",
-        "tabular_test_fraction": "0.2",
-        "pl_type": "fps",
-        "fps_rate": "0.2",
-        "drop_true_rate": "0.1",
-    }
-    command = [sys.executable, "-m", "plench.train", *(f"--{name}={value}" for name, value in flags.items())]
-    done = subprocess.run([*command, "--skip_model_save"], capture_output=True, text=True, timeout=120)
+    numbers = {"steps": 2, "checkpoint_freq": 1, "hparams_seed": 1, "trial_seed": 1, "seed": 1}
+    numbers |= {"holdout_fraction": 0.2, "tabular_test_fraction": 0.2, "fps_rate": 0.2, "drop_true_rate": 0.1}
+    names = {"algorithm": "PRODEN", "dataset": "Digits_FPS", "pl_type": "fps"}
+    places = {"data_dir": tmp_path, "output_dir": tmp_path / "runs", "hparams": '{"lr": 0.01}'}
+    flags = [f"--{name}={value}" for name, value in {**numbers, **names, **places}.items()]
+    command = [sys.executable, "-m", "plench.train", *flags, "--skip_model_save"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     (record,) = [json.loads(line) for line in next(tmp_path.glob("runs/*/results.jsonl")).open()][1:]
-    expected = {name: flags[name] for name in ("algorithm", "dataset", "pl_type")} | {
-        "steps": 2,
-        "checkpoint_freq": 1,
-        "hparams_seed": 1,
-        "trial_seed": 1,
-        "seed": 1,
-        "holdout_fraction": 0.2,
-        "tabular_test_fraction": 0.2,
-        "fps_rate": 0.2,
-        "drop_true_rate": 0.1,
-    }
-    assert {name: record["args"][name] for name in expected} == expected
+    assert {name: record["args"][name] for name in (*numbers, *names)} == {**numbers, **names}
     assert record["hparams"]["lr"] == 0.01
     assert not list(tmp_path.glob("runs/*/model_*"))
 
 
-@pytest.mark.parametrize("what", ["algorithms", "datasets", "criteria", "models"])
-def test_every_list_prints(what, capsys):
-    assert main(["list", what]) == 0
-    assert "name" in capsys.readouterr().out
+def test_algorithms_are_listed_by_pattern_as_their_cards_say(capsys):
+    cards = {name: entry.card for name, entry in algorithms().items()}
+    rows = {row["name"]: row for row in read_json(capsys, "list", "algorithms")}
+    assert set(rows) == set(cards)
+    keys = ("family", "answers", "idea", "venue", "views", "passes", "state")
+    for name, row in rows.items():
+        shown = {key: getattr(cards[name], key) for key in keys}
+        assert row == {"name": name, **shown, "views": list(shown["views"])}
+    assert [row["name"] for row in read_json(capsys, "list", "algorithms", "scl_*")] == ["SCL_EXP", "SCL_NL"]
+    assert [row["name"] for row in read_json(capsys, "list", "algorithms", "pico+")] == ["PiCO_plus"]
 
 
 def test_a_named_algorithm_shows_its_hyperparameters(capsys):
-    assert main(["list", "algorithms", "abs gce", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    by_name = {parameter["name"]: parameter for parameter in row["hyperparameters"]}
-    assert by_name["lr"] == {
-        "name": "lr",
-        "default": 0.001,
-        "search": "10^U(-4.5, -2.5)",
-        "range": "> 0",
-        "meaning": "learning rate of Adam",
-        "image_default": None,
-        "image_search": None,
-    }
+    (row,) = read_json(capsys, "list", "algorithms", "abs gce")
+    by_name = {parameter.pop("name"): parameter for parameter in row["hyperparameters"]}
+    expected = {"default": 0.001, "search": "10^U(-4.5, -2.5)", "range": "> 0"}
+    expected |= {"meaning": "learning rate of Adam", "image_default": None, "image_search": None}
+    assert by_name["lr"] == expected
     assert by_name["batch_size"]["image_default"] == 256
     assert main(["list", "algorithms", "abs gce"]) == 0
     text = capsys.readouterr().out
-    assert "hyperparameters of ABS_GCE" in text
-    assert "10^U(-4.5, -2.5)" in text
-    assert "Average the generalised cross entropy" in text
+    for part in ("hyperparameters of ABS_GCE", "10^U(-4.5, -2.5)", "Average the generalised cross entropy"):
+        assert part in text
 
 
-def test_algorithms_are_listed_as_their_cards_say():
-    from plench.algorithms import algorithms, describe_algorithms
+def test_json_lists_hold_data_and_tables_hold_text(capsys):
+    digits, lost = read_json(capsys, "list", "datasets", "lost", "digits_fps")
+    assert lost.items() >= {"name": "Lost", "kind": "tabular", "data": "download", "examples": 1122}.items()
+    assert lost.items() >= {"classes": 16, "candidates": "real", "mean_size": 2.23, "steps": 10_000}.items()
+    assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
+    rows = read_json(capsys, "list", "datasets", "music*", "plcifar10_v*", "mnist")
+    assert [(row["name"], row["test_set"], row["answers"]) for row in rows] == [
+        ("MNIST", "own", None),
+        ("Music_Crowd", "own", "kept"),
+        ("PLCIFAR10_Vaguest", "own", "combined"),
+    ]
+    criteria = read_json(capsys, "list", "criteria")
+    assert [row["name"] for row in criteria if not row["needs_labels"]] == ["CR", "AA"]
+    for what in ("algorithms", "criteria", "models", "datasets"):
+        assert main(["list", what]) == 0
+        text = capsys.readouterr().out
+        assert "name" in text
+    assert all(part in text for part in ("1,122", "17.56%", "also path/to/file.npz"))
 
-    cards = {name: entry.card for name, entry in algorithms().items()}
-    rows = {row["name"]: row for row in describe_algorithms()}
-    assert set(rows) == set(cards)
-    for name, row in rows.items():
-        card = cards[name]
-        assert row == {
-            "name": name,
-            "family": card.family,
-            "answers": card.answers,
-            "idea": card.idea,
-            "venue": card.venue,
-            "views": list(card.views),
-            "passes": card.passes,
-            "state": card.state,
-        }
+
+def test_a_narrow_window_shows_the_first_columns():
+    cells = [{"name": "x" * 20, "kind": "tabular", "steps": "10,000", "task": "a long sentence of words"}]
+    for width, n_columns in ((200, 4), (54, 4), (53, 3), (30, 1)):
+        assert choose_columns(cells, width) == ["name", "kind", "steps", "task"][:n_columns]
+
+
+def test_a_warning_goes_to_the_standard_error_of_the_moment():
+    above_the_bar = io.StringIO()
+
+    def work(args):
+        with redirect_stderr(above_the_bar):  # as a progress bar does
+            logging.getLogger("plench").warning("%s is odd", "something")
+        return 0
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=work)
+    assert run_command(parser, []) == 0
+    assert above_the_bar.getvalue() == "warning: something is odd\n"
+
+
+def test_doctor_finds_data_and_says_how_to_get_what_is_missing(tmp_path, capsys, monkeypatch):
+    write_mat(tmp_path / "lost.mat")
+    (tmp_path / "MSRCv2.mat").write_bytes(b"not MATLAB")
+    words = ["doctor", "--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "r")]
+    found = read_json(capsys, *words)
+    assert found["plench"] == __version__
+    assert found["packages"]["torch"]
+    assert "cpu" in found["devices"]
+    assert found["disk"] == {"folder": str(tmp_path), "free_gb": found["disk"]["free_gb"], "writable": True}
+    data = {row["name"]: row for row in found["data"]}
+    assert [name for name in ("Digits_FPS", "Lost", "MSRCv2", "Birdsong") if data[name]["found"]] == [
+        *("Digits_FPS", "Lost"),
+    ]
+    assert "MSRCv2" in data["MSRCv2"]["problem"]
+    assert data["Birdsong"]["problem"] is None
+    assert data["English"]["how"] == "by hand"
+    monkeypatch.setattr(doctor, "find_version", lambda name: None if name in ("ray", "torch") else "1.0")
+    assert main(words) == 1  # nothing runs without torch
+    text = capsys.readouterr().out
+    for part in ("torch MISSING", "missing: pip install ray (sweeps on a Ray cluster)", "English"):
+        assert part in text
+    assert f"plench data download NAME … --data-dir {tmp_path}" in text
+
+
+@pytest.mark.parametrize("extra", doctor.EXTRAS)
+def test_extras_are_those_of_the_package(extra):
+    from importlib.metadata import requires
+
+    declared = [text for text in requires("plench") or [] if f'extra == "{extra}"' in text.replace("'", '"')]
+    if not declared:
+        pytest.skip("plench is not installed")
+    assert len(declared) == len(doctor.EXTRAS[extra])
+    for package, _ in doctor.EXTRAS[extra]:
+        assert any(text.startswith(package) for text in declared)
+
+
+def test_the_demo_runs_selects_and_names_its_files(tmp_path, capsys):
+    folder = tmp_path / "demo"
+    assert main(["demo", "--steps", "12", "--output_dir", str(folder), "--workers", "2"]) == 0
+    text = capsys.readouterr().out
+    for name in (*ALGORITHMS, "Digits_USS", "Digits_FPS", "CR", "AA", "OA w/ ES", str(folder)):
+        assert name in text
+    runs = read_runs(folder)
+    assert len(runs) == len(ALGORITHMS) * 2 * 2 * 2
+    assert all(run.finished for run in runs)
+    page = folder / "site" / "index.html"
+    assert str(page) in text
+    assert "plench report" in page.read_text()
+    assert r"\toprule" in (folder / "leaderboard.tex").read_text()
+    assert main(["demo", "--steps", "12", "--output_dir", str(folder)]) == 0
+    assert capsys.readouterr().out == text

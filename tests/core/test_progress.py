@@ -1,17 +1,13 @@
 """How a run is shown: everything fits into 80 columns."""
 
-import argparse
 import io
-import logging
 import sys
 import time
 import types
-from contextlib import redirect_stderr
 
 from rich.console import Console
 
 from plench.algorithms import find_algorithm
-from plench.cli import run_command
 from plench.data import dataset_card
 from plench.progress import watch_run
 from plench.training import configure_run
@@ -53,20 +49,6 @@ def test_a_log_has_a_line_for_each_record(capsys):
         "PRODEN on Digits_FPS resumes at update 2000, 10000 updates in all",
         "step 4000: loss 0.1235, CR 0.900 AA 0.800 OA 0.700 test 0.650",
     ]
-
-
-def test_a_notice_goes_to_what_standard_error_is_at_the_time():
-    above_the_bar = io.StringIO()
-
-    def work(arguments):
-        with redirect_stderr(above_the_bar):  # as a progress bar does
-            logging.getLogger("plench").warning("%s is odd", "something")
-        return 0
-
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(run=work)
-    assert run_command(parser, []) == 0
-    assert above_the_bar.getvalue() == "warning: something is odd\n"
 
 
 def test_a_notebook_shows_the_same_in_the_output_of_its_cell(monkeypatch):

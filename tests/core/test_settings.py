@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -161,23 +160,3 @@ def test_the_functions_show_their_keywords() -> None:
 def test_the_page_on_runs_has_the_tables(make) -> None:
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     assert make() in page, f"replace the table in docs/runs.md by:\n{make()}"
-
-
-@pytest.mark.parametrize("command", [["--help"], ["train", "--help"], ["sweep", "launch", "--help"]])
-def test_help_imports_no_torch(command: list[str]) -> None:
-    code = (
-        "import sys\nfrom plench.cli import main\n"
-        f"try:\n    main({command!r})\nexcept SystemExit:\n    pass\nsys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-def test_collecting_imports_no_torch_and_no_other_command() -> None:
-    folder = next(Path(ROOT / "tests" / "golden" / "folders").glob("*/sweep-*.toml")).parent
-    code = (
-        f"import sys\nfrom plench.cli import main\nmain(['collect', {str(folder)!r}])\n"
-        "sys.exit('torch' in sys.modules or 'plench.cli.train' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "test accuracy" in done.stdout or "±" in done.stdout
