@@ -24,8 +24,6 @@ from plench.sweeps.engines import ENGINES
 from plench.sweeps.plan import make_suite
 from tests.training.harness import only_folder, read_description, read_records
 
-REGISTRIES = (ALGORITHMS, CRITERIA, DATASETS, NETWORKS)
-
 OTHERS = """
 import numpy as np
 from torch import nn
@@ -101,28 +99,26 @@ def write_thing(path: Path, name: str, also: tuple[str, ...] = ()) -> Path:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty package whose parent is importable, and registries that search again."""
     folder = tmp_path / "made_package"
     folder.mkdir()
-    (folder / "__init__.py").write_text("")
+    (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     yield folder
-    forget_modules("made_package", "made_by_others")
+    for registry in (ALGORITHMS, CRITERIA, DATASETS, NETWORKS):
+        registry.clear()
+    for name in [name for name in sys.modules if name.startswith(("made_package", "made_by_others"))]:
+        del sys.modules[name]
 
 
 @pytest.fixture
-def fresh() -> Iterator[None]:
-    """Let all registries look again, now and after the test."""
-    for registry in REGISTRIES:
+def others(package: Path) -> Path:
+    """A third-party module with a dataset, a network and a criterion."""
+    for registry in (ALGORITHMS, CRITERIA, DATASETS, NETWORKS):
         registry.clear()
-    yield
-    for registry in REGISTRIES:
-        registry.clear()
-    forget_modules("made_by_others")
-
-
-def forget_modules(*packages: str) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
-        del sys.modules[name]
+    path = package.parent / "made_by_others.py"
+    path.write_text(OTHERS)
+    return path
 
 
 def install(site: Path, group: str, **points: str) -> None:
@@ -139,51 +135,36 @@ def short_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
 
 
-def test_members_of_every_file_are_found(package: Path) -> None:
+def test_members_of_every_file_are_found_once(package: Path) -> None:
     write_thing(package / "two.py", "A")
     write_thing(package / "one.py", "B")
     write_thing(package / "base.py", "C")
-    (package / "again.py").write_text("from made_package.one import THING\n")
-    assert things().names == ["B", "A"]
-    assert things().items["A"].member == Thing("A")
-
-
-def test_packages_below_are_searched_last(package: Path) -> None:
-    write_thing(package / "one.py", "A")
-    write_thing(package / "more" / "two.py", "B")
+    write_thing(package / "more" / "two.py", "Big_One", ("huge",))
     (package / "more" / "__init__.py").touch()
-    assert things().names == ["A", "B"]
-
-
-def test_a_duplicate_name_is_an_error_that_names_the_files(package: Path) -> None:
-    write_thing(package / "one.py", "aa")
-    write_thing(package / "two.py", "A_a")
-    with pytest.raises(
-        DiscoveryError, match=r"thing 'A_a' is declared twice: in made_package\.one and made_package\.two"
-    ):
-        _ = things().own
-
-
-def test_a_file_that_fails_to_import_is_an_error_that_names_it(package: Path) -> None:
-    (package / "broken.py").write_text("1 / 0")
-    with pytest.raises(
-        DiscoveryError, match=r"thing file made_package\.broken fails to import.*ZeroDivisionError"
-    ):
-        _ = things().own
-
-
-def test_names_are_found_in_any_spelling(package: Path) -> None:
-    write_thing(package / "one.py", "Big_One", ("huge",))
+    (package / "again.py").write_text("from made_package.one import THING\n")
     registry = things()
-    assert registry.find("big one") is registry.own["Big_One"]
-    assert registry.find("HUGE") is registry.own["Big_One"]
+    assert registry.names == ["B", "A", "Big_One"]
+    assert registry.items["A"].member == Thing("A")
+    assert registry.find("big one") is registry.find("HUGE") is registry.own["Big_One"]
     assert registry.knows("big-one")
     assert not registry.knows("small")
     with pytest.raises(UsageError, match="unknown thing 'bigger'; did you mean Big_One"):
         registry.find("bigger")
 
 
-def test_a_third_party_s_name_carries_a_hash_and_is_known_once_loaded(package: Path, tmp_path: Path) -> None:
+def test_bad_files_of_a_package_are_named(package: Path) -> None:
+    write_thing(package / "one.py", "aa")
+    write_thing(package / "two.py", "A_a")
+    twice = r"thing 'A_a' is declared twice: in made_package\.one and made_package\.two"
+    with pytest.raises(DiscoveryError, match=twice):
+        _ = things().own
+    (package / "two.py").unlink()
+    (package / "broken.py").write_text("1 / 0")
+    with pytest.raises(DiscoveryError, match=r"file made_package\.broken fails to import.*ZeroDivisionError"):
+        _ = things().own
+
+
+def test_a_third_party_name_carries_a_hash_and_is_known_once_loaded(package: Path, tmp_path: Path) -> None:
     path = write_thing(tmp_path / "made_by_others.py", "Mine")
     registry = things()
     full_name = f"Mine@{short_hash(path)}"
@@ -198,16 +179,9 @@ def test_a_third_party_s_name_carries_a_hash_and_is_known_once_loaded(package: P
     write_thing(path, "Mine", ("changed",))
     assert registry.find(f"{path}:THING").name == f"Mine@{short_hash(path)}" != full_name
     assert set(registry.loaded) == {full_name, f"Mine@{short_hash(path)}"}
-
-
-def test_a_copy_elsewhere_is_found_after_the_first_is_gone(package: Path, tmp_path: Path) -> None:
-    first = write_thing(tmp_path / "first" / "made.py", "Mine")
-    second = write_thing(tmp_path / "second" / "made.py", "Mine")
-    registry = things()
-    name = registry.find(f"{first}:THING").name
-    first.unlink()
-    assert registry.find(f"{second}:THING").name == name
-    assert registry.find(f"{second}:THING").source == str(second)
+    copy = write_thing(tmp_path / "elsewhere" / "made_by_others.py", "Mine", ("changed",))
+    path.unlink()  # a copy is found although the first is gone
+    assert registry.find(f"{copy}:THING").source == str(copy)
 
 
 @pytest.mark.parametrize(
@@ -244,76 +218,49 @@ def test_entry_points_are_imported_one_by_one_when_asked_for(package: Path, tmp_
     assert (entry.name, entry.spec, entry.source) == (f"Mine@{short_hash(path)}", "Theirs", str(path))
     with pytest.raises(DiscoveryError, match="entry point Broken = no_such_module:THING fails to load"):
         _ = registry.items
-
-
-def test_an_entry_point_is_found_by_its_name_in_records(package: Path, tmp_path: Path) -> None:
-    path = write_thing(tmp_path / "made_by_others.py", "Mine")
-    install(tmp_path, "made.things", Theirs="made_by_others:THING")
-    registry = things(group="made.things")
-    assert registry.find(f"Mine@{short_hash(path)}").spec == "Theirs"
+    install(tmp_path, "other.things", Theirs="made_by_others:THING")
+    registry = things(group="other.things")
+    assert registry.find(f"Mine@{short_hash(path)}").spec == "Theirs"  # by its name in records
     with pytest.raises(UsageError, match="unknown thing 'Mine@00000000'"):
         registry.find("Mine@00000000")
-
-
-def test_an_entry_point_with_a_name_of_ours_is_an_error(package: Path, tmp_path: Path) -> None:
-    write_thing(package / "one.py", "Ours")
-    install(tmp_path, "made.things", ours="made_by_others:THING")
-    with pytest.raises(
-        DiscoveryError, match=r"'ours' is declared twice: by plench \(Ours\) and the entry point made_by"
-    ):
-        _ = things(group="made.things").names
-
-
-@pytest.fixture
-def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: None) -> Path:
-    """A third party's module with a dataset, a network and a criterion."""
-    path = tmp_path / "made_by_others.py"
-    path.write_text(OTHERS)
-    monkeypatch.syspath_prepend(tmp_path)
-    return path
+    install(tmp_path, "bad.things", ours="made_by_others:THING")
+    with pytest.raises(DiscoveryError, match=r"'ours' is declared twice: by plench \(Ours\) and the entry"):
+        _ = things(group="bad.things").names
 
 
 @pytest.mark.parametrize("way", ["path", "module", "entry point"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_others_come_by_path_module_and_entry_point(kind: str, way: str, others: Path) -> None:
+def test_others_come_by_path_module_and_entry_point(kind: str, way: str, others: Path, capsys) -> None:
     registry, attribute, name = KINDS[kind]
+    spec = f"{others if way == 'path' else 'made_by_others'}:{attribute}"
     if way == "entry point":
         install(others.parent, f"plench.{kind}", Theirs=f"made_by_others:{attribute}")
         spec = "theirs"
-    else:
-        spec = f"{others if way == 'path' else 'made_by_others'}:{attribute}"
+        assert main(["list", "models" if kind == "networks" else kind, "--json"]) == 0
+        assert "Theirs" in [row["name"] for row in json.loads(capsys.readouterr().out)]
     entry = registry.find(spec)
-    assert entry.name == f"{name}@{short_hash(others)}"
-    assert entry.source == str(others)
+    assert (entry.name, entry.source) == (f"{name}@{short_hash(others)}", str(others))
     assert registry.find(entry.name).member == entry.member
 
 
-def test_others_are_listed(others: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    targets = {kind: attribute for kind, (_, attribute, _) in KINDS.items()}
-    for kind, attribute in targets.items():
-        install(others.parent, f"plench.{kind}", Theirs=f"made_by_others:{attribute}")
-    for what in ("datasets", "models", "criteria"):
-        assert main(["list", what, "--json"]) == 0
-        assert "Theirs" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+def test_a_dataset_of_others(others: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "plench.datasets", Theirs="made_by_others:SOURCE")
+    (tmp_path / "pets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert all(map(keeps_name, ("Lost", "PLCIFAR10_Annotators_3", "NoLongerThere")))
+    assert not any(map(keeps_name, ("./Lost", "x.npz", "x.mat", "pets", "x.py:A", "a:B", "Theirs")))
+    with pytest.raises(UsageError, match="unknown dataset"):
+        dataset_card(f"{others}:SOURCE", own_only=True)
+    assert dataset_card("lost", own_only=True).name == "Lost"
+    assert "made_by_others" not in sys.modules
     assert "Theirs" in dataset_names()
     assert all("Theirs" not in grid.datasets for grid in make_suite("lite"))
-    assert list(criteria)[:4] == ["CR", "AA", "OA", "OA_ES"]
-
-
-def test_a_dataset_of_others_is_loaded_under_its_name_in_records(others: Path) -> None:
     dataset = load_dataset(f"{others}:SOURCE")
     assert dataset.card == dataset_card(f"{others}:SOURCE")
-    assert dataset.card.name == f"Peas@{short_hash(others)}"
-    assert dataset.input_shape == (60, 4)
+    assert (dataset.card.name, dataset.input_shape) == (f"Peas@{short_hash(others)}", (60, 4))
     others.write_text(OTHERS.replace("Source(CARD, load_peas)", "Source(CARD, lambda data_dir: None)"))
-    with pytest.raises(DataError, match=r"load returned NoneType; expected a plench.data.Dataset"):
+    with pytest.raises(DataError, match="load returned NoneType"):
         load_dataset(f"{others}:SOURCE")
-
-
-def test_a_network_of_others_is_built_by_its_name_in_records(others: Path) -> None:
-    entry = find_network(f"{others}:NETWORK")
-    assert Featurizer((10, 4), {"model": entry.name}).n_outputs == 7
-    assert NETWORKS.own.keys() >= {"MLP", "ResNet"}
 
 
 def test_a_criterion_of_others_is_measured_once_loaded(others: Path) -> None:
@@ -321,13 +268,12 @@ def test_a_criterion_of_others_is_measured_once_loaded(others: Path) -> None:
     ours = measure_all(logits, candidates, None)
     assert "val_set_size" not in ours
     criterion = find_criterion(f"{others}:CRITERION")
-    assert criterion.name == f"Size@{short_hash(others)}"
     assert measure_all(logits, candidates, None) == ours
     assert measure_all(logits, candidates, None, [criterion]) == {**ours, "val_set_size": 3.0}
     assert list(criteria) == ["CR", "AA", "OA", "OA_ES", criterion.name]
 
 
-def test_a_criterion_of_an_entry_point_is_always_measured_but_not_imported_for_views(others: Path) -> None:
+def test_a_criterion_of_an_entry_point_is_always_measured_but_not_imported_for_tables(others: Path) -> None:
     install(others.parent, "plench.criteria", Size="made_by_others:CRITERION")
     assert list(criteria) == ["CR", "AA", "OA", "OA_ES"]
     assert find_criterion("OA w/ ES").name == "OA_ES"
@@ -342,33 +288,31 @@ def test_a_criterion_of_an_entry_point_is_always_measured_but_not_imported_for_v
         ("test_acc", "record_key must begin with val_"),
     ],
 )
-def test_a_criterion_of_others_keeps_off_the_record_s_other_figures(
-    key: str, message: str, others: Path
-) -> None:
+def test_a_criterion_of_others_needs_a_record_key_of_its_own(key: str, message: str, others: Path) -> None:
     others.write_text(OTHERS.replace("val_set_size", key))
     with pytest.raises(UsageError, match=message):
         find_criterion(f"{others}:CRITERION")
 
 
 def test_a_run_on_others_data_and_network(others: Path, tmp_path: Path) -> None:
+    assert Featurizer((10, 4), {"model": find_network(f"{others}:NETWORK").name}).n_outputs == 7
     model = json.dumps({"model": f"{others}:NETWORK"})
-    arguments = ["train", "-a", "PRODEN", "-d", f"{others}:SOURCE", "--hparams", model, "--steps", "4"]
-    arguments += ["--more_criteria", f"{others}:CRITERION", "--checkpoint_freq", "2"]
-    assert main([*arguments, "--output_dir", str(tmp_path / "out")]) == 0
+    words = ["train", "-a", "PRODEN", "-d", f"{others}:SOURCE", "--hparams", model, "--steps", "4"]
+    words += ["--more-criteria", f"{others}:CRITERION", "--checkpoint-freq", "2"]
+    assert main([*words, "--output-dir", str(tmp_path / "out")]) == 0
     folder = only_folder(tmp_path / "out")
     config = read_description(folder)["config"]
-    assert config["hparams"]["model"] == f"Tiny@{short_hash(others)}"
-    assert config["dataset"] == f"Peas@{short_hash(others)}"
-    assert config["more_criteria"] == f"Size@{short_hash(others)}"
+    found = (config["hparams"]["model"], config["dataset"], config["more_criteria"])
+    assert found == tuple(f"{name}@{short_hash(others)}" for name in ("Tiny", "Peas", "Size"))
     assert [record["val_set_size"] for record in read_records(folder)] == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.real
 def test_a_sweep_on_others_parts_gives_models_that_load_without_them(others: Path, tmp_path: Path) -> None:
     parts = ["--datasets", f"{others}:SOURCE", "--hparams", json.dumps({"model": f"{others}:NETWORK"})]
-    parts += ["--more_criteria", f"{others}:CRITERION", "--algorithms", "CC", "--n_hparams", "1"]
-    numbers = ["--n_trials", "1", "--steps", "4", "--checkpoint_freq", "2", "--workers", "1"]
-    command = [sys.executable, "-m", "plench", "sweep", "launch", *parts, *numbers, "--output_dir", "runs"]
+    parts += ["--more-criteria", f"{others}:CRITERION", "--algorithms", "CC", "--n-hparams", "1"]
+    numbers = ["--n-trials", "1", "--steps", "4", "--checkpoint-freq", "2", "--workers", "1"]
+    command = [sys.executable, "-m", "plench", "sweep", "launch", *parts, *numbers, "--output-dir", "runs"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
@@ -391,22 +335,3 @@ def test_engines_are_found_by_name_and_alias() -> None:
 def test_registries_import_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_viewing_imports_nobody_s_dataset(tmp_path: Path, fresh: None) -> None:
-    trap = tmp_path / "trap.py"
-    trap.write_text("raise SystemExit('imported')")
-    with pytest.raises(UsageError, match="unknown dataset"):
-        dataset_card(f"{trap}:SOURCE", own_only=True)
-    assert dataset_card("lost", own_only=True).name == "Lost"
-
-
-def test_which_datasets_keep_their_name(
-    others: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path, "plench.datasets", Theirs="made_by_others:SOURCE")
-    (tmp_path / "pets").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert all(map(keeps_name, ("Lost", "PLCIFAR10_Annotators_3", "NoLongerThere")))
-    assert not any(map(keeps_name, ("./Lost", "x.npz", "x.mat", "pets", "x.py:A", "a:B", "Theirs")))
-    assert "made_by_others" not in sys.modules
