@@ -10,9 +10,12 @@ import sys
 import pytest
 
 import plench
+from plench.algorithms import find_algorithm
+from plench.data import dataset_card
 from plench.errors import UsageError
 from plench.runs.folder import format_keys
 from plench.settings import Settings, declared, describe_cell, describe_settings, format_table, read_settings
+from plench.training import configure_run
 from tests.conftest import ROOT
 
 MADE_UP = """    made_up: int = declare(
@@ -22,7 +25,7 @@ MADE_UP = """    made_up: int = declare(
 """
 # Run in a copy of the package whose settings have one more field, and nothing else is changed.
 PROBE = """
-import contextlib, io, json, sys
+import contextlib, inspect, io, json, sys
 from pathlib import Path
 import plench
 from plench.algorithms import find_algorithm
@@ -45,107 +48,81 @@ folder = Path(sys.argv[1])
 run = ["-a", "CC", "-d", "Digits_FPS", "--steps", "3", "--output_dir", str(folder)]
 codes = [main(["train", *run]), main(["train", *run, "--made_up", "7"])]
 sweep = ["--algorithms", "CC", "--datasets", "Digits_FPS", "--n_hparams", "1", "--n_trials", "1"]
+sweep += ["--made_up", "7", "--command_launcher", "dummy", "--skip_confirmation"]
 described = [json.loads(path.read_text()) for path in sorted(folder.glob("*/run.json"))]
 try:
     plench.train("CC", "Digits_FPS", folder, made_up=10)
-    refused = ""
 except plench.errors.UsageError as error:
     refused = str(error)
+specs = [SweepSpec((Grid(("CC",), ("Lost",), **given),)) for given in ({}, {"made_up": 7})]
 print(json.dumps({
     "codes": codes,
-    "train_help": shown("train", "--help"),
-    "sweep_help": shown("sweep", "launch", "--help"),
-    "signature": "made_up" in __import__("inspect").signature(plench.train).parameters,
+    "help": [shown("train", "--help"), shown("sweep", "launch", "--help")],
+    "signature": "made_up" in inspect.signature(plench.train).parameters,
     "ids": [config().run_id("x"), config(made_up=3).run_id("x"), config(made_up=7).run_id("x")],
     "json": [config().to_json().get("made_up"), config(made_up=7).to_json()["made_up"]],
     "args": [config().args().get("made_up"), config(made_up=7).args()["made_up"]],
     "experiments": sorted(run["experiment"].get("made_up", -1) for run in described),
     "grid": Grid.from_table({"algorithms": ["CC"], "datasets": ["Lost"], "made_up": 7}).made_up,
-    "file": ["made_up" in SweepSpec((Grid(("CC",), ("Lost",), **given),)).to_toml()
-             for given in ({}, {"made_up": 7})],
+    "file": ["made_up" in spec.to_toml() for spec in specs],
     "where": shown("collect", str(folder), "--where", "made_up=7", "--format", "csv"),
     "all": shown("collect", str(folder)),
-    "dummy": shown("sweep", "launch", *sweep, "--made_up", "7", "--command_launcher", "dummy",
-                   "--skip_confirmation", "--output_dir", str(folder / "sweep")),
+    "dummy": shown("sweep", "launch", *sweep, "--output_dir", str(folder / "sweep")),
     "table": format_table(),
     "refused": refused,
 }))
 """
 
 
-@pytest.fixture(scope="module")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """What a package with a made-up setting answers."""
-    root = tmp_path_factory.mktemp("copy")
+def test_a_new_setting_reaches_everything_and_leaves_old_identities(tmp_path) -> None:
     package = shutil.copytree(
-        ROOT / "src" / "plench", root / "plench", ignore=shutil.ignore_patterns("__pycache__")
+        ROOT / "src" / "plench", tmp_path / "plench", ignore=shutil.ignore_patterns("__pycache__")
     )
-    path = package / "settings.py"
+    path, place = package / "settings.py", '    device: str = declare("auto"'
     text = path.read_text(encoding="utf-8")
-    place = '    device: str = declare("auto"'
     assert text.count(place) == 1
     path.write_text(text.replace(place, MADE_UP.rstrip("\n")), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, str(root / "runs")],
-        cwd=root,
-        env={"PYTHONPATH": str(root), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": ""}
+    command = [sys.executable, "-c", PROBE, str(tmp_path / "runs")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    probed = json.loads(done.stdout.splitlines()[-1])
 
-
-def test_a_new_setting_reaches_flags_keywords_grids_files_and_pages(probed: dict) -> None:
     assert probed["codes"] == [0, 0]
-    for text in (probed["train_help"], probed["sweep_help"]):
-        assert re.search(r"--made-up N\s+a setting that does nothing \(default:\s+3\)", text)
+    for page in probed["help"]:
+        assert re.search(r"--made-up N\s+a setting that does nothing \(default:\s+3\)", page)
     assert probed["signature"]
     assert probed["refused"] == "made_up must be a whole number of at least 0 and of at most 9, not 10"
     assert probed["grid"] == 7
     assert "--made-up 7" in probed["dummy"]
     assert "| `made_up` | a whole number of at least 0 and of at most 9 | `3` |" in probed["table"]
-
-
-def test_a_new_setting_is_named_only_where_it_differs_from_its_default(probed: dict) -> None:
-    assert probed["json"] == [None, 7]
-    assert probed["args"] == [None, 7]
+    # It is named only where it differs from its default, so that identities of other runs stay.
+    assert probed["json"] == probed["args"] == [None, 7]
     assert probed["experiments"] == [-1, 7]
     assert probed["file"] == [False, True]
-
-
-def test_runs_that_differ_in_a_new_setting_are_kept_apart_and_found(probed: dict) -> None:
-    assert "Digits_FPS (made_up 7)" in probed["all"]
-    header, *rows = probed["where"].splitlines()
-    assert "made_up" in header
-    assert {row.split(",")[header.split(",").index("made_up")] for row in rows} == {"7"}
-
-
-def test_a_new_setting_leaves_every_old_identity_as_it_is(probed: dict) -> None:
-    from plench.algorithms import find_algorithm
-    from plench.data import dataset_card
-    from plench.training import configure_run
-
     ours = configure_run(find_algorithm("CC"), dataset_card("Digits_FPS"), steps=20).run_id("x")
-    assert probed["ids"][:2] == [ours, ours]
-    assert probed["ids"][2] != ours
+    assert [identity == ours for identity in probed["ids"]] == [True, True, False]
+    # Runs that differ in it are not averaged, and are found by it.
+    assert "Digits_FPS (made_up 7)" in probed["all"]
+    header, *rows = (line.split(",") for line in probed["where"].splitlines())
+    assert {row[header.index("made_up")] for row in rows} == {"7"}
 
 
-def test_misspelt_settings_are_refused_with_the_nearest() -> None:
+def test_values_are_checked_and_misspelt_names_are_refused() -> None:
     with pytest.raises(UsageError, match="unknown setting 'stepz'; did you mean steps"):
         read_settings({"stepz": 3})
     with pytest.raises(UsageError, match="threads must be a whole number of at least 1, not True"):
         Settings(threads=True)
-    assert read_settings({"holdout_fraction": 0.25})["holdout_fraction"] == 0.25
-
-
-def test_what_decides_the_numbers_is_described_and_nothing_else() -> None:
-    described = describe_settings(Settings(device="cpu", threads=4, steps=5).values())
-    assert set(described) == {
-        *(name for name, setting in declared().items() if setting.always_recorded and not setting.block),
-        "candidates",
+    assert read_settings({"holdout_fraction": 0.25, "resume_anyway": True}) == {
+        "holdout_fraction": 0.25,
+        "force_resume": True,
     }
+
+
+def test_what_affects_results_is_described_and_nothing_else() -> None:
+    described = describe_settings(Settings(device="cpu", threads=4, steps=5).values())
+    always = {name for name, setting in declared().items() if setting.always_recorded and not setting.block}
+    assert set(described) == {*always, "candidates"}
     assert describe_cell(Settings(steps=5).values())["steps"] == 5
 
 

@@ -31,15 +31,10 @@ def write_answers(folder: Path) -> tuple[Path, Path, list[str]]:
         for name, skill in (("ann", 0.9), ("bob", 0.75), ("cyd", 0.6)):
             draw = random.rand()
             told = truth if random.rand() < skill else random.randint(3)
-            if draw < 0.05:
-                answer = "unsure"
-            elif draw < 0.15:
-                answer = f"not {FLOWERS[(told + 1) % 3]}"
-            elif draw < 0.3:
-                answer = f"{FLOWERS[told]}|{FLOWERS[(told + 2) % 3]}"
-            else:
-                answer = FLOWERS[told]
-            if draw < 0.97:
+            first, second, third = (FLOWERS[(told + k) % 3] for k in range(3))
+            limits = {0.05: "unsure", 0.15: f"not {second}", 0.3: f"{first}|{third}", 0.97: first}
+            answer = next((answer for limit, answer in limits.items() if draw < limit), None)
+            if answer is not None:
                 answers.append(f"i{number},{name},{answer}")
     (folder / "items.csv").write_text("\n".join(items))
     (folder / "answers.csv").write_text("\n".join(answers))
@@ -78,10 +73,8 @@ def test_from_csv_to_predictions_on_the_command_line_and_in_python(story, capsys
     table, given = (list(csv.DictReader(path.open())) for path in (items, answers))
     columns = [{name: [row[name] for row in rows] for name in rows[0]} for rows in (table, given)]
     dataset = make_table_dataset(columns[0], "items", answers=columns[1])
-    run = plench.train(
-        "PRODEN", dataset, folder / "python", candidate_weights="votes", steps=200, checkpoint_freq=100
-    )
-    model = plench.load(run.folder)
+    settings = {"candidate_weights": "votes", "steps": 200, "checkpoint_freq": 100}
+    model = plench.load(plench.train("PRODEN", dataset, folder / "python", **settings).folder)
     assert list(model.predict(columns[0])) == told
     names = list(columns[0])
     assert list(model.predict({name: columns[0][name] for name in reversed(names)})) == told
@@ -110,21 +103,12 @@ def test_weights_are_in_identity_and_cell_only_where_they_are_not_uniform(story)
 def test_without_true_labels_tables_rank_by_the_criteria_and_the_best_is_refitted(story, capsys):
     folder, items, _, _ = story
     reference, runs = f"{items}?answers=answers.csv", folder / "sweep"
-    plench.sweep(
-        ["CC", "PRODEN"],
-        reference,
-        runs,
-        n_hparams=2,
-        n_trials=2,
-        steps=60,
-        checkpoint_freq=20,
-        progress=False,
-    )
+    size = {"n_hparams": 2, "n_trials": 2, "steps": 60, "checkpoint_freq": 20}
+    plench.sweep(["CC", "PRODEN"], reference, runs, **size, progress=False)
     text = str(plench.collect(runs))
-    assert "no true labels" in text
-    assert "are not accuracies" in text
-    assert "CR chooses" in text
-    assert "plench.load(" in text
+    assert all(
+        part in text for part in ("no true labels", "are not accuracies", "CR chooses", "plench.load(")
+    )
     assert "OA" not in text
     cells = [row for row in plench.results(runs).cells() if row["criterion"] == "CR"]
     assert all(row["mean_test_accuracy"] is None for row in cells)
@@ -150,8 +134,6 @@ def test_without_true_labels_tables_rank_by_the_criteria_and_the_best_is_refitte
     assert again.folder == Path(outcome["folder"])
     assert len(plench.load(again.folder).predict(items)) == 1000
     with pytest.raises(DataError, match="not the data of the run"):
-        plench.refit(
-            best["folder"], items.with_name("items.csv").as_posix() + "?answers=answers.csv&ignore=width"
-        )
+        plench.refit(best["folder"], f"{reference}&ignore=width")
     with pytest.raises(DataError, match="name it again"):
         plench.refit(best["folder"])
