@@ -25,7 +25,6 @@ from plench.report.criteria_quality import (
     measure_subset_regret,
 )
 from plench.report.dataset_stats import describe_candidates
-from plench.report.leaderboard import build_leaderboard
 from plench.report.site.cells import repeat_command
 from plench.report.site.pages import describe_sensitivity
 from plench.report.site.provenance import group_warnings
@@ -41,8 +40,9 @@ from plench.report.statistics import (
 from plench.runs import read_run, read_runs
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.plan import make_grids
+from tests.report.conftest import read_board, records
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
-from tests.synthetic_sweep import make_records, write_run, write_sweep
+from tests.synthetic_sweep import write_run, write_sweep
 
 SOME = ("PRODEN", "CC", "GA", "EXP", "NN", "VALEN", "PiCO", "POP")
 
@@ -54,8 +54,13 @@ def benchmark_runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(benchmark_runs):
-    folder = benchmark_runs.parent / "site"
-    assert main(["report", str(benchmark_runs), "-o", str(folder)]) == 0
+    return write_page(benchmark_runs)
+
+
+def write_page(runs, *options):
+    """Write the page of a folder of runs, next to it; return its folder."""
+    folder = runs.parent / "site"
+    assert main(["report", str(runs), "-o", str(folder), *options]) == 0
     return folder
 
 
@@ -88,19 +93,10 @@ def test_a_script_gives_values_back_and_nan_as_nothing():
 
 
 def test_values_of_records_as_text():
-    assert [as_text(value) for value in (1, True, None, 0.5, "a", [1])] == [
-        "1",
-        "yes",
-        "none",
-        "0.5",
-        "a",
-        "[1]",
-    ]
-    assert distinct(["a\x00", "a\x01", "b"]) == [
-        "a\N{REPLACEMENT CHARACTER}",
-        "a\N{REPLACEMENT CHARACTER} (2)",
-        "b",
-    ]
+    shown = {"1": 1, "yes": True, "none": None, "0.5": 0.5, "a": "a", "[1]": [1]}
+    assert [as_text(value) for value in shown.values()] == list(shown)
+    cleaned = "a\N{REPLACEMENT CHARACTER}"
+    assert distinct(["a\x00", "a\x01", "b"]) == [cleaned, f"{cleaned} (2)", "b"]
 
 
 # The site
@@ -109,7 +105,7 @@ def test_values_of_records_as_text():
 def test_cells_are_those_of_the_leaderboard(site, benchmark_runs):
     index = chunk(site, "index")
     runs = read_runs(benchmark_runs)
-    board = build_leaderboard(runs)
+    board = read_board(benchmark_runs)
     regrets = {(q.experiment, q.criterion.name): q.regret for q in judge_criteria(runs)}
     assert [entry["label"] for entry in index["settings"]] == [board.labels[s] for s in board.settings]
     assert [entry["name"] for entry in index["algorithms"]] == list(board.algorithms)
@@ -120,12 +116,8 @@ def test_cells_are_those_of_the_leaderboard(site, benchmark_runs):
         if s in labelled:
             criterion = board.criteria[c]
             found = board.cell(board.settings[s], board.algorithms[a], criterion)
-            assert (cell["mean"], cell["std"], cell["se"], cell["n"]) == (
-                found.mean,
-                found.std,
-                found.stderr,
-                found.n,
-            )
+            figures = (cell["mean"], cell["std"], cell["se"], cell["n"])
+            assert figures == (found.mean, found.std, found.stderr, found.n)
             assert cell["regret"] == regrets[found.experiment, criterion.name]
             assert [value for _, value in cell["splits"] if value is not None] == found.accuracies
             assert cell["lacking"] == (not found.complete)
@@ -137,7 +129,7 @@ def test_data_without_true_labels_show_the_criterion_itself(site, benchmark_runs
     index = chunk(site, "index")
     (number,) = [n for n, entry in enumerate(index["settings"]) if entry["label"] == UNLABELLED]
     assert not index["settings"][number]["labelled"]
-    board = build_leaderboard(read_runs(benchmark_runs))
+    board = read_board(benchmark_runs)
     a = board.algorithms.index("PRODEN")
     by_place = {tuple(cell["at"]): cell for cell in index["cells"]}
     chosen = board.cell(board.settings[number], "PRODEN", criteria["CR"]).choices
@@ -165,17 +157,9 @@ def test_the_page_names_every_script_and_forbids_all_others(site):
 
 
 def test_no_script_of_ours_makes_markup_from_text(site):
+    makers = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function")
     for path in (site / "assets").glob("*.js"):
-        text = path.read_text(encoding="utf-8")
-        for word in (
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacentHTML",
-            "document.write",
-            "eval(",
-            "new Function",
-        ):
-            assert word not in text, (path.name, word)
+        assert not makers.search(path.read_text(encoding="utf-8")), path.name
 
 
 def test_unfinished_runs_and_failures_are_told(site):
@@ -205,10 +189,9 @@ def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_
 
 def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, monkeypatch):
     runs = write_sweep(tmp_path / "runs", algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
-    folder = tmp_path / "site"
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
+    write_page(runs)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
+    folder = write_page(runs)
     told = "results.parquet is not among the downloads: Parquet needs pyarrow"
     assert told in capsys.readouterr().err
     assert not (folder / "download" / "results.parquet").exists()
@@ -217,20 +200,22 @@ def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, 
 
 
 def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, capsys, monkeypatch):
-    runs, folder = tmp_path / "runs", tmp_path / "site"
-    write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=1)
-    waited = []
-    monkeypatch.setattr("plench.cli.report.time.sleep", lambda seconds: (waited.append(seconds), finish()))
+    runs, waited = tmp_path / "runs", []
 
-    def finish():
+    def write_runs():
+        shutil.rmtree(runs, ignore_errors=True)
+        names = {"datasets": ("Lost",), "algorithms": ("CC", "PRODEN")}
+        write_sweep(runs, **names, n_trials=2 + len(waited), n_hparams=1)
+
+    def sleep(seconds):
         """While the command waits, the runs of one more split come in, and after that those of the last."""
-        assert not chunk(folder, "index")["progress"]["complete"]
-        shutil.rmtree(runs)
-        n_trials = 2 + len(waited)
-        write_sweep(runs, datasets=("Lost",), algorithms=("CC", "PRODEN"), n_trials=n_trials, n_hparams=1)
+        waited.append(seconds)
+        assert not chunk(tmp_path / "site", "index")["progress"]["complete"]
+        write_runs()
 
-    command = ["report", str(runs), "-o", str(folder), "--planned_trials", "4", "--every", "7"]
-    assert main(command) == 0
+    monkeypatch.setattr("plench.cli.report.time.sleep", sleep)
+    write_runs()
+    folder = write_page(runs, "--planned_trials", "4", "--every", "7")
     assert waited == [7.0, 7.0]
     assert capsys.readouterr().out.count("index.html") == 3
     progress = chunk(folder, "index")["progress"]
@@ -248,18 +233,13 @@ def test_every_wants_a_positive_number_of_seconds(seconds, tmp_path, capsys):
 
 def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_path, capsys):
     runs = write_sweep(tmp_path / "runs", algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=2)
-    folder = tmp_path / "site"
-    command = ["report", str(runs), "-o", str(folder)]
-    assert main(command) == 0
+    folder = write_page(runs)
     assert str(folder / "index.html") in capsys.readouterr().out
-    first = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert main(command) == 0
-    assert first == {
-        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
-    records = make_records(0.6, np.random.default_rng(1))
-    write_run(runs / "new", records, "Lost", "LWS")
-    assert main(command) == 0
+    first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    write_page(runs)
+    assert first == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    write_run(runs / "new", records(), "Lost", "LWS")
+    write_page(runs)
     (data,) = (folder / "data").iterdir()
     assert (folder / "stamp.txt").read_text().strip() == data.name
     assert data.name in (folder / "index.html").read_text()
@@ -270,17 +250,16 @@ def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, caps
     folder.mkdir()
     (folder / "index.html").write_text("my own page")
     assert main(["report", str(sweep), "-o", str(folder)]) == 2
-    assert "is no site of ours" in capsys.readouterr().err
+    assert "is not a site of plench report" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["index.html"]
     assert (folder / "index.html").read_text() == "my own page"
 
 
 def test_public_folders_make_a_page_too(tmp_path):
-    runs = write_sweep(tmp_path / "runs", n_trials=2, n_hparams=2, public=True)
-    assert main(["report", str(runs), "-o", str(tmp_path / "site")]) == 0
-    index = chunk(tmp_path / "site", "index")
+    site = write_page(write_sweep(tmp_path / "runs", n_trials=2, n_hparams=2, public=True))
+    index = chunk(site, "index")
     assert {entry["family"] for entry in index["algorithms"]} == {"unknown"}
-    assert chunk(tmp_path / "site", "cell-0-0")["runs"][0]["command"] is None
+    assert chunk(site, "cell-0-0")["runs"][0]["command"] is None
     assert "defective" in index["criteria"][1]["title"]
 
 
@@ -289,15 +268,13 @@ def test_the_page_is_made_without_torch():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_times_of_runs_trained_as_one_are_no_cost_of_their_method(tmp_path):
-    rng = np.random.default_rng(0)
+def test_times_of_stacked_runs_are_not_the_cost_of_their_method(tmp_path):
     for number, (algorithm, size) in enumerate([("CC", 3), ("PRODEN", 1), ("PRODEN", 3)]):
         info = {"timings": {"training_seconds": 7.0 * (number + 1)}, "fleet_size": size}
-        folder = tmp_path / "runs" / f"run{number}"
-        write_run(folder, make_records(0.5, rng), algorithm=algorithm, trial_seed=number, info=info)
-    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "site")]) == 0
-    assert chunk(tmp_path / "site", "algorithm-0")["cost"] == [[0, 1, None, None, None]]
-    assert chunk(tmp_path / "site", "algorithm-1")["cost"] == [[0, 2, 0.001, 14.0, None]]
+        write_run(tmp_path / "runs" / str(number), records(), "Lost", algorithm, number, info=info)
+    site = write_page(tmp_path / "runs")
+    assert chunk(site, "algorithm-0")["cost"] == [[0, 1, None, None, None]]
+    assert chunk(site, "algorithm-1")["cost"] == [[0, 2, 0.001, 14.0, None]]
 
 
 def test_methods_fitted_in_rounds_stand_in_the_tables_of_the_others(site, benchmark_runs):
@@ -319,30 +296,25 @@ def test_methods_fitted_in_rounds_stand_in_the_tables_of_the_others(site, benchm
 def test_class_names_of_records_name_the_flipping_matrix(tmp_path):
     names = [f"class <{n}>" for n in range(16)]
     info = {"dataset": {"name": "Lost", "n_classes": 16, "class_names": names}}
-    write_run(tmp_path / "runs" / "one", make_records(0.5, np.random.default_rng(0)), info=info)
-    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "site")]) == 0
-    assert chunk(tmp_path / "site", "dataset-0")["classes"] == names
+    write_run(tmp_path / "runs" / "one", records(), info=info)
+    assert chunk(write_page(tmp_path / "runs"), "dataset-0")["classes"] == names
 
 
 def test_planned_runs_of_what_never_started_count_as_unfinished(tmp_path):
     runs = write_sweep(tmp_path / "runs", algorithms=("CC",), datasets=("Lost",), n_trials=2, n_hparams=2)
     spec = SweepSpec(make_grids(["CC", "PRODEN"], ["Lost", "MSRCv2"], n_hparams=2, n_trials=2, steps=1000))
     spec.write(runs / spec.file_name)
-    assert main(["report", str(runs), "-o", str(tmp_path / "site")]) == 0
-    progress = chunk(tmp_path / "site", "index")["progress"]
+    site = write_page(runs)
+    progress = chunk(site, "index")["progress"]
     assert (progress["finished"], progress["planned"], progress["complete"]) == (4, 16, False)
-    ((name, text),) = chunk(tmp_path / "site", "provenance")["sweeps"]
-    assert name == spec.file_name
-    assert text == spec.to_toml()
+    assert chunk(site, "provenance")["sweeps"] == [[spec.file_name, spec.to_toml()]]
 
 
 def test_the_flipping_matrix_is_measured_where_the_data_are(tmp_path):
     options = ["--steps", "4", "--checkpoint_freq", "2", "--output_dir", str(tmp_path / "runs")]
     assert main(["train", "-a", "CC", "-d", "Digits_FPS", *options]) == 0
-    site = tmp_path / "site"
-    assert main(["report", str(tmp_path / "runs"), "-o", str(site)]) == 0
-    assert chunk(site, "dataset-0")["measured"] is None
-    assert main(["report", str(tmp_path / "runs"), "-o", str(site), "--data_dir", str(tmp_path)]) == 0
+    assert chunk(write_page(tmp_path / "runs"), "dataset-0")["measured"] is None
+    site = write_page(tmp_path / "runs", "--data_dir", str(tmp_path))
     measured = chunk(site, "dataset-0")["measured"]
     drawn = draw_candidates(load_dataset("Digits_FPS"), dataset_card("Digits_FPS").candidates, 0)
     expected = describe_candidates(drawn.candidates, drawn.labels)
@@ -376,9 +348,7 @@ def test_regret_of_all_configurations_is_the_regret_of_statistics(runs):
 def test_an_experiment_with_fewer_configurations_does_not_cut_the_others(tmp_path):
     root = write_sweep(tmp_path, algorithms=("CC", "PRODEN", "NN"), datasets=("Lost",), n_hparams=5)
     for trial in range(3):
-        write_run(
-            root / f"few{trial}", make_records(0.5, np.random.default_rng(trial)), "Lost", "LWS", trial, 0
-        )
+        write_run(root / f"few{trial}", records(0.5, trial), "Lost", "LWS", trial, 0)
     found = measure_subset_regret(read_runs(root), tuple(criteria.values()))
     assert (len(found.regrets[0]), found.n_experiments, found.n_left_out) == (5, 3, 1)
 
@@ -388,25 +358,20 @@ def test_pairs_agree_with_the_comparison_over_complete_algorithms(board):
     pairs = compare_each_pair(board, criteria["CR"])
     assert len(pairs) == len(comparison["pairs"])
     for pair, other in zip(pairs, comparison["pairs"], strict=True):
-        assert (board.algorithms[pair.first], board.algorithms[pair.second]) == (
-            other["first"],
-            other["second"],
-        )
+        names = [board.algorithms[pair.first], board.algorithms[pair.second]]
+        assert names == [other["first"], other["second"]]
         assert (pair.wins, pair.ties, pair.losses) == (other["wins"], other["ties"], other["losses"])
         assert pair.p_holm == pytest.approx(other["p_wilcoxon_holm"])
 
 
 def test_a_pair_is_compared_on_the_datasets_both_have(site, benchmark_runs):
-    board = build_leaderboard(read_runs(benchmark_runs))
-    by_names = {
-        (board.algorithms[p.first], board.algorithms[p.second]): p
-        for p in compare_each_pair(board, criteria["CR"])
-    }
-    assert by_names["CC", "PRODEN"].n_settings == 3
-    assert by_names["PRODEN", "VALEN"].n_settings == 2
-    words = describe_test(by_names["CC", "PRODEN"], 10)
-    assert "3 datasets" in words
-    assert "Power: none" in describe_power(by_names["CC", "PRODEN"])
+    board = read_board(benchmark_runs)
+    pairs = compare_each_pair(board, criteria["CR"])
+    by_names = {(board.algorithms[pair.first], board.algorithms[pair.second]): pair for pair in pairs}
+    both = by_names["CC", "PRODEN"]
+    assert (both.n_settings, by_names["PRODEN", "VALEN"].n_settings) == (3, 2)
+    assert "3 datasets" in describe_test(both, 10)
+    assert "Power: none" in describe_power(both)
 
 
 def test_the_detectable_difference_is_found_four_times_in_five():
@@ -421,11 +386,9 @@ def test_the_detectable_difference_is_found_four_times_in_five():
 
 def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
     for configuration in range(12):
-        records = make_records(
-            0.3 + 0.05 * configuration, np.random.default_rng(configuration), n_validation=1000
-        )
+        own = records(0.3 + 0.05 * configuration, configuration, n_validation=1000)
         hparams = {"lr": 10.0 ** (-configuration / 4), "kind": "a" if configuration % 2 else "b"}
-        write_run(tmp_path / str(configuration), records, "Lost", "CC", 0, configuration, hparams=hparams)
+        write_run(tmp_path / str(configuration), own, "Lost", "CC", 0, configuration, hparams=hparams)
     runs = read_runs(tmp_path)
     kind, lr = describe_sensitivity(runs, criteria["OA"])
     assert (kind["name"], lr["name"]) == ("kind", "lr")
@@ -451,29 +414,17 @@ def test_the_same_warning_is_told_once():
 
 @pytest.mark.parametrize("algorithm", ["PRODEN", "PL_KNN"])
 def test_the_command_repeats_the_run(algorithm, tmp_path):
-    options = [
-        "--steps",
-        "12",
-        "--checkpoint_freq",
-        "4",
-        "--trial_seed",
-        "1",
-        "--hparams_seed",
-        "2",
-        "--fps_rate",
-        "0.4",
-    ]
-    assert (
-        main(["train", "-a", algorithm, "-d", "Digits_FPS", *options, "--output_dir", str(tmp_path / "a")])
-        == 0
-    )
+    options = ["--steps=12", "--checkpoint_freq=4", "--trial_seed=1", "--hparams_seed=2", "--fps_rate=0.4"]
+    command = ["train", "-a", algorithm, "-d", "Digits_FPS", *options]
+    assert main([*command, "--output_dir", str(tmp_path / "a")]) == 0
     (folder,) = [path for path in (tmp_path / "a").iterdir() if path.is_dir()]
     run = read_run(folder)
     words = shlex.split(repeat_command(run))
     assert words[:2] == ["plench", "train"]
     assert main([*words[1:], "--output_dir", str(tmp_path / "b")]) == 0
     again = read_run(tmp_path / "b" / folder.name)  # the same name: the same identity
-    keys = ("test_acc", "val_covering_rate", "loss")
-    assert [[r.get(k) for k in keys] for r in again.records] == [
-        [r.get(k) for k in keys] for r in run.records
-    ]
+    first, second = (
+        [[record.get(key) for key in ("test_acc", "val_covering_rate", "loss")] for record in one.records]
+        for one in (run, again)
+    )
+    assert first == second

@@ -9,7 +9,6 @@ import io
 import os
 import shutil
 import threading
-from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,27 +18,19 @@ import pytest
 
 from plench.cli import main
 from plench.criteria import criteria
-from plench.report.leaderboard import build_leaderboard, rank_values
+from plench.report.leaderboard import rank_values
 from plench.report.statistics import compare_each_pair
 from plench.report.tables import build_tables, escape_latex, escape_markdown
-from plench.runs import read_runs
 from plench.text import guard_formula
+from tests.report.conftest import read_board, records
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
-from tests.synthetic_sweep import make_records, write_run, write_sweep
+from tests.synthetic_sweep import write_run, write_sweep
 
 pytestmark = pytest.mark.real
 
 CHROMIUM = os.environ.get("PLENCH_CHROMIUM") or shutil.which("chromium")
 AXE = Path(__file__).parent.parent / "browser" / "node_modules" / "axe-core" / "axe.min.js"
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+ARGUMENTS = ["--no-sandbox", "--disable-gpu"]  # Playwright switches off what calls home
 BOARD = ".board > .scroll table"
 PAGES = {
     "leaderboard": "#/leaderboard",
@@ -67,13 +58,17 @@ def runs_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def board(runs_folder):
-    return build_leaderboard(read_runs(runs_folder))
+    return read_board(runs_folder)
 
 
 @pytest.fixture(scope="module")
 def site(runs_folder):
-    folder = runs_folder.parent / "site"
-    assert main(["report", str(runs_folder), "-o", str(folder)]) == 0
+    return write_page(runs_folder)
+
+
+def write_page(runs):
+    folder = runs.parent / "site"
+    assert main(["report", str(runs), "-o", str(folder)]) == 0
     return folder
 
 
@@ -83,7 +78,7 @@ def browser():
         pytest.skip("no Chromium here (apt-get install chromium, or set PLENCH_CHROMIUM)")
     playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright here")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         chromium.close()
 
@@ -96,13 +91,14 @@ class Reader:
         self.context = browser.new_context(viewport={"width": 1360, "height": 900}, **options)
         self.page = self.context.new_page()
         self.wrong, self.requests = [], []
-        self.page.on(
-            "console",
-            lambda message: self.wrong.append(message.text) if message.type in ("error", "warning") else None,
-        )
+        self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: (self.wrong.append(dialog.message), dialog.dismiss()))
         self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def hear(self, message):
+        if message.type in ("error", "warning"):
+            self.wrong.append(message.text)
 
     def open(self, address="#/leaderboard"):
         self.page.goto("about:blank")
@@ -122,6 +118,11 @@ class Reader:
 
     def names(self):
         return [row[0] for row in self.rows(BOARD)]
+
+    def header(self):
+        """Return the titles of the leaderboard's columns."""
+        first_lines = "cells => cells.map(cell => cell.innerText.split('\\n')[0])"
+        return self.page.eval_on_selector_all(".board thead th", first_lines)
 
     def close(self):
         self.context.close()
@@ -164,20 +165,14 @@ def test_axe_finds_nothing_serious(reader, name, scheme):
     page = reader.open(PAGES[name])
     page.evaluate("for (const node of document.querySelectorAll('details')) node.open = true")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run({preload: false})")  # which fetches styles; a page from disk may not
-    serious = [
-        (entry["id"], [node["target"] for node in entry["nodes"]][:3])
-        for entry in found["violations"]
-        if entry["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    found = page.evaluate("axe.run({preload: false})")["violations"]  # a page from disk may not fetch styles
+    serious = [entry for entry in found if entry["impact"] in ("serious", "critical")]
+    assert [(entry["id"], entry["nodes"][0]["target"]) for entry in serious] == []
 
 
 def test_figures_are_those_of_the_tables(reader, board):
     reader.open("#/leaderboard?criterion=AA")
-    header = reader.page.eval_on_selector_all(
-        ".board thead th", "cells => cells.map(cell => cell.innerText.split('\\n')[0])"
-    )
+    header = reader.header()
     shown = {(row[0], header[n]): row[n] for row in reader.rows(BOARD) for n in range(3, len(row))}
     grids = {grid.title: grid for grid in build_tables(board, "dataset")}
     compared = 0
@@ -230,22 +225,19 @@ def test_numbers_and_escapes_are_written_as_python_writes_them(reader):
 def test_sorting_by_a_column_and_back(reader, board):
     page = reader.open()
     means = means_of(board, "CR", "Lost")
-    page.click(".board th button:has-text('Lost')")
-    assert _ordered(reader.names(), means, -1)
+
+    def sort_by(title):
+        page.click(f".board th button:has-text('{title}')")
+        return reader.names()
+
+    shown = [means[name] for name in sort_by("Lost")]
+    assert shown == sorted(shown, reverse=True)
     assert page.get_attribute(".board th:has-text('Lost')", "aria-sort") == "descending"
-    page.click(".board th button:has-text('Lost')")
-    assert _ordered(reader.names(), means, 1)
-    page.click(".board th button:has-text('Algorithm')")
-    assert reader.names() == sorted(reader.names(), key=str.lower)
-    page.click(".board th button:has-text('MSRCv2')")
-    assert reader.names()[-1] == "VALEN"  # what has no figure comes last, in either direction
-    page.click(".board th button:has-text('MSRCv2')")
-    assert reader.names()[-1] == "VALEN"
-
-
-def _ordered(names, means, sign):
-    values = [sign * means[name] for name in names]
-    return values == sorted(values)
+    shown = [means[name] for name in sort_by("Lost")]
+    assert shown == sorted(shown)
+    assert sort_by("Algorithm") == sorted(board.algorithms, key=str.lower)
+    for _ in range(2):
+        assert sort_by("MSRCv2")[-1] == "VALEN"  # what has no figure comes last, in either direction
 
 
 def test_filters_search_and_switches(reader, board):
@@ -295,15 +287,11 @@ def test_marks_stand_where_they_must(reader):
     reader.open()
     rows = {row[0]: row for row in reader.rows(BOARD)}
     page = reader.page
-    header = page.eval_on_selector_all(
-        ".board thead th", "cells => cells.map(cell => cell.innerText.split('\\n')[0])"
-    )
-    at = {name: number for number, name in enumerate(header)}
-    assert "▼" in rows["GA"][at["Lost"]]
+    at = {name: number for number, name in enumerate(reader.header())}
     assert "▼" in rows["GA"][2]  # and in the average: it is not averaged away
-    assert "†" in rows["EXP"][at["Lost"]]
-    assert "◔" in rows["PiCO"][at["Lost"]]
-    assert "◔" in rows["IDGP"][at["Birdsong"]]
+    places = {"GA": ("Lost", "▼"), "EXP": ("Lost", "†"), "PiCO": ("Lost", "◔"), "IDGP": ("Birdsong", "◔")}
+    for name, (dataset, mark) in places.items():
+        assert mark in rows[name][at[dataset]]
     assert rows["VALEN"][at["MSRCv2"]].startswith("–")
     assert "no accuracy" in page.inner_text(f".board th:has-text('{UNLABELLED}')")
     assert "not accuracies" in page.inner_text(".warning")
@@ -360,12 +348,11 @@ def test_a_cell_opens_down_to_its_runs(reader, board):
 
 def test_two_algorithms_are_compared(reader, board):
     page = reader.open("#/compare?a=POP&b=CC")
-    pair = next(
-        p
-        for p in compare_each_pair(board, criteria["CR"])
-        if {board.algorithms[p.first], board.algorithms[p.second]} == {"POP", "CC"}
-    )
-    assert board.algorithms[pair.first] == "CC"
+    by_names = {
+        (board.algorithms[pair.first], board.algorithms[pair.second]): pair
+        for pair in compare_each_pair(board, criteria["CR"])
+    }
+    pair = by_names["CC", "POP"]
     assert page.inner_text(".big").startswith(f"{pair.losses} / {pair.ties} / {pair.wins}")
     text = page.inner_text("main")
     assert f"{-100 * pair.mean_difference:+.2f} points (POP is ahead)" in text
@@ -431,70 +418,6 @@ def test_print_leaves_out_what_only_a_screen_needs(reader):
     assert len(page.pdf(format="A4", landscape=True)) > 10_000
 
 
-@contextmanager
-def serve(folder):
-    """Serve a folder on loopback; give its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def write_unfinished(runs):
-    write_sweep(runs, algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=2)
-    write_run(runs / "begun", make_records(0.5, make_rng(0))[:4], "Lost", "LWS", status="running")
-    return runs
-
-
-def test_a_served_page_of_an_unfinished_sweep_shows_newer_data(browser, tmp_path):
-    runs, folder = write_unfinished(tmp_path / "runs"), tmp_path / "site"
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
-    with serve(folder) as base:
-        reader = Reader(browser, base)
-        reader.page.clock.install()
-        page = reader.open("#/leaderboard?show=rank")
-        assert "Not finished." in page.inner_text(".progress")
-        assert "LWS" in reader.names()
-        write_run(runs / "more", make_records(0.5, make_rng(1)), "Lost", "NN")
-        written = (folder / "index.html").stat().st_mtime
-        assert main(["report", str(runs), "-o", str(folder)]) == 0
-        # The server tells the page's date in whole seconds: two writings within one look alike to a browser.
-        os.utime(folder / "index.html", (written, written))
-        with page.expect_navigation():
-            page.clock.fast_forward(20_000)
-        reader.settle()
-        assert "NN" in reader.names()
-        assert page.url.endswith("#/leaderboard?show=rank")
-        reader.close()
-
-
-def test_a_page_read_just_before_its_data_were_replaced_recovers_by_itself(browser, tmp_path):
-    runs, folder = write_unfinished(tmp_path / "runs"), tmp_path / "site"
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
-    older = (folder / "index.html").read_bytes()
-    write_run(runs / "more", make_records(0.5, make_rng(1)), "Lost", "NN")
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
-    newer = (folder / "index.html").read_bytes()
-    (folder / "index.html").write_bytes(older)
-    with serve(folder) as base:
-        reader = Reader(browser, base)
-        reader.page.clock.install()
-        page = reader.page
-        page.goto(f"{base}/index.html#/leaderboard")
-        assert "not there any more" in page.wait_for_selector("main .wrong").inner_text()
-        assert [text for text in reader.wrong if "404" not in text] == []
-        reader.wrong.clear()
-        (folder / "index.html").write_bytes(newer)
-        with page.expect_navigation():
-            page.clock.fast_forward(20_000)
-        reader.settle()
-        assert "NN" in reader.names()
-        reader.close()
-
-
 class QuietHandler(SimpleHTTPRequestHandler):
     """Serves a folder without a line for each request."""
 
@@ -502,7 +425,53 @@ class QuietHandler(SimpleHTTPRequestHandler):
         pass
 
 
-def make_rng(seed):
-    import numpy as np
+@pytest.fixture
+def served(browser, tmp_path):
+    """The page of an unfinished sweep on a server: its runs, its folder, and a reader."""
+    runs = write_sweep(tmp_path / "runs", algorithms=("CC", "PRODEN"), n_trials=2, n_hparams=2)
+    write_run(runs / "begun", records()[:4], "Lost", "LWS", status="running")
+    folder = write_page(runs)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    reader = Reader(browser, f"http://127.0.0.1:{server.server_port}")
+    reader.page.clock.install()
+    yield runs, folder, reader
+    server.shutdown()
+    server.server_close()
+    reader.close()
 
-    return np.random.default_rng(seed)
+
+def wait_for_reload(reader):
+    with reader.page.expect_navigation():
+        reader.page.clock.fast_forward(20_000)
+    reader.settle()
+    assert "NN" in reader.names()
+
+
+def test_a_served_page_of_an_unfinished_sweep_shows_newer_data(served):
+    runs, folder, reader = served
+    page = reader.open("#/leaderboard?show=rank")
+    assert "Not finished." in page.inner_text(".progress")
+    assert "LWS" in reader.names()
+    write_run(runs / "more", records(), "Lost", "NN")
+    written = (folder / "index.html").stat().st_mtime
+    write_page(runs)
+    # The server gives the page's date in whole seconds: a browser cannot tell two pages of one second apart.
+    os.utime(folder / "index.html", (written, written))
+    wait_for_reload(reader)
+    assert page.url.endswith("#/leaderboard?show=rank")
+
+
+def test_a_page_read_just_before_its_data_were_replaced_recovers_by_itself(served):
+    runs, folder, reader = served
+    older = (folder / "index.html").read_bytes()
+    write_run(runs / "more", records(), "Lost", "NN")
+    write_page(runs)
+    newer = (folder / "index.html").read_bytes()
+    (folder / "index.html").write_bytes(older)
+    reader.page.goto(f"{reader.base}/index.html#/leaderboard")
+    assert "not there any more" in reader.page.wait_for_selector("main .wrong").inner_text()
+    assert [text for text in reader.wrong if "404" not in text] == []
+    reader.wrong.clear()
+    (folder / "index.html").write_bytes(newer)
+    wait_for_reload(reader)

@@ -181,8 +181,8 @@ def check_folder(folder: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(
-            f"{str(folder)!r} holds {there[0]!r} and is no site of ours: "
-            "name a new or empty folder with --output"
+            f"{str(folder)!r} contains {there[0]!r} and is not a site of plench report; "
+            "give a new or empty folder with --output"
         )
 
 
