@@ -37,8 +37,8 @@ from plench.algorithms import find_algorithm
 from plench.data import load_dataset
 from plench.runs.folder import RunStore
 from plench.training import RunOutcome, configure_run, prepare_data
-from plench.training.callbacks import NoCallback
 from plench.training.loop import RunTask, train_runs
+from plench.training.run import NoCallback
 
 PATIENCE = 300.0  # seconds that a run may take on a busy machine
 TRACEBACK = "Traceback (most recent call last)"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # these import torch
     from plench.sweeps.launch import SweepOutcome
     from plench.sweeps.progress import SweepCallback
     from plench.training import RunOutcome
-    from plench.training.callbacks import Callback
+    from plench.training.run import Callback
 
 Arrays = tuple[Any, ...]
 Function = TypeVar("Function", bound=Callable[..., Any])

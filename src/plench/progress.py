@@ -18,8 +18,8 @@ from rich.text import Text
 from plench.criteria import criteria
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
-    from plench.training.callbacks import Callback
     from plench.training.config import RunConfig
+    from plench.training.run import Callback
 
 
 @contextmanager

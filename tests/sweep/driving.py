@@ -16,7 +16,7 @@ from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.executor import RunExecutor
 from plench.sweeps.plan import DatasetCache, PlannedRun, expand, make_grids, resolve_names
-from plench.training.callbacks import NoCallback
+from plench.training.run import NoCallback
 
 DATASETS = DatasetCache(None)
 ODD = Path(__file__).with_name("odd_algorithms.py")

@@ -20,7 +20,8 @@ from plench.sweeps.executor import RunExecutor, SharedDataset, map_dataset, reco
 from plench.sweeps.launch import launch_sweep, remove_checkpoints
 from plench.sweeps.plan import resolve_names
 from plench.sweeps.status import RunState
-from plench.training.callbacks import NoCallback, StopRequest
+from plench.training.loop import StopRequest
+from plench.training.run import NoCallback
 from tests.sweep.driving import DATASETS, odd, plan_one, plan_runs, read_outcomes, run_here
 
 GRID = ["--algorithms", "CC", "--datasets", "Digits_USS"]

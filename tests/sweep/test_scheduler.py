@@ -14,7 +14,7 @@ from plench.sweeps.plan import PlannedRun, Task
 from plench.sweeps.progress import SweepCallback
 from plench.sweeps.scheduler import Assignment, Crash, CrashCounter, Job, Limits, Message, Scheduler
 from plench.sweeps.status import read_states
-from plench.training.callbacks import StopRequest
+from plench.training.loop import StopRequest
 from tests.sweep.driving import DATASETS, plan_one, plan_runs
 
 Script = Callable[[Job], Sequence[Message]]

@@ -30,7 +30,7 @@ from plench.sweeps.stacks import (
     group_runs,
     read_stack_options,
 )
-from plench.training.callbacks import NoCallback
+from plench.training.run import NoCallback
 from tests.sweep.driving import DATASETS, plan_runs
 from tests.training.harness import read_records
 

@@ -12,8 +12,8 @@ from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.contract.training import find_difference
 from plench.data import Dataset, load_dataset
 from plench.training import RunConfig, RunOutcome, configure_run, run_training
-from plench.training.callbacks import NoCallback
 from plench.training.checkpoint import parse, saved_values
+from plench.training.run import NoCallback
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 LISTING = f"{FIXTURES / 'cavl_listing.py'}:CAVL"

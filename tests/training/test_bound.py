@@ -13,8 +13,8 @@ import plench
 from plench.errors import DataError, ResumeError, StorageError
 from plench.runs.folder import RunStore, read_done
 from plench.sweeps.executor import SharedDataset
-from plench.training.callbacks import StopRequest
 from plench.training.checkpoint import SEAL, dump, parse
+from plench.training.loop import StopRequest
 from tests.training.harness import (
     Crash,
     CrashAt,

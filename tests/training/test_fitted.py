@@ -33,9 +33,9 @@ from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
-from plench.training.callbacks import NoCallback
 from plench.training.config import warn_that_steps_do_not_apply
 from plench.training.data import prepare_data
+from plench.training.run import NoCallback
 from tests.conftest import ROOT
 from tests.training.harness import (
     Crash,

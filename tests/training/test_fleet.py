@@ -16,9 +16,9 @@ from plench.algorithms.cc import CC
 from plench.errors import BusyError, DataError, PlenchError, StorageError, UsageError
 from plench.runs.folder import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
-from plench.training.callbacks import NoCallback, StopRequest
 from plench.training.checkpoint import parse, read_checkpoints
-from plench.training.loop import Member, RunTask, train_runs
+from plench.training.loop import Member, RunTask, StopRequest, train_runs
+from plench.training.run import NoCallback
 from plench.training.stack import StackedRuns
 from tests.training.harness import (
     Crash,

@@ -10,7 +10,7 @@ import pytest
 
 from plench.errors import BusyError, ResumeError
 from plench.runs.folder import RunStore
-from plench.training.callbacks import NoCallback
+from plench.training.run import NoCallback
 from tests.training.harness import (
     COUNTED,
     RESUMED,

@@ -24,10 +24,10 @@ from plench.estimator.quality import score_examples
 from plench.runs.folder import RESULTS, RunStore
 from plench.settings import seed_hash
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
-from plench.training.callbacks import Callback, NoCallback
 from plench.training.environment import choose_device
 from plench.training.evaluate import predict_logits
 from plench.training.model import TrainedModel, load
+from plench.training.run import Callback, NoCallback
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")

@@ -33,11 +33,11 @@ from plench.errors import BusyError, StorageError
 from plench.networks import find_network
 from plench.runs.folder import RunStore
 from plench.sweeps.plan import PlannedRun, Task
-from plench.training.callbacks import Callback
 from plench.training.config import RunConfig, RunOutcome, describe_run
 from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
 from plench.training.loop import RunTask, train_runs
+from plench.training.run import Callback
 
 # Runs of one split of one dataset are neighbours in a sweep; two leave room for the change.
 PREPARED_KEPT = 2

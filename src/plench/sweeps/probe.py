@@ -13,7 +13,7 @@ from pathlib import Path
 from plench.runs.folder import RESULTS, RUN, RunStore
 from plench.sweeps.executor import RunAttempt, RunExecutor
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
-from plench.training.callbacks import NoCallback
+from plench.training.run import NoCallback
 
 # A probe makes a few updates and, unless they would take too long, some more.
 FIRST_STEPS = 3

@@ -20,7 +20,7 @@ from plench.settings import Settings
 from plench.sweeps.executor import RunAttempt, RunEnded, RunProgress, record_failure
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
 from plench.sweeps.progress import SweepCallback
-from plench.training.callbacks import StopRequest
+from plench.training.loop import StopRequest
 
 # A run whose process crashed this often without progress is recorded as failed.
 CRASHES_ALLOWED = 3

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,19 +19,19 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from plench.algorithms import AlgorithmEntry
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError
 from plench.runs.folder import DONE, RunStore
-from plench.training.callbacks import Callback, NoCallback, StopRequest
 from plench.training.checkpoint import read_checkpoints
 from plench.training.config import RunConfig, RunOutcome, Status
 from plench.training.data import PreparedData
 from plench.training.environment import compute_threads, flush_denormals
 from plench.training.evaluate import Totals, choose_chunk
-from plench.training.run import RESUMES, TrainingRun
+from plench.training.run import RESUMES, Callback, NoCallback, TrainingRun
 from plench.training.stack import StackedStep, StackError
 from plench.training.step import SingleStep
 
@@ -38,6 +40,56 @@ FEW_BATCHES = 4
 SECONDS_BETWEEN_REPORTS = 0.25
 
 logger = logging.getLogger("plench")
+
+
+class StopRequest:
+    """A block in which Ctrl-C, SIGTERM and SIGHUP are only noted; a second Ctrl-C stops immediately.
+
+    Signal handlers belong to the main thread; in another one nothing is noted. `acknowledge` is called at
+    the first signal. Blocks can be nested: an inner one passes a stop on to the outer one, and starts with
+    that one's. `ends_at`, by the monotonic clock, is when the time of this process ends.
+    """
+
+    def __init__(self, acknowledge: Callable[[], None] | None = None, ends_at: float = math.inf) -> None:
+        self.asked = False
+        self.ends_at = ends_at
+        self._acknowledge = acknowledge
+        self._before: dict[int, Any] = {}
+        self._outer: StopRequest | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)  # Windows has no SIGHUP
+                if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                    continue  # nohup: the run is to outlive its terminal
+                self._before[number] = signal.signal(number, self._ask)
+        outer = [getattr(handler, "__self__", None) for handler in self._before.values()]
+        self._outer = next((found for found in outer if isinstance(found, StopRequest)), None)
+        if self._outer is not None and self._outer.asked:
+            self.asked = True
+        return self
+
+    def has_time(self, seconds: float) -> bool:
+        """Return True if at least so many seconds are left."""
+        return time.monotonic() + seconds <= self.ends_at
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        first = not self.asked
+        self._remember()
+        if first and self._acknowledge is not None:
+            self._acknowledge()
+
+    def _remember(self) -> None:
+        self.asked = True
+        if self._outer is not None:
+            self._outer._remember()
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from plench.data.sources.crowd import explain_missing_answers
 from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
 from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, NETWORK, RunStore
-from plench.training.callbacks import Callback, NoCallback
 from plench.training.checkpoint import (
     check_names,
     dump,
@@ -49,6 +48,37 @@ KEPT_CRITERIA = ("CR", "AA")
 RESUMES = "the same command resumes it"
 
 logger = logging.getLogger("plench")
+
+
+class Callback(Protocol):
+    """Observes a run: a progress bar, a log, a sweep's live view.
+
+    Two more methods are called if a callback has them: `evaluating(done, total)`, with numbers of examples,
+    between the batches of an evaluation, and `stopping()` as soon as a stop is requested, from within the
+    handler of a signal.
+    """
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Training starts, or resumes after `updates` updates."""
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Some updates were made (a few times per second); `loss` is the mean since the last record."""
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """A record was written."""
+
+
+class NoCallback:
+    """Observes nothing."""
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Do nothing."""
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Do nothing."""
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Do nothing."""
 
 
 class TrainingRun:

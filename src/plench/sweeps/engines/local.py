@@ -20,7 +20,7 @@ from plench.errors import PlenchError, UsageError
 from plench.settings import Settings
 from plench.sweeps.executor import Order, SharedDataset
 from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
-from plench.training.callbacks import StopRequest
+from plench.training.loop import StopRequest
 
 STARTS_ALLOWED = 3
 _OUTPUT_SHOWN = 2000

@@ -27,7 +27,7 @@ from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS, RemoteRepor
 from plench.sweeps.executor import RunAttempt, RunEnded, RunExecutor, RunProgress, limit_memory
 from plench.sweeps.plan import PlannedRun, Task
 from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
-from plench.training.callbacks import StopRequest
+from plench.training.loop import StopRequest
 
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 SECONDS_BETWEEN_COUNTS = 2.0

@@ -32,7 +32,7 @@ from plench.sweeps.plan import DatasetCache, PlannedRun, Task
 from plench.sweeps.progress import SweepLog
 from plench.sweeps.scheduler import Assignment, Limits
 from plench.sweeps.status import PENDING, read_states
-from plench.training.callbacks import StopRequest
+from plench.training.loop import StopRequest
 
 FOLDER = ".slurm"
 # States of squeue in which a job waits; in all other states it runs.
