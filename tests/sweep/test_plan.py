@@ -96,7 +96,7 @@ def test_bad_names_and_data(tmp_path: Path) -> None:
         resolve(Grid(("CC",), ("Lost", "Digits_USS", "MSRCv2")), data_dir=tmp_path)
     with pytest.raises(DataError, match=r"^Lost"):
         resolve(Grid(("CC",), ("Lost", "Digits_USS")), data_dir=tmp_path)
-    with pytest.raises(UsageError, match=r"MV_LR learns from the answers .* Digits_USS has no answers"):
+    with pytest.raises(UsageError, match=r"MV_LR learns from the answers .* which Digits_USS does not have"):
         resolve(Grid(("CC", "MV_LR"), ("Digits_USS",)))
 
 

@@ -199,15 +199,14 @@ def _make_absolute(spec: str) -> str:
     return os.path.abspath(location) + colon + name if os.path.exists(location) else spec
 
 
-def is_resolved(spec: SweepSpec) -> bool:
-    """Return True if a sweep names the fingerprints of all its data, so that no data must be loaded."""
-    return all(name in spec.fingerprints for grid in spec.grids for name in grid.datasets)
-
-
 def plan_runs(specs: Iterable[SweepSpec], datasets: DatasetCache) -> list[PlannedRun]:
     """List the runs of sweeps, each once; data are loaded only where a sweep lacks their fingerprints."""
-    resolved = [spec if is_resolved(spec) else resolve_names(spec, datasets) for spec in specs]
-    return list({run.folder: run for spec in resolved for run in expand(spec)}.values())
+    runs: dict[str, PlannedRun] = {}
+    for spec in specs:
+        if any(name not in spec.fingerprints for grid in spec.grids for name in grid.datasets):
+            spec = resolve_names(spec, datasets)
+        runs |= {run.folder: run for run in expand(spec)}
+    return list(runs.values())
 
 
 def expand(spec: SweepSpec) -> list[PlannedRun]:

@@ -25,7 +25,7 @@ from plench.registry import is_path
 from plench.settings import Settings
 from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS, RemoteReporter, RemoteStore, Writer
 from plench.sweeps.executor import RunAttempt, RunEnded, RunExecutor, RunProgress, limit_memory
-from plench.sweeps.plan import PlannedRun, Task
+from plench.sweeps.plan import Task
 from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
 from plench.training.loop import StopRequest
 
@@ -174,10 +174,15 @@ class RayBackend:
         name = job.task[0].dataset
         if name not in self.data:
             self.data[name] = self.ray.put(self.assignment.datasets.get(name))
+        run = job.task[0]
+        specs = (run.algorithm, run.network, *run.criteria.split(","))
+        paths = {spec.strip().rpartition(":")[0] for spec in specs}
+        # Other nodes may not have the files of third-party code.
+        sources = {path: Path(path).read_bytes() for path in paths if is_path(path)}
         reference = self.task.remote(
             job.task,
             self.data[name],
-            read_given_files(job.task[0]),
+            sources,
             self.writer,
             self.assignment.output_dir,
             self.assignment.limits.memory_limit_gb,
@@ -241,13 +246,6 @@ class RayBackend:
                 self.ray.cancel(reference, force=False, recursive=False)
 
 
-def read_given_files(run: PlannedRun) -> dict[str, bytes]:
-    """Return, by path, the files of what a run was given by path: other nodes may not have them."""
-    specs = (run.algorithm, run.network, *run.criteria.split(","))
-    paths = {location for location, _, _ in (spec.strip().rpartition(":") for spec in specs)}
-    return {path: Path(path).read_bytes() for path in paths if is_path(path)}
-
-
 def run_remotely(
     task: Task,
     dataset: Dataset,
@@ -278,10 +276,8 @@ def run_remotely(
     return attempts
 
 
-@cache
-def _warm_executor() -> RunExecutor:
-    """Return this process's executor, which keeps prepared data from task to task."""
-    return RunExecutor()
+# The executor of a process keeps prepared data from task to task.
+_warm_executor = cache(RunExecutor)
 
 
 @cache

@@ -102,7 +102,9 @@ class SlurmEngine:
         assignment.callback.planned(todo, assignment.finished, self.max_jobs or 0)
         tasks = assignment.tasks(todo)
         shares = [tasks[i : i + self.runs_per_job] for i in range(0, len(tasks), self.runs_per_job)]
-        largest = read_array_size()
+        config = call_slurm("scontrol", "show", "config")
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
+        largest = max(int(found.group(1)) - 1, 1) if found else 1000
         for first in range(0, len(shares), largest):
             self._submit(shares[first : first + largest], assignment)
 
@@ -260,12 +262,6 @@ def read_slurm_queue(output_dir: Path) -> dict[str, str]:
         share = shares[name][place] if place < len(shares[name]) else []
         queue.update(dict.fromkeys(share, "queued" if state in WAITING_STATES else "running"))
     return queue
-
-
-def read_array_size() -> int:
-    """Return how many jobs an array may have here."""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call_slurm("scontrol", "show", "config"), re.MULTILINE)
-    return max(int(found.group(1)) - 1, 1) if found else 1000
 
 
 def call_slurm(*words: str) -> str:
