@@ -12,7 +12,7 @@ from plench.algorithms import Algorithm, AlgorithmEntry, algorithms
 from plench.contract import AlgorithmUnderTest
 from plench.contract.under_test import make_examples
 from tests.conftest import ROOT
-from tests.departures import DEPARTURES, OTHER, vanilla
+from tests.departures import DEPARTURES, OTHER, Departure, vanilla
 from tests.probe import at_step, batch_of, evaluate
 
 NOTES = ROOT / "docs" / "algorithms" / "notes"
@@ -95,6 +95,13 @@ def measure(cls: type[Algorithm], inputs: Inputs, prior: Tensor | None = None) -
     return losses["loss"], gradient
 
 
+def assert_equal(entry: Departure, inputs: Inputs, prior: Tensor | None = None) -> None:
+    """Demand that loss and gradient are the same on both sides."""
+    both = (measure(cls, inputs, prior) for cls in (entry.ours, entry.theirs))
+    for ours, theirs in zip(*both, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def build_class(cls: type[Algorithm], candidates: Tensor, **hparams: Any) -> Any:
     values = {p.name: p.default for p in cls.card.hyperparameters}
     shared = {"model": "MLP", "lr": 1e-3, "weight_decay": 0.0, "max_steps": 1000}
@@ -120,8 +127,7 @@ def test_breaks_where_ours_is_finite(name: str) -> None:
     for value in measure(entry.ours, BREAKS[name]()):
         assert value.isfinite().all()
     assert not all(value.isfinite().all() for value in measure(entry.theirs, BREAKS[name]()))
-    for ours, theirs in zip(measure(entry.ours, draw()), measure(entry.theirs, draw()), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    assert_equal(entry, draw())
 
 
 # By how much the loss differs: a factor, a sum, or simply so.
@@ -141,8 +147,7 @@ def test_reversed_risk_raises_what_is_known_to_be_wrong(name: str) -> None:
     entry = BY_NAME[name]
     logits, candidates = draw()
     single = Inputs(logits, torch.eye(K, dtype=torch.bool)[candidates.int().argmax(-1)])
-    for ours, theirs in zip(measure(entry.ours, single), measure(entry.theirs, single), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    assert_equal(entry, single)
     # With all but one label candidates, the gradient of the complementary loss has the other sign.
     all_but_one = torch.ones(1, K, dtype=torch.bool)
     all_but_one[0, 1] = False
@@ -170,8 +175,7 @@ def test_masked_exponentials_have_no_slope_at_zero() -> None:
 
 def test_op_w_ignores_a_common_shift() -> None:
     entry = BY_NAME["ShiftedOP_W"]
-    for ours, theirs in zip(measure(entry.ours, draw()), measure(entry.theirs, draw()), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    assert_equal(entry, draw())
 
 
 def test_pc_against_itself_and_bare() -> None:
@@ -193,9 +197,7 @@ def test_l_w_with_a_constant_is_near_but_not_exact() -> None:
 def test_wrong_prior_agrees_for_a_uniform_one_only(name: str) -> None:
     entry = BY_NAME[name]
     uniform, skewed = torch.full((K,), 1 / K), torch.tensor([0.4, 0.3, 0.1, 0.1, 0.1])
-    pairs = zip(measure(entry.ours, draw(), uniform), measure(entry.theirs, draw(), uniform), strict=True)
-    for ours, theirs in pairs:
-        torch.testing.assert_close(ours, theirs)
+    assert_equal(entry, draw(), uniform)
     assert not torch.isclose(measure(entry.ours, draw(), skewed)[0], measure(entry.theirs, draw(), skewed)[0])
 
 
@@ -293,16 +295,12 @@ def test_scarce_with_one_complementary_label() -> None:
     assert ((~candidates).sum(-1) > 1).any()
     assert measure(entry.ours, draw())[0] != measure(entry.theirs, draw())[0]
     single = Inputs(logits, torch.eye(K)[torch.arange(6) % K] == 0)
-    for ours, theirs in zip(measure(entry.ours, single), measure(entry.theirs, single), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    assert_equal(entry, single)
 
 
 def build_records(name: str | None, candidates: Tensor) -> Any:
     cls = BY_NAME["GuardedRECORDS"].ours if name is None else BY_NAME[name].theirs
-    values = {p.name: p.default for p in cls.card.hyperparameters} | {"upd_start": 0}
-    shared = {"model": "MLP", "lr": 1e-3, "weight_decay": 0.0, "max_steps": 1000, "batch_size": 1}
-    algorithm: Any = cls((len(candidates), 2), candidates.numpy(), {**shared, **values})
-    return algorithm.double()
+    return build_class(cls, candidates, upd_start=0, batch_size=1).double()
 
 
 def test_records_pushes_a_candidate_that_underflowed() -> None:

@@ -1,4 +1,8 @@
-"""The golden runs: every algorithm on tabular data and on images, and single runs of other settings."""
+"""The golden runs: every algorithm on tabular data and on images, and single runs of other settings.
+
+The data and the folders (what users of an early commit have on their disks) are kept and not made again:
+`data/make.py` and `make_folders.py` of commit 2bd6214 made them.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -10,6 +14,12 @@ TABULAR = HERE / "data" / "tabular.npz"
 IMAGES = HERE / "data" / "images.npz"
 ANSWERED = HERE / "data" / "answered.npz"
 OWN_METHOD = HERE / "own_method.py"
+FOLDERS = HERE / "folders"
+# The run of `folders/unfinished`, which was interrupted; with seed 1, that of `folders/models`.
+UNFINISHED_RUN = (
+    *("train", "-a", "PRODEN", "-d", str(TABULAR), "--steps", "9", "--checkpoint_freq", "2"),
+    *("--hparams", '{"batch_size": 16}', "--device", "cpu", "--threads", "1"),
+)
 
 # When phases begin: all of them within 12 updates of 5 an epoch. The queue is short, for speed.
 ON_SCHEDULE = {

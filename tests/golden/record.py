@@ -1,7 +1,7 @@
 """Records the golden runs and tables anew: `python -m tests.golden.record [NAME …]`.
 
 To be used when a run's numbers are meant to change, and never to make a test pass. Without names everything
-is recorded. The folders in `folders/` stay: `make_folders.py` made them once.
+is recorded. The folders in `folders/` stay.
 """
 
 import os

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from tests.golden.adapter import as_recorded, command
-from tests.golden.make_folders import FOLDERS
+from tests.golden.cases import FOLDERS
 
 FORMATS = ("text", "latex", "csv", "json")
 ALL = ("sweep", "timed_out", "unfinished", "models", "public")

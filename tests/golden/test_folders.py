@@ -16,8 +16,7 @@ from tests.golden.adapter import (
     read_records,
     rename_state,
 )
-from tests.golden.cases import TABULAR
-from tests.golden.make_folders import FOLDERS, UNFINISHED_RUN
+from tests.golden.cases import FOLDERS, TABULAR, UNFINISHED_RUN
 from tests.golden.recordings import TABLES, read_recording
 from tests.golden.tables import make_tables
 

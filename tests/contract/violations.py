@@ -1,12 +1,15 @@
-"""One sound algorithm, and for each check of the contract one that breaks it."""
+"""Sound algorithms, one that violates each check of the contract, and ones with odd state."""
 
+import copy
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from plench.algorithms import Algorithm, FittedAlgorithm, LossAlgorithm, register
 from plench.batch import Batch
@@ -36,24 +39,24 @@ class SoundRounds(FittedAlgorithm):
         return -np.sqrt(np.square(features[:, None] - self.fitted["means"]).sum(2))
 
 
-BREACHES: dict[str, type[Algorithm]] = {}
+VIOLATIONS: dict[str, type[Algorithm]] = {}
 
 
-def breaks(cls: type[Algorithm]) -> type[Algorithm]:
-    """Register a class as breaking the check of its name."""
+def violates(cls: type[Algorithm]) -> type[Algorithm]:
+    """Register a class as violating the check of its name."""
     if "card" not in vars(cls):
         register(cls.__name__)(cls)
-    BREACHES[cls.__name__] = cls
+    VIOLATIONS[cls.__name__] = cls
     return cls
 
 
-@breaks
+@violates
 class trains_and_predicts(Sound):
     def predict(self, x: Tensor) -> Tensor:
         return self.network(x).argmax(-1)
 
 
-@breaks
+@violates
 @register("trains_in_a_stack", stacked=True)
 class trains_in_a_stack(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -62,39 +65,39 @@ class trains_in_a_stack(Sound):
         return losses if losses.dim() == 0 else losses.flip(0) / 2  # each run gets another's loss
 
 
-@breaks
+@violates
 class learns_weights(Sound):
     def update(self, minibatches: Batch) -> Mapping[str, Tensor]:
         return {"loss": self.loss(self.network(minibatches.weak), minibatches).detach()}
 
 
-@breaks
+@violates
 class predicts_each_example_alone(Sound):
     def predict(self, x: Tensor) -> Tensor:
         logits: Tensor = self.network(x)
         return logits - logits.mean(0)
 
 
-@breaks
+@violates
 class trains_on_built_in_data(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return super().loss(logits[:, :6], batch)
 
 
-@breaks
+@violates
 class trains_on_images(Sound):
     def predict(self, x: Tensor) -> Tensor:
         return super().predict(x.reshape(-1, 6))
 
 
-@breaks
+@violates
 @register("declares_hyperparameters", hyperparameters=(Hyperparameter("share", 2.0, "a share", at_most=1),))
 class declares_hyperparameters(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.share = self.hparams["share"]
 
 
-@breaks
+@violates
 class leaves_arguments_alone(Sound):
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
@@ -103,69 +106,70 @@ class leaves_arguments_alone(Sound):
         train_givenY /= train_givenY.sum(1, keepdims=True)
 
 
-@breaks
+@violates
 class prints_nothing(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         print("training")
+        print("training", file=sys.stderr)
         return super().loss(logits, batch)
 
 
-@breaks
+@violates
 @register("uses_declared_views", views=("weak", "strong"))
 class uses_declared_views(Sound):
     pass
 
 
-@breaks
+@violates
 class sees_no_true_label(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.notes = {"found": [make_examples(sets="ambiguous").labels]}
 
 
-@breaks
+@violates
 class seeds_nothing_global(Sound):
     def setup(self, candidates: Tensor) -> None:
         torch.manual_seed(0)
 
 
-@breaks
+@violates
 class trains_on_single_candidates(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return super().loss(logits, batch) / (batch.candidates.sum(-1) - 1).sum()
 
 
-@breaks
+@violates
 class trains_on_full_sets(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return super().loss(logits, batch) / (~batch.candidates).sum()
 
 
-@breaks
+@violates
 class trains_without_a_candidate(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.register_buffer("rarity", 1 / candidates.float().mean(0))
 
 
-@breaks
+@violates
 class trains_without_a_label(Sound):
     def setup(self, candidates: Tensor) -> None:
         known = candidates[candidates.sum(1) == 1].float()
         self.register_buffer("rarity", 1 / known.mean(0))
 
 
-@breaks
+@violates
 class trains_on_two_classes(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return super().loss(logits, batch) / (logits.shape[1] - 2)
 
 
-@breaks
+@violates
 class trains_on_fewer_examples_than_a_batch(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.epochs = self.hparams["max_steps"] / (self.num_data // self.hparams["batch_size"])
 
 
-@breaks
+@violates
 class trains_on_short_batches(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.register_buffer("weights", torch.ones(min(self.hparams["batch_size"], self.num_data), 1))
@@ -174,13 +178,13 @@ class trains_on_short_batches(Sound):
         return super().loss(logits * self.weights, batch)
 
 
-@breaks
+@violates
 class survives_huge_logits(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return -(logits.softmax(-1) * batch.candidates).sum(-1).log().mean()
 
 
-@breaks
+@violates
 class repeats_with_the_same_seed(Sound):
     def setup(self, candidates: Tensor) -> None:
         generator = torch.Generator()
@@ -188,7 +192,7 @@ class repeats_with_the_same_seed(Sound):
         self.register_buffer("start", torch.rand(3, generator=generator))
 
 
-@breaks
+@violates
 class differs_with_another_seed(Sound):
     def setup(self, candidates: Tensor) -> None:
         for parameter in self.network.parameters():
@@ -198,7 +202,7 @@ class differs_with_another_seed(Sound):
         return sum((parameter.square().sum() for parameter in self.network.parameters()), torch.zeros(()))
 
 
-@breaks
+@violates
 class is_not_disturbed_by_evaluation(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.calls = 0
@@ -208,7 +212,7 @@ class is_not_disturbed_by_evaluation(Sound):
         return super().predict(x)
 
 
-@breaks
+@violates
 class resumes_exactly(Sound):
     transient = ("done",)
 
@@ -220,46 +224,46 @@ class resumes_exactly(Sound):
         return super().loss(logits, batch) * self.done
 
 
-@breaks
+@violates
 class holds_only_what_can_be_saved(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.numbers = itertools.count()
 
 
-@breaks
+@violates
 class lists_its_state(Sound):
     def setup(self, candidates: Tensor) -> None:
         kept = torch.zeros(len(candidates))
         self.read = lambda: kept
 
 
-@breaks
+@violates
 class moves_with_the_module(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.confidence = {"now": [candidates.float()]}
 
 
-@breaks
+@violates
 class keeps_single_precision(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.per_example("confidence", candidates.double())
 
 
-@breaks
+@violates
 class does_not_loop_over_examples(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         penalty = torch.stack([row.square().mean() for row in logits]).mean()
         return super().loss(logits, batch) + penalty
 
 
-@breaks
+@violates
 class does_not_loop_over_classes(Sound):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         penalty = sum((logits[:, k].square().mean() for k in range(logits.shape[1])), torch.zeros(()))
         return super().loss(logits, batch) + penalty
 
 
-@breaks
+@violates
 class does_not_wait_for_the_device(Sound):
     def update(self, minibatches: Batch) -> Mapping[str, float]:
         return {"loss": super().update(minibatches)["loss"].item()}
@@ -270,7 +274,7 @@ def register_rounds(name: str) -> Any:
     return register(name, passes="none", hyperparameters=SoundRounds.card.hyperparameters)
 
 
-@breaks
+@violates
 @register_rounds("leaves_single_candidates_alone")
 class leaves_single_candidates_alone(SoundRounds):
     def fit_round(self, number: int) -> float:
@@ -278,17 +282,219 @@ class leaves_single_candidates_alone(SoundRounds):
         return super().fit_round(number)
 
 
-@breaks
+@violates
 @register_rounds("predicts_any_input")
 class predicts_any_input(SoundRounds):
     def score(self, features: np.ndarray) -> np.ndarray:
         return super().score(features / np.linalg.norm(features, axis=1, keepdims=True))
 
 
-@breaks
+@violates
 @register_rounds("repeats_every_round")
 class repeats_every_round(SoundRounds):
     def fit_round(self, number: int) -> float:
         super().fit_round(number)
         self.fitted["means"] += torch.rand(self.fitted["means"].shape).double().numpy()
         return 0.0
+
+
+# Odd ways to keep state ------------------------------------------------------------------------------------
+
+# Updates after which the odd thing happens: between the cuts of the check.
+LATER = 4
+
+
+class Counting(Sound):
+    """Counts its updates, and changes in an odd way after some of them."""
+
+    def setup(self, candidates: Tensor) -> None:
+        self.done = 0
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.done += 1
+        if self.done == LATER:
+            self.change()
+        return super().loss(logits, batch)
+
+    def change(self) -> None:
+        """Happens once."""
+
+
+class Phase(Enum):
+    """What the algorithm is doing."""
+
+    WARM_UP = "warm-up"
+    MAIN = "main"
+
+
+SOUND: dict[str, type[LossAlgorithm]] = {}
+
+
+def passes(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
+    """Register a class that the checks must let pass."""
+    register(cls.__name__)(cls)
+    SOUND[cls.__name__] = cls
+    return cls
+
+
+@passes
+class EnumPhase(Counting):
+    """Keeps its phase as a member of an enum, and compares it by identity."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.phase = Phase.WARM_UP
+
+    def change(self) -> None:
+        self.phase = Phase.MAIN
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().loss(logits, batch) * (2.0 if self.phase is Phase.MAIN else 1.0)
+
+
+@passes
+class NumpyNumbers(Counting):
+    """Keeps numbers of numpy, whose type decides how they are rounded."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.scale, self.coarse, self.steps = np.float64(1), np.float32(1), np.int64(0)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        self.scale = self.scale * np.float64(0.9)
+        self.coarse = self.coarse * np.float32(0.9)
+        self.steps += 1
+        return super().loss(logits, batch) * float(self.scale + self.coarse + self.steps / np.int64(7))
+
+
+@passes
+class LateAlias(Counting):
+    """Gives a buffer a second name in the middle of training, and changes it by that name."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.register_buffer("weight", torch.ones(()))
+        self.register_buffer("spare", torch.ones(()))
+        self.current = self.spare
+
+    def change(self) -> None:
+        self.current = self.weight
+        self.body = self.network
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        loss = super().loss(logits, batch)
+        if self.done > LATER:
+            assert self.body is self.network
+        self.current.mul_(0.8)
+        return loss * self.weight
+
+
+@passes
+class QuietDropout(Counting):
+    """Puts its dropout to evaluation mode in the middle of training."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.dropout = nn.Dropout(0.5)
+
+    def change(self) -> None:
+        self.dropout.eval()
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().loss(self.dropout(logits), batch)
+
+
+@passes
+class NumpyLosses(Counting):
+    """Logs numbers of numpy, some of them not in every update."""
+
+    def update(self, minibatches: Batch) -> Mapping[str, Any]:
+        loss = super().update(minibatches)["loss"].numpy()
+        logged = {"loss": np.float32(loss), "twice": np.float64(2 * loss), "array": loss.copy()}
+        return {**logged, "count": np.int64(self.done)} if self.done % 2 else logged
+
+
+UNSOUND: dict[str, type[LossAlgorithm]] = {}
+
+
+def fails(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
+    """Register a class that the check of resuming must refuse."""
+    register(cls.__name__)(cls)
+    UNSOUND[cls.__name__] = cls
+    return cls
+
+
+@fails
+class LazyTeacher(Counting):
+    """Makes a part of itself in the middle of training."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.teacher: nn.Module | None = None
+
+    def change(self) -> None:
+        self.teacher = copy.deepcopy(self.network)
+
+
+@fails
+class CountsOutside(Counting):
+    """Keeps its schedule in an iterator, which nobody can save."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.numbers = itertools.count(1)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().loss(logits, batch) / next(self.numbers)
+
+
+class Labelled(Tensor):
+    """A tensor of its author's own type."""
+
+
+@fails
+class OwnTensors(Counting):
+    """Keeps a tensor of its own type, which a safe reader refuses."""
+
+    def setup(self, candidates: Tensor) -> None:
+        super().setup(candidates)
+        self.marks = torch.zeros(3).as_subclass(Labelled)
+
+
+class Quitter(Sound):
+    """Ends the process."""
+
+    def update(self, minibatches: Batch) -> Mapping[str, Tensor]:
+        raise SystemExit("enough")
+
+
+class Broken(Algorithm):
+    """Cannot be built."""
+
+    def __init__(
+        self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
+    ) -> None:
+        super().__init__(input_shape, train_givenY, hparams)
+        self.width = hparams["widht"]
+
+
+LOGGED: dict[str, Any] = {
+    "nothing": None,
+    "a number": 0.5,
+    "no loss": {"accuracy": 1.0},
+    "a word": {"loss": "low"},
+    "several numbers": {"loss": torch.zeros(()), "per_class": torch.zeros(3)},
+    "a list": {"loss": 1.0, "history": [1.0, 2.0]},
+}
+
+
+def logging_of(logged: Any) -> type[LossAlgorithm]:
+    """Return a class whose updates return this."""
+
+    @register("Logging")
+    class Logging(Sound):
+        def update(self, minibatches: Batch) -> Any:
+            super().update(minibatches)
+            return logged
+
+    return Logging

@@ -1,0 +1,269 @@
+"""Every check can fail and says why; `plench check` on the paper's listing, on names, on files."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plench.algorithms import Algorithm
+from plench.algorithms.registry import third_party_entry
+from plench.cli import main
+from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check, run_suite
+from plench.contract.under_test import read_loss
+from plench.training.evaluate import Totals
+from tests.conftest import ROOT
+from tests.contract.violations import (
+    LOGGED,
+    SOUND,
+    UNSOUND,
+    VIOLATIONS,
+    Quitter,
+    Sound,
+    SoundRounds,
+    logging_of,
+)
+
+LISTING = ROOT / "tests" / "fixtures" / "cavl_listing.py"
+FILE = ROOT / "tests" / "contract" / "violations.py"
+# Real accelerators are needed to violate this one.
+NOT_VIOLATED = {"trains_on_accelerators"}
+# What the text of a violation must contain, where it can be said in a few words.
+HINTS = {
+    "trains_and_predicts": "shape (B, K)",
+    "predicts_each_example_alone": "depends on the others",
+    "declares_hyperparameters": "share must be at most 1",
+    "leaves_arguments_alone": "train_givenY was changed",
+    "prints_nothing": "'training",
+    "uses_declared_views": "strong",
+    "trains_in_a_stack": "must act on the last axes",
+    "sees_no_true_label": "notes['found'][0] holds the true labels of the whole dataset",
+    "seeds_nothing_global": "torch.manual_seed",
+    "trains_without_a_candidate": "rarity",
+    "trains_on_two_classes": "K = 2",
+    "trains_on_fewer_examples_than_a_batch": 'self.hparams["batch_size"]',
+    "trains_on_short_batches": "logits * self.weights",
+    "survives_huge_logits": "log space",
+    "is_not_disturbed_by_evaluation": ".calls",
+    "resumes_exactly": "cut after update 1",
+    "holds_only_what_can_be_saved": "numbers",
+    "moves_with_the_module": "confidence['now'][0]",
+    "keeps_single_precision": "confidence",
+    "does_not_loop_over_examples": "with 256",
+    "does_not_loop_over_classes": "with 40",
+    "does_not_wait_for_the_device": ".item()",
+    "leaves_single_candidates_alone": "update 1 changed the targets of examples with one candidate",
+    "predicts_any_input": "after update 1 predict(x) returns NaN",
+    "repeats_every_round": "self.seed_for(...)",
+}
+
+
+def examine(cls: type[Algorithm]) -> AlgorithmUnderTest:
+    return AlgorithmUnderTest(third_party_entry(cls.__name__, cls, cls.__name__))
+
+
+def run(check: str, cls: type[Algorithm]) -> Outcome:
+    return run_check(checks()[check], examine(cls))
+
+
+@pytest.mark.parametrize("cls", [Sound, SoundRounds])
+def test_a_sound_algorithm_passes_all(cls) -> None:
+    outcomes = run_suite(examine(cls))
+    assert {
+        outcome.check.name: outcome.detail for outcome in outcomes if outcome.status in ("failed", "advice")
+    } == {}
+
+
+def test_every_check_has_an_algorithm_that_violates_it() -> None:
+    assert set(VIOLATIONS) == set(checks()) - NOT_VIOLATED
+
+
+@pytest.mark.parametrize("name", sorted(VIOLATIONS))
+def test_violation_is_found(name: str) -> None:
+    outcome = run(name, VIOLATIONS[name])
+    assert outcome.status == ("failed" if outcome.check.level == "required" else "advice")
+    assert HINTS.get(name, "") in outcome.detail
+    assert outcome.detail
+
+
+@pytest.mark.parametrize("check", checks().values(), ids=lambda check: check.name)
+def test_demand_is_a_sentence(check) -> None:
+    assert check.demand.endswith(".")
+    assert len(check.demand) > 20
+
+
+# Odd state and logs ----------------------------------------------------------------------------------------
+
+# What the text must contain in addition to the check's usual words.
+STATE_HINTS = {
+    "LazyTeacher": ("LazyTeacher.teacher holds a", "make all its parts in __init__"),
+    "CountsOutside": ("cut after update 1", "Not saved: CountsOutside.numbers (count)"),
+    "OwnTensors": ("cannot be read back", "OwnTensors.marks (Labelled)"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SOUND))
+@pytest.mark.parametrize(
+    "check", ["trains_and_predicts", "resumes_exactly", "is_not_disturbed_by_evaluation", "lists_its_state"]
+)
+def test_odd_state_passes(check: str, name: str) -> None:
+    outcome = run(check, SOUND[name])
+    assert (outcome.status, outcome.detail) == ("passed", "")
+
+
+@pytest.mark.parametrize("name", sorted(UNSOUND))
+def test_what_cannot_be_resumed_is_refused_in_words(name: str) -> None:
+    outcome = run("resumes_exactly", UNSOUND[name])
+    assert outcome.status == "failed"
+    for words in STATE_HINTS[name]:
+        assert words in outcome.detail
+    assert "Traceback" not in outcome.detail
+
+
+def test_what_cannot_be_saved_is_named() -> None:
+    outcome = run("holds_only_what_can_be_saved", UNSOUND["CountsOutside"])
+    assert outcome.status == "advice"
+    assert "CountsOutside.numbers (count)" in outcome.detail
+
+
+@pytest.mark.parametrize("name", sorted(LOGGED))
+def test_what_the_loop_cannot_add_up_is_refused(name: str) -> None:
+    outcome = run("trains_and_predicts", logging_of(LOGGED[name]))
+    assert outcome.status == "failed"
+    assert "update must return" in outcome.detail
+    assert "This was update 0" in outcome.detail
+
+
+def loop_takes(logged: Any) -> bool:
+    """Whether the training loop can add up what an update returned."""
+    totals = Totals()
+    try:
+        totals.add(logged)
+        totals.means()
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(LOGGED))
+def test_the_loop_refuses_the_same(name: str) -> None:
+    assert not loop_takes(LOGGED[name])
+
+
+def test_the_loss_is_read_as_the_loop_reads_it() -> None:
+    for logged in ({"loss": 1}, {"loss": True, "odds": float("nan")}, {"loss": 2.5, "n": 3}):
+        assert loop_takes(logged)
+        assert read_loss(logged) == float(logged["loss"])
+
+
+def test_the_command_reports_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{FILE}:LazyTeacher"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "FAILS resumes exactly" in out
+    assert "LazyTeacher.teacher holds a" in out
+    assert main(["check", f"{FILE}:EnumPhase"]) == 0
+
+
+# The command -----------------------------------------------------------------------------------------------
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["check", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_listing_is_the_paper_s() -> None:
+    paper = Path(os.environ.get("PLENCH_PAPER", ROOT.parent / "shared" / "paper.tex"))
+    if not paper.exists():
+        pytest.skip("the paper's source is absent (set PLENCH_PAPER to paper.tex)")
+    text = paper.read_text(encoding="utf-8")
+    begin = text.index("class CAVL(Algorithm):")
+    listing = text[begin : text.index(r"\end{lstlisting}", begin)]
+    assert LISTING.read_text(encoding="utf-8").endswith("\n\n\n" + listing)
+
+
+def test_listing_passes_with_three_pieces_of_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = check(capsys, f"{LISTING}:CAVL", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["passed"] is True
+    assert report["algorithm"].startswith("CAVL@")
+    assert [row["name"] for row in report["checks"]] == list(checks())
+    advice = {row["name"]: row["detail"] for row in report["checks"] if row["status"] == "advice"}
+    assert set(advice) == {"moves_with_the_module", "keeps_single_precision", "does_not_wait_for_the_device"}
+    assert "CAVL.label_confidence" in advice["moves_with_the_module"]
+    assert "loss.item()" in advice["does_not_wait_for_the_device"]
+
+
+def test_text_names_what_fails_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = check(capsys, f"{FILE}:trains_on_two_classes")
+    assert code == 1
+    assert "FAILS    trains on two classes" in out
+    assert "It trains with two classes" in out
+    assert " 1 failed, 0 with advice" in out
+
+
+def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = check(capsys, "proden")
+    assert code == 0
+    assert out.startswith("PRODEN\n")
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("PRODEM", "unknown algorithm 'PRODEM'"),
+        ("nowhere.py:CAVL", "cannot read the algorithm's file"),
+        (f"{LISTING}:CAVIL", "has no algorithm 'CAVIL'; it has CAVL"),
+        (f"{LISTING}:F", "is not a subclass"),
+        (str(LISTING), ": a name is missing; it has CAVL"),
+    ],
+)
+def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = check(capsys, spec)
+    assert code == 2
+    assert out == ""
+    assert text in err
+
+
+def test_a_file_that_ends_the_process_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("import sys\n\nsys.exit(0)\n", encoding="utf-8")
+    code, _, err = check(capsys, f"{path}:Anything")
+    assert code == 2
+    assert "script.py fails to import: SystemExit(0)" in err
+
+
+def test_an_update_that_ends_the_process_is_reported_as_any_error() -> None:
+    outcome = run("trains_and_predicts", Quitter)
+    assert outcome.status == "failed"
+    assert re.search(r"SystemExit: enough \(line \d+, in update", outcome.detail)
+
+
+def test_unknown_device(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = check(capsys, "PRODEN", "--device", "tpu")
+    assert code == 2
+    assert "unknown device 'tpu'" in err
+
+
+def test_checking_ends_with_a_class_that_cannot_be_built(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = check(capsys, f"{FILE}:Broken")
+    assert code == 1
+    words = " ".join(out.split())
+    assert re.search(r"KeyError: 'widht' \(line \d+, in __init__: self\.width = hparams\[", words)
+    assert out.count("KeyError") == 1
+    assert "1 failed" in out
+    assert "The other checks were skipped" in out
+
+
+def test_what_an_algorithm_prints_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = check(capsys, f"{FILE}:prints_nothing")
+    assert code == 1
+    assert "training" not in err
+    assert out.count("FAILS") == 1
+    assert "printed: 'training" in out
