@@ -15,8 +15,6 @@ from plench.algorithms.classical.clpl import CLPL
 from plench.algorithms.classical.crowd import (
     DS_LR,
     MV_LR,
-    count_votes_or_one,
-    estimate_labels,
     infer_labels,
     share_votes,
 )
@@ -30,7 +28,7 @@ from plench.algorithms.classical.forests import (
     grow_and_predict,
     grow_forest,
 )
-from plench.algorithms.classical.ipal import IPAL, propagate, solve_nonnegative
+from plench.algorithms.classical.ipal import IPAL, solve_nonnegative
 from plench.algorithms.classical.lr_em import LR_EM
 from plench.algorithms.classical.parts import find_neighbours, log_softmax, share_equally
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
@@ -234,14 +232,6 @@ def test_neighbours_in_blocks_are_those_of_a_full_sort(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(own, np.argsort(among, axis=1, kind="stable")[:, :59])
 
 
-def test_ipal_keeps_confidences_within_the_candidates() -> None:
-    X, S = draw_data()
-    index, _ = find_neighbours(X, X, 5, first_excluded=0)
-    F = propagate(index, np.full(index.shape, 0.2), S, 0.95, 30)
-    assert (F[~S] == 0).all()
-    np.testing.assert_allclose(F.sum(1), 1, rtol=1e-12)
-
-
 def make_answers(n: int, K: int, seed: int = 0) -> tuple[Answers, np.ndarray]:
     """Draw answers of five annotators, of whom one is always wrong by one class."""
     random = np.random.default_rng(seed)
@@ -250,15 +240,6 @@ def make_answers(n: int, K: int, seed: int = 0) -> tuple[Answers, np.ndarray]:
     given = np.where(random.random(len(item)) < 0.7, labels[item], random.integers(0, K, len(item)))
     given = np.where(annotator == 4, (labels[item] + 1) % K, given)
     return answer_by_labels(item, annotator, given, n, K), labels
-
-
-def test_dawid_and_skene_learn_whom_to_trust() -> None:
-    answers, labels = make_answers(300, 4)
-    q = infer_labels(answers, 0.01, 100)
-    majority = count_votes_or_one(answers).argmax(1)
-    assert (q.argmax(1) == labels).mean() > max(0.95, (majority == labels).mean())
-    objectives = [e.objective for _, e in zip(range(20), estimate_labels(answers, 0.01), strict=False)]
-    assert (np.diff(objectives) >= -1e-9).all()
 
 
 def test_an_item_without_a_vote_may_be_anything() -> None:

@@ -140,19 +140,6 @@ def test_alim_without_mixup_makes_no_third_pass() -> None:
     assert len(passes) == 12
 
 
-def test_alim_with_noise_rate_zero_stays_closed() -> None:
-    session = start("ALIM", start_epoch=1, noise_rate=0.0)
-    session.update(12)
-    assert session.algorithm.importance == 0.0
-
-
-def test_fredis_with_one_view_is_the_weak_one() -> None:
-    session = start("FREDIS", views=1, **REACH["FREDIS"])
-    declared = find_algorithm("FREDIS").card.views
-    assert session.algorithm.choose_views(declared, session.algorithm.hparams) == ("weak",)
-    run_finite(session)
-
-
 def test_fredis_never_empties_a_set_and_keeps_delta_above_zero() -> None:
     session = start("FREDIS", update_interval=1, theta=0.5, dec=0.1, times=5, change_size=1000)
     algorithm: Any = session.algorithm
@@ -189,14 +176,6 @@ def test_fredis_adds_only_labels_nearer_than_theta() -> None:
     algorithm, correction = correct(posterior, only, theta=0.375, delta=0.9, times=0)
     assert correction.added == 2
     assert algorithm.candidates.all()
-
-
-def test_fredis_counts_removable_labels_on_the_old_sets() -> None:
-    """Label 2 is added and far at once: were it counted, the cap of one removal would draw among the far."""
-    posterior, old = torch.tensor([[0.5, 0.25, 0.15, 0.1]]), torch.tensor([[True, True, False, False]])
-    algorithm, correction = correct(posterior, old, theta=0.36, delta=0.2, times=1, change_size=1)
-    assert (correction.added, correction.removable) == (1, 1)
-    assert algorithm.candidates.tolist() == [[True, False, False, False]]
 
 
 @pytest.mark.parametrize("dec", [1e-9, 1e-300])

@@ -21,7 +21,7 @@ from plench.algorithms.pico import PiCO
 from plench.algorithms.pico_plus import PiCOPlus
 from plench.algorithms.valen import VALEN
 from plench.batch import Batch
-from tests.departures.table import departure
+from tests.departures.table import EpochLosses, SecondPass, departure, start_of_epoch
 
 
 @departure("ABLE", "look up the anchor's confidences by its position")
@@ -37,13 +37,8 @@ class MisreadABLE(ABLE):
 
 
 @departure("CRDPLL", "repeats all passes after the optimiser step")
-class SecondPassCRDPLL(CRDPLL):
+class SecondPassCRDPLL(SecondPass, CRDPLL):
     """The confidence comes from passes after the step."""
-
-    def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Repeat the passes."""
-        with torch.no_grad():
-            super().revise(self.passes(batch), batch)
 
 
 @departure("CRDPLL", "two strong views, exponents 1/3")
@@ -56,16 +51,8 @@ class ThreeViewCRDPLL(CRDPLL):
 
 
 @departure("CRDPLL", "λ per epoch")
-class EpochCRDPLL(CRDPLL):
+class EpochCRDPLL(EpochLosses, CRDPLL):
     """The weight moves at the start of an epoch."""
-
-    def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
-        """Let the step be the first of its epoch."""
-        step, per_epoch = self.steps_done, max(1, self.num_data // self.hparams["batch_size"])
-        self.steps_done = step // per_epoch * per_epoch
-        losses = super().losses(logits, batch)
-        self.steps_done = step
-        return losses
 
 
 @departure("PiCO", "`prot_start` in epochs, φ per epoch")
@@ -74,11 +61,8 @@ class EpochPiCO(PiCO):
 
     def move_confidence(self, index: Tensor, targets: Tensor) -> Tensor:
         """Let the step be the first of its epoch."""
-        step, per_epoch = self.steps_done, max(1, self.num_data // self.hparams["batch_size"])
-        self.steps_done = step // per_epoch * per_epoch
-        moved = super().move_confidence(index, targets)
-        self.steps_done = step
-        return moved
+        with start_of_epoch(self):
+            return super().move_confidence(index, targets)
 
 
 @departure("DIRK", "random reals in the candidate rows and distributions")
@@ -343,15 +327,10 @@ class EmptyFREDIS(FREDIS):
 
 
 @departure("FREDIS", "one view; two more passes after the step")
-class OneViewFREDIS(FREDIS):
+class OneViewFREDIS(SecondPass, FREDIS):
     """The weak view alone; targets and posterior from a pass after the step."""
 
     @classmethod
     def choose_views(cls, declared: tuple[str, ...], hparams: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the weak view."""
         return declared[:1]
-
-    def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Repeat the pass."""
-        with torch.no_grad():
-            super().revise(self.passes(batch), batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor
@@ -17,7 +16,7 @@ from plench.algorithms.parts.views import pass_together
 from plench.algorithms.records import RECORDS
 from plench.algorithms.scarce import SCARCE
 from plench.batch import Batch
-from tests.departures.table import departure
+from tests.departures.table import EpochLosses, departure
 from tests.departures.vanilla import divide_by_sum
 
 
@@ -37,16 +36,8 @@ class RatioPaPi(PaPi):
 
 
 @departure("PaPi", "φ, γ and α per epoch")
-class EpochPaPi(PaPi):
+class EpochPaPi(EpochLosses, PaPi):
     """The schedules move at the start of an epoch."""
-
-    def losses(self, outputs: Any, batch: Batch) -> Mapping[str, Tensor]:
-        """Let the step be the first of its epoch."""
-        step, per_epoch = self.steps_done, max(1, self.num_data // self.hparams["batch_size"])
-        self.steps_done = step // per_epoch * per_epoch
-        losses = super().losses(outputs, batch)
-        self.steps_done = step
-        return losses
 
 
 @departure("GFWS", "three views, two of them strong")

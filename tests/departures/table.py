@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from plench.algorithms import Algorithm
+from plench.batch import Batch
 
 
 class Departure(NamedTuple):
@@ -32,6 +37,33 @@ def departure(page: str, what: str) -> Callable[[type[Algorithm]], type[Algorith
         return cls
 
     return enter
+
+
+class SecondPass:
+    """State is revised from passes after the step."""
+
+    def revise(self: Any, outputs: Any, batch: Batch) -> None:
+        """Repeat the passes."""
+        with torch.no_grad():
+            super().revise(self.passes(batch), batch)  # type: ignore[misc]
+
+
+@contextmanager
+def start_of_epoch(algorithm: Any) -> Iterator[None]:
+    """Let the step be the first of its epoch."""
+    step, per_epoch = algorithm.steps_done, max(1, algorithm.num_data // algorithm.hparams["batch_size"])
+    algorithm.steps_done = step // per_epoch * per_epoch
+    yield
+    algorithm.steps_done = step
+
+
+class EpochLosses:
+    """Weights of losses move at the start of an epoch."""
+
+    def losses(self: Any, outputs: Any, batch: Batch) -> Mapping[str, Tensor]:
+        """Let the step be the first of its epoch."""
+        with start_of_epoch(self):
+            return super().losses(outputs, batch)  # type: ignore[misc]
 
 
 # Rows of the pages that change no numbers, by words of theirs, and why.

@@ -32,17 +32,12 @@ from plench.algorithms.pop import POP
 from plench.algorithms.proden import PRODEN
 from plench.algorithms.scl import SCL_EXP, SCL_NL
 from plench.batch import Batch
-from tests.departures.table import departure
+from tests.departures.table import SecondPass, departure
 
 
 @departure("PRODEN", "revises the targets from a second forward pass")
-class SecondPassPRODEN(PRODEN):
+class SecondPassPRODEN(SecondPass, PRODEN):
     """Targets come from a pass after the step, as in RC."""
-
-    def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Make the second pass."""
-        with torch.no_grad():
-            super().revise(self.network(batch.weak), batch)
 
 
 def divide_by_sum(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -107,13 +102,8 @@ class HastyPOP(POP):
 
 
 @departure("POP", "a second pass, and all N rows renormalised")
-class SecondPassPOP(POP):
+class SecondPassPOP(SecondPass, POP):
     """Targets come from a pass after the step."""
-
-    def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Make the second pass."""
-        with torch.no_grad():
-            super().revise(self.network(batch.weak), batch)
 
 
 @departure("ABS_GCE", "takes the power directly")
