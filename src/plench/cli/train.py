@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import plench
 from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
-from plench.criteria import criteria
 from plench.runs.folder import RunStore
 from plench.runs.records import read_run
-from plench.runs.select import choose_checkpoint
 from plench.settings import declared
 from plench.text import clean_text
 
@@ -126,6 +124,9 @@ def describe_records(outcome: RunOutcome) -> dict[str, Any]:
 
     A run without records, or one that is not finished, has None in their place.
     """
+    from plench.criteria import criteria  # imports numpy, which other commands of this module do not need
+    from plench.runs.select import choose_checkpoint
+
     run = read_run(outcome.folder)
     chosen: dict[str, Any] = dict.fromkeys(criteria)
     for name, criterion in criteria.items():

@@ -60,7 +60,9 @@ class Grid(Settings):
                 raise UsageError(f"{name} cannot be set for a sweep: it is chosen run by run")
         n_places = (self.n_hparams - self.n_hparams_from) * (self.n_trials - self.n_trials_from)
         if n_places > MAX_PLACES:
-            raise UsageError(f"a grid of {n_places:,} runs per pair is too large; allowed are {MAX_PLACES:,}")
+            raise UsageError(
+                f"a grid of {n_places:,} runs per pair is too large; expected at most {MAX_PLACES:,}"
+            )
         if max(self.n_hparams, self.n_trials) > LARGEST_END:
             raise UsageError(f"n_hparams and n_trials must be at most {LARGEST_END:,}")
         if not isinstance(self.hparams, Mapping):
@@ -97,7 +99,7 @@ class Grid(Settings):
         known = ["algorithms", "datasets", *RANGES, *grid_settings(), "hparams"]
         unknown = sorted(set(content) - set(known))
         if unknown:
-            raise UsageError(f"unknown key {unknown[0]!r} in a grid: known are {', '.join(known)}")
+            raise UsageError(f"unknown key {unknown[0]!r} in a grid; expected one of {', '.join(known)}")
         missing = [name for name in ("algorithms", "datasets") if name not in content]
         if missing:
             raise UsageError(f"a grid has no {missing[0]}")
@@ -178,13 +180,15 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
     try:
         unknown = sorted(set(content) - {"schema", "plench", "grid", "fingerprints"})
         if unknown:
-            raise UsageError(f"unknown key {unknown[0]!r}: known are schema, plench, grid, fingerprints")
+            raise UsageError(
+                f"unknown key {unknown[0]!r}; expected one of schema, plench, grid, fingerprints"
+            )
         if content.get("schema", SCHEMA) != SCHEMA:
             raise UsageError(f"schema {short_repr(content['schema'])}, this version of plench reads {SCHEMA}")
         grids, fingerprints = content.get("grid", []), content.get("fingerprints", {})
         if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
             raise UsageError("grids are written as [[grid]]")
-        if not isinstance(fingerprints, dict) or not all(map(is_text, fingerprints.values())):
+        if not isinstance(fingerprints, dict) or not all(type(v) is str for v in fingerprints.values()):
             raise UsageError("fingerprints are written as a table of texts: [fingerprints]")
         return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints)
     except UsageError as error:
@@ -194,11 +198,6 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
 def read_sweeps(output_dir: str | Path) -> list[SweepSpec]:
     """Read every sweep that was launched into an output folder, in the order of their files' names."""
     return [read_sweep(path) for path in sorted(Path(output_dir).glob(SWEEP_FILES))]
-
-
-def is_text(value: object) -> bool:
-    """Say whether a value is text."""
-    return isinstance(value, str)
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
