@@ -125,7 +125,14 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
     features = arrange(arrays[key], card)
     labels = arrays.get("labels")
     candidates = arrays.get("candidates")
-    class_names = read_class_names(arrays.get("class_names"), card.name)
+    class_names = None
+    if "class_names" in arrays:
+        names = arrays["class_names"]
+        if names.ndim != 1 or names.dtype.kind not in "UiuS":
+            raise DataError(
+                f"{card.name}: class_names must be a list of texts, not {names.dtype} of {names.shape}"
+            )
+        class_names = tuple(str(text) for text in names.astype(np.str_))
     answers = None
     if "answers" in arrays:
         n_classes = None if class_names is None else len(class_names)
@@ -152,15 +159,6 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
         groups=arrays.get("groups"),
         answers=answers,
     )
-
-
-def read_class_names(names: np.ndarray | None, name: str) -> tuple[str, ...] | None:
-    """Return the names of classes from an array of text."""
-    if names is None:
-        return None
-    if names.ndim != 1 or names.dtype.kind not in "UiuS":
-        raise DataError(f"{name}: class_names must be a list of texts, not {names.dtype} of {names.shape}")
-    return tuple(str(text) for text in names.astype(np.str_))
 
 
 def make_dataset(
