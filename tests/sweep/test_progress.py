@@ -5,18 +5,16 @@ import io
 import pytest
 from rich.console import Console
 
-from plench.runs.sweep_spec import Grid
 from plench.sweeps import progress as sweep_view
 from plench.sweeps.executor import RunAttempt
 from plench.sweeps.plan import PlannedRun
 from plench.sweeps.progress import LiveView, SweepLog, Tally
-from tests.sweep.driving import expand_grid
+from tests.sweep.driving import plan_runs
 
 
 @pytest.fixture(scope="module")
 def runs() -> list[PlannedRun]:
-    grid = Grid(("CC",), ("Digits_USS",), n_hparams=4, n_trials=1, steps=100)
-    return expand_grid(grid)
+    return plan_runs("CC", n_hparams=4, n_trials=1, steps=100)
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def test_time_left_follows_the_updates_that_were_really_made(
     tally.planned(runs, finished=0, slots=2)
     assert tally.seconds_left() is None
     tally.started(runs[0], 0)
-    tally.started(runs[1], 60)  # continued: sixty updates need not be made
+    tally.started(runs[1], 60)  # resumed: sixty updates need not be made
     clock[0] += 10
     tally.advanced(runs[0], 40)
     tally.advanced(runs[1], 80)
@@ -49,20 +47,22 @@ def test_time_left_follows_the_updates_that_were_really_made(
     assert tally.summary() == "2/4 ended, 0 running, 1 failed, 12.0 runs/min, 25 s left"
 
 
-def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> None:
-    grid = Grid(("LR_EM", "CLPL", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
-    planned = expand_grid(grid)
-    fits, quick, trained = (
-        [run for run in planned if run.algorithm == name] for name in ("LR_EM", "CLPL", "CC")
-    )
+def tally_of(*algorithms: str) -> tuple[Tally, list[list[PlannedRun]]]:
+    """Return a tally of two runs of each algorithm, and these runs."""
+    runs = plan_runs(*algorithms, n_hparams=1, n_trials=2, steps=1000)
     tally = Tally()
-    tally.planned(planned, finished=0, slots=1)
+    tally.planned(runs, finished=0, slots=1)
+    return tally, [[run for run in runs if run.algorithm == name] for name in algorithms]
+
+
+def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> None:
+    tally, (fits, quick, trained) = tally_of("LR_EM", "CLPL", "CC")
     clock[0] += 41
     tally.ended(fits[0], RunAttempt("done", updates_made=41, seconds=41))
     assert tally.seconds_left() is None  # nothing is known of a step
     clock[0] += 2
     tally.ended(trained[0], RunAttempt("done", updates_made=1000, seconds=2))
-    # A round of LR_EM takes 1 s, a run of CC 2 s; CLPL, two rounds a run, is fitted as LR_EM is.
+    # A round of LR_EM takes 1 s, a run of CC 2 s; CLPL, two rounds per run, is fitted as LR_EM is.
     assert tally.seconds_left() == pytest.approx(41 + 2 + 2 * 2)
     clock[0] += 0.2
     tally.ended(quick[0], RunAttempt("done", updates_made=2, seconds=0.2))
@@ -71,11 +71,7 @@ def test_rounds_of_fitted_methods_do_not_count_as_steps(clock: list[float]) -> N
 
 @pytest.mark.parametrize("rounds", [0, 5])
 def test_runs_that_failed_leave_an_estimate(clock: list[float], rounds: int) -> None:
-    grid = Grid(("LR_EM", "CC"), ("Digits_USS",), n_hparams=1, n_trials=2, steps=1000)
-    planned = expand_grid(grid)
-    fits, trained = ([run for run in planned if run.algorithm == name] for name in ("LR_EM", "CC"))
-    tally = Tally()
-    tally.planned(planned, finished=0, slots=1)
+    tally, (fits, trained) = tally_of("LR_EM", "CC")
     for run in fits:  # a failed attempt does not say how long its rounds took
         tally.started(run, 0)
         tally.advanced(run, rounds)

@@ -1,9 +1,7 @@
-"""Silent workers, workers without a driver, a closed terminal, a full folder of temporary files."""
+"""Silent workers, workers without a driver, a closed terminal."""
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -68,17 +66,3 @@ def test_a_closed_terminal_saves_and_stops(tmp_path: Path) -> None:
     assert code == 130, output
     assert count(tmp_path, "checkpoint.pt")
     succeed(start(*command(tmp_path)))
-
-
-def test_a_full_folder_of_temporary_files_is_an_error(tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk: writes beyond it fail in the same place."""
-    words = ["-m", *map(str, command(tmp_path / "runs"))]
-    limited = (
-        "import resource, signal, sys, runpy; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
-        f"sys.argv = {words!r}; runpy.run_module('plench.sweep', run_name='__main__')"
-    )
-    words = [sys.executable, "-c", limited]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "in the folder of temporary files" in done.stderr

@@ -1,6 +1,5 @@
 """Which runs of a sweep are stacked, and what a sweep of stacks gives."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,28 +131,6 @@ def test_tasks_are_stacks_without_finished_runs(tmp_path: Path) -> None:
     expected = [tuple(run for run in stack if run.folder not in gone) for stack in stacks]
     assert tasks == [stack for stack in expected if stack]
     assert Assignment(todo, 7, tmp_path, DATASETS, Limits()).tasks() == [(run,) for run in todo]
-
-
-@pytest.mark.real
-def test_a_sweep_of_stacks_is_the_sweep_of_its_runs(tmp_path: Path) -> None:
-    given = {"n_hparams": 3, "n_trials": 2, "steps": 60, "checkpoint_freq": 20, "device": "cpu"}
-    given |= {"workers": 1, "hparams": {"batch_size": 64}, "progress": False}
-    for stack in ("auto", "off"):
-        outcome = plench.sweep(["CC", "POP"], "Digits_USS", tmp_path / stack, stack=stack, **given)
-        assert outcome.exit_code == 0
-        assert {entry.state for entry in outcome.states} == {"done"}
-    folders = sorted(path.name for path in (tmp_path / "off").iterdir() if path.is_dir())
-    assert len(folders) == 12
-    for name in folders:
-        together, separate = (read_records(tmp_path / stack / name) for stack in ("auto", "off"))
-        assert {record.pop("fleet_size") for record in together} == {6}
-        assert all("fleet_size" not in record for record in separate)
-        for one, other in zip(together, separate, strict=True):
-            assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
-            assert one["test_acc"] == pytest.approx(other["test_acc"], abs=0.01)
-        infos = [json.loads((tmp_path / stack / name / "run.json").read_text()) for stack in ("auto", "off")]
-        assert infos[0].pop("fleet_size") == 6
-        assert infos[0].keys() == infos[1].keys()
 
 
 def test_by_default_nothing_is_stacked_where_an_engine_assigns_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

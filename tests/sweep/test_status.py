@@ -11,7 +11,7 @@ import pytest
 
 from plench.cli import main
 from plench.runs.folder import RunStore
-from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep, read_sweeps
+from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from plench.sweeps.executor import record_failure
 from plench.sweeps.plan import DatasetCache, PlannedRun, expand, resolve_names, scan_runs
 from plench.sweeps.status import read_state, read_states
@@ -39,46 +39,39 @@ def test_missing_done_interrupted_and_running(done: tuple[PlannedRun, Path], tmp
         assert read_state(run, str(folder)).state == "running"
 
 
-def test_broken_or_foreign_run_json(done: tuple[PlannedRun, Path]) -> None:
+def test_foreign_and_failed_runs(done: tuple[PlannedRun, Path]) -> None:
     run, folder = done
     content = json.loads((folder / "run.json").read_text())
-    for changes, state in (
-        ({"protocol": 2}, "foreign"),
-        ({"run_id": "0" * 32}, "foreign"),
-        ({"status": "failed", "error": {"type": "A", "message": "b"}}, "damaged"),
-    ):
+    for changes in ({"protocol": 2}, {"run_id": "0" * 32}):
         (folder / "run.json").write_text(json.dumps({**content, **changes}))
-        assert read_state(run, str(folder)).state == state
-    for text in ("{", "[1]"):
-        (folder / "run.json").write_text(text)
-        assert read_state(run, str(folder)).state == "damaged"
+        assert read_state(run, str(folder)).state == "foreign"
     (folder / "done").unlink()
     for error, message in (("disk on fire", "error: disk on fire"), ({"type": "A", "message": "b"}, "A: b")):
         (folder / "run.json").write_text(json.dumps({**content, "status": "failed", "error": error}))
         assert read_state(run, str(folder)).message == message
 
 
-def test_damage_is_found_by_hash(tmp_path: Path) -> None:
-    assert main(["sweep", "launch", *SMALL, *QUIET, "--output_dir", str(tmp_path)]) == 0
-    (spec,) = read_sweeps(tmp_path)
-    (run,) = expand(spec)
-    records = tmp_path / run.folder / "results.jsonl"
-    content = records.read_bytes()
-    altered = content.replace(b"1", b"2", 1), "changed since"
-    for changed, why in (altered, (content[:-5], "last record"), (content[1:], "another size"), (b"", "")):
-        records.write_bytes(changed)
-        (state,) = read_states([run], tmp_path)
-        assert state.state == "damaged"
+def test_damaged_records_and_run_json(done: tuple[PlannedRun, Path]) -> None:
+    run, folder = done
+    whole = {name: (folder / name).read_bytes() for name in ("results.jsonl", "run.json")}
+    records, described = whole.values()
+    for name, changed, why in (
+        ("results.jsonl", records.replace(b"1", b"2", 1), "changed since"),
+        ("results.jsonl", records[:-5], "last record"),
+        ("results.jsonl", records[1:], "another size"),
+        ("results.jsonl", b"", ""),
+        ("run.json", b"[1]", "run.json"),
+        ("run.json", described[:-3], "run.json"),
+        ("run.json", described.replace(b'"config": {', b'"config": \0\0'), "run.json"),
+        ("run.json", described.replace(b'"error": null', b'"error": null, "status": "failed"'), "status"),
+    ):
+        (folder / name).write_bytes(changed)
+        state = read_state(run, str(folder))
+        assert state.state == "damaged", (name, changed)
         assert why in state.message
-    records.unlink()
-    assert "is missing" in read_states([run], tmp_path)[0].message
-    records.write_bytes(content)
-    described = tmp_path / run.folder / "run.json"
-    whole = described.read_bytes()
-    zeroed = whole.replace(b'"config": {', b'"config": \0\0')
-    for torn in (whole[:-3], zeroed, whole.replace(b'"error": null', b'"error": null, "status": "failed"')):
-        described.write_bytes(torn)
-        assert read_states([run], tmp_path)[0].state == "damaged"
+        (folder / name).write_bytes(whole[name])
+    (folder / "results.jsonl").unlink()
+    assert "is missing" in read_state(run, str(folder)).message
 
 
 def test_a_failure_is_recorded_without_a_folder_and_never_over_a_finished_run(tmp_path: Path) -> None:
