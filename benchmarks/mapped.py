@@ -1,11 +1,11 @@
-"""Features that stay in their file: memory beside the data's size, and a step's time beside N.
+"""Features that stay in their file: memory compared with the data's size, and a step's time with N.
 
     python benchmarks/mapped.py                      10,000, 100,000 and 1,000,000 × 512 (needs 2.1 GB)
     python benchmarks/mapped.py --sizes 10000 100000 --columns 64
 
 Each size runs in a fresh process with one thread: it loads the file, prepares a split, and trains PRODEN. The
 peak is the whole process's: Python and torch, and the part of the file that the system keeps in memory.
-Stretches of steps alternate with stretches of updates on one batch, the floor; their ratio says what
+Stretches of steps alternate with stretches of updates on one batch, the baseline; their ratio says what
 gathering costs, whatever else the machine does. The last column is the same of features in memory, in a
 process of their own: what grows with N in both is the way from memory to processor, since the rows of a small
 dataset stay in the processor's cache. Prints a table.
@@ -50,7 +50,7 @@ def main() -> None:
         print(json.dumps(measure(arguments.measure, arguments.in_memory)))
         return
     print(
-        f"{'N':>10} {'data GB':>8} {'peak GB':>8} {'peak/data':>10} {'step ms':>8} {'step/floor':>11} "
+        f"{'N':>10} {'data GB':>8} {'peak GB':>8} {'peak/data':>10} {'step ms':>8} {'step/batch':>11} "
         f"{'in memory':>10}"
     )
     for size in arguments.sizes:
@@ -95,9 +95,9 @@ def measure(folder: str, in_memory: bool) -> dict[str, Any]:
     steps, ratios = [], []
     for _ in range(STRETCHES):
         step = time_updates(lambda: run.algorithm.update(run.training_set.next_batch()))
-        floor = time_updates(lambda: run.algorithm.update(fixed))
+        fixed_batch = time_updates(lambda: run.algorithm.update(fixed))
         steps.append(step)
-        ratios.append(step / floor)
+        ratios.append(step / fixed_batch)
     return {
         "data_gb": dataset.features.nbytes / 2**30,
         "peak_gb": peak_bytes() / 2**30,

@@ -1,4 +1,1 @@
-"""Campaigns: long attacks on plench that are no tests, as they run for as long as they are given.
-
-`make test` replays what they found. docs/trust.md has the figures of the last ones.
-"""
+"""Long attacks on plench, which run for as long as they are given: `python -m campaigns.soak`."""

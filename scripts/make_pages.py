@@ -339,7 +339,7 @@ def by_kind(describe: Callable[[DataTraits], str]) -> str:
 
 
 def describe_logs(card: AlgorithmCard) -> list[str]:
-    """Return the section on logged numbers, if there are any beside the loss."""
+    """Return the section on logged numbers, if there are any in addition to the loss."""
     if not card.logs:
         return []
     rows = [f"| `{name}` | {escape(meaning)} |" for name, meaning in card.logs.items()]

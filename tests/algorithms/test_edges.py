@@ -181,7 +181,7 @@ def test_fredis_adds_only_labels_nearer_than_theta() -> None:
 @pytest.mark.parametrize("dec", [1e-9, 1e-300])
 @pytest.mark.parametrize("needed_gap", [0.25, 0.0, -math.inf, math.inf])
 def test_fredis_finds_delta_in_steps_however_small(dec: float, needed_gap: float) -> None:
-    """Steps that vanish beside δ would never end; the result is what ever smaller steps tend to."""
+    """Steps that vanish compared with δ would never end; the result is what ever smaller steps tend to."""
     expected = 1.0 if needed_gap > 1 else max(needed_gap, 0.0)
     assert formulas.fredis_delta(1.0, dec, needed_gap) == pytest.approx(expected, abs=1e-8)
 

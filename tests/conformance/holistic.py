@@ -502,7 +502,7 @@ def check_alim_schedule(case: Case) -> None:
 
 
 def uses_neighbours(case: Case) -> bool:
-    """Say whether the case's step lies in the phase with neighbours, which its words must tell."""
+    """Whether the case's step lies in the phase with neighbours, by its words."""
     before = precedes(case, "knn_start")
     assert before is not None, f"{case}: its words do not say on which side of knn_start the step lies"
     return not before

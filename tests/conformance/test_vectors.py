@@ -56,7 +56,7 @@ def needs_float64(case: Case) -> bool:
     return "batches" in case.inputs or "W" in case.inputs or (case.algorithm == "GFWS" and case.is_extreme())
 
 
-# Single precision is held to its tolerance on our own vectors, whose choices are no close calls.
+# Single precision is held to its tolerance on our own vectors, where no choice is a close call.
 OURS = [case for name in TRAINED for case in cases(name, OUR_VECTORS)]
 SINGLE = [case for case in OURS if not (needs_float64(case) or saturates(case))]
 

@@ -27,7 +27,7 @@ STATE = dict.fromkeys(("PRODEN", "CAVL", "POP"), ("confidence", "c")) | {"LWS": 
 
 
 def candidates_of(case: Case) -> Tensor:
-    """Return the case's candidates, or all labels where the case has none."""
+    """Return the case's candidates, or all labels where the case lists none."""
     return case.mask("S") if "S" in case.inputs else torch.ones_like(case["z"], dtype=torch.bool)
 
 
@@ -146,7 +146,7 @@ def check_purification(case: Case) -> None:
     settings = {"batch_size": len(candidates), "rollWindow": period, "warm_up": 0}
     algorithm = build_on_logits(case, candidates, **settings, **case.pick("theta", "inc"))
     # The window's last epoch is the first multiple of the period after 0; an epoch is one update here. Rows
-    # of the window may give weight to labels that are no candidates any more: they are set before each end.
+    # of the window may give weight to labels that are not candidates any more: they are set before each end.
     for epoch, confidence in enumerate(window, start=period - len(window) + 1):
         algorithm.purified.fill_(True)
         at_step(algorithm, epoch)

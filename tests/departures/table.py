@@ -1,4 +1,4 @@
-"""The table that the switches enter, and the rows of the pages that have none."""
+"""The table that the switches enter, and the rows of the pages without a switch."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
 ADDED = ("run_id", "arithmetic", "processor")
 MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
 # The step counter of an algorithm is `steps_done` today. Recordings of these have it under this name, those
-# of the others have none.
+# of the others lack it.
 RECORDED_COUNTER = {
     **dict.fromkeys(("POP", "IDGP"), "updates"),
     **dict.fromkeys(("VALEN", "PiCO", "CRDPLL", "DIRK", "FREDIS", "ALIM", "PiCOPlus"), "steps_done"),
@@ -135,7 +135,7 @@ def name_states(leaves: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def conditions_agree(checkpoint: Path) -> bool:
-    """Say whether a run may be continued here and now: same versions, source, threads, device."""
+    """Whether a run may be resumed here and now: same versions, source, threads, device."""
     now = describe_environment(choose_device("cpu"), 1)
     before = read_saved(checkpoint)["environment"]
     return all(before.get(key) == now[key] for key in MUST_AGREE)

@@ -1,4 +1,4 @@
-"""Carries out a golden run and measures all that must stay."""
+"""Runs a golden run and measures all that must stay."""
 
 import hashlib
 import json
@@ -31,17 +31,17 @@ SAMPLES = 3
 
 
 def measure(case: Case, output: Path) -> dict[str, Any]:
-    """Carry out a run with its interruptions; return what is recorded of it."""
+    """Run a case with its interruptions; return what is recorded of it."""
     words = ["train", *case.words, "--output_dir", str(output), "--json"]
     per_update = OPTIMISER_STEPS.get(case.algorithm, 1)
     states, made = [], 0
     for stop in case.stops:
         with stop_after((stop - made) * per_update, case.fitted):
-            outcome = carry_out(words, 130)
+            outcome = train(words, 130)
         assert outcome["updates_made"] == stop - made
         states.append(measure_state(Path(outcome["folder"]), stop, last=stop == case.stops[-1]))
         made = stop
-    outcome = carry_out(words, 0)
+    outcome = train(words, 0)
     assert (outcome["status"], outcome["updates_made"]) == ("done", case.steps - made)
     folder = Path(outcome["folder"])
     measured = {**measure_folder(folder), "states": states, "models": measure_models(folder)}
@@ -52,7 +52,7 @@ def measure(case: Case, output: Path) -> dict[str, Any]:
     return measured
 
 
-def carry_out(words: list[str], expected: int) -> dict[str, Any]:
+def train(words: list[str], expected: int) -> dict[str, Any]:
     """Run `plench train --json`; return what it printed."""
     code, out, err = command(*words)
     assert code == expected, f"exit code {code}: {err}"
@@ -144,9 +144,9 @@ def digest_text(text: str) -> str:
 
 def check_phases(case: Case, measured: dict[str, Any]) -> None:
     """Demand that every phase of the method was entered."""
-    notices = measured["ended"][-1]
+    warnings = measured["ended"][-1]
     if case.steps == 12 and case.features is not None:
-        assert not [text for text in notices if "would begin" in text], notices
+        assert not [text for text in warnings if "would begin" in text], warnings
     if case.reached is not None:
         logged = measured["records"][-1]["logged"]
         assert case.reached(logged), f"{case.name} has not entered its last phase: {logged}"
