@@ -167,7 +167,7 @@ def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
         step = StackedStep([member.run for member in members])
     except StackError as reason:
         raise NotChecked(f"its runs are not stacked: {reason}") from None
-    updates = tested.count_updates(members[0])
+    updates = members[0].updates
     try:
         for _ in range(updates):
             step.update()
@@ -183,9 +183,7 @@ def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
             ) from None
         raise
     for seed, member in enumerate(members):
-        alone = tested.start(seed=seed)
-        alone.update(updates)
-        found, wanted = snapshot(member.algorithm), snapshot(alone.algorithm)
+        found, wanted = snapshot(member.algorithm), snapshot(tested.train(seed=seed).algorithm)
         different = find_difference(wanted, found, RTOL, ATOL)
         problem = f"after {updates} updates {different} of a stacked run is not that of the run alone"
         ensure(different is None, f"{problem}. {ADVICE[form]}")

@@ -46,7 +46,7 @@ def train_phases(tested: AlgorithmUnderTest, seed: int = 0, evaluating: bool = F
     """Train through every phase; return the whole final state and the losses."""
     session = tested.start(seed=seed)
     losses = []
-    for _ in range(tested.count_updates(session)):
+    for _ in range(session.updates):
         losses += session.update(1)
         if evaluating:
             with session.run.streams.ambient("evaluation"):
@@ -91,7 +91,7 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
         return {**snapshot(session.algorithm), "what update logs": logged, "the losses": losses}
 
     session = tested.start()
-    updates = tested.count_updates(session)
+    updates = session.updates
     starts = (first for first in session.algorithm.phases().values() if 0 < first < updates)
     cuts = set(range(1, updates)) if tested.fitted else {1, updates // 2, updates - 2, *starts}
     losses = []
@@ -254,7 +254,7 @@ def trains_on_accelerators(tested: AlgorithmUnderTest) -> None:
         raise NotChecked("this machine has no CUDA or MPS device")
     for kind in (kind for kind, available in kinds.items() if available):
         session = tested.start(device=kind)
-        train_and_predict(session, tested.count_updates(session))
+        train_and_predict(session, session.updates)
 
 
 # Isolation -----------------------------------------------------------------------------------------------
@@ -324,8 +324,7 @@ def seeds_nothing_global(tested: AlgorithmUnderTest) -> None:
         for owner, name in ((torch, "manual_seed"), (torch, "seed"), (np.random, "seed"), (random, "seed")):
             title = f"{owner.__name__}.{name}"
             patches.enter_context(patch.object(owner, name, lambda *_, title=title: called.append(title)))
-        session = tested.start()
-        session.update(tested.count_updates(session))
+        tested.train()
     ensure(not called, f"{', '.join(called)} was called: the run is seeded, and another seed repeats draws")
     different = find_difference(before, capture_global(torch.device("cpu")))
     ensure(different is None, f"the global generator of {different} was moved outside the run")

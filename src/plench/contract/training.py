@@ -82,21 +82,6 @@ def find_not_finite(owner: nn.Module) -> str | None:
     return None
 
 
-def predict_in_evaluation(session: Session, x: Tensor) -> Tensor:
-    """Return predictions as evaluation makes them."""
-    session.algorithm.eval()
-    with session.run.streams.ambient("evaluation"), torch.no_grad():
-        logits = session.algorithm.predict(x)
-    session.algorithm.train()
-    return logits
-
-
-def test_inputs(session: Session) -> Tensor:
-    """Return the network inputs of the test split."""
-    data = session.run.data
-    return data.inputs.original(data.test.stored[:])
-
-
 def train_and_predict(session: Session, updates: int, hint: str = "") -> None:
     """Make updates and a prediction; demand finite numbers and logits of the right shape."""
     hint = f". {hint}" if hint else ""
@@ -104,9 +89,8 @@ def train_and_predict(session: Session, updates: int, hint: str = "") -> None:
         ensure(math.isfinite(loss), f"the loss of update {count} (counted from 0) is {loss}{hint}")
     broken = find_not_finite(session.algorithm)
     ensure(broken is None, f"after {updates} updates {broken} holds NaN or infinite values{hint}")
-    x = test_inputs(session)
-    logits = predict_in_evaluation(session, x)
-    wanted = (len(x), session.training_set.candidates.shape[1])
+    logits = session.predict()
+    wanted = (len(session.test_inputs), session.training_set.candidates.shape[1])
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     ensure(shape == wanted, f"predict(x) must return logits of shape (B, K) = {wanted}, not {shape}{hint}")
     ensure(
@@ -119,18 +103,17 @@ def trains_and_predicts(tested: AlgorithmUnderTest) -> None:
     """`update(minibatches)` returns a mapping with a finite `loss`, through every phase of the schedule, and
     `predict(x)` returns logits (B, K)."""
     session = tested.start()
-    train_and_predict(session, tested.count_updates(session))
+    train_and_predict(session, session.updates)
 
 
 @required
 def learns_weights(tested: AlgorithmUnderTest) -> None:
     """Updates change what `predict` returns."""
     session = tested.start()
-    x = test_inputs(session)
-    before = predict_in_evaluation(session, x)
-    session.update(tested.count_updates(session))
+    before = session.predict()
+    session.update(session.updates)
     ensure(
-        not torch.equal(before, predict_in_evaluation(session, x)),
+        not torch.equal(before, session.predict()),
         "predictions are the same after training: does the optimiser hold the parameters of the network that "
         "predict uses, and does update call backward and step?",
     )
@@ -142,14 +125,13 @@ def predicts_each_example_alone(tested: AlgorithmUnderTest) -> None:
     changes no state."""
     session = tested.start()
     session.update(min(BEFORE_PREDICTION, session.run.config.steps))
-    x = test_inputs(session)
     before = snapshot(session.algorithm)
-    together = predict_in_evaluation(session, x)
-    again = predict_in_evaluation(session, x)
-    ensure(torch.equal(together, again), "two calls of predict(x) in evaluation mode differ")
+    together = session.predict()
+    ensure(torch.equal(together, session.predict()), "two calls of predict(x) in evaluation mode differ")
     changed = find_difference(before, snapshot(session.algorithm))
     ensure(changed is None, f"predict(x) in evaluation mode changed {changed}")
-    alone = torch.cat([predict_in_evaluation(session, x[:1]), predict_in_evaluation(session, x[1:])])
+    x = session.test_inputs
+    alone = torch.cat([session.predict(x[:1]), session.predict(x[1:])])
     close = torch.allclose(alone, together, rtol=1e-4, atol=1e-4)
     ensure(close, "the prediction for an example depends on the others it is predicted with")
 
@@ -173,7 +155,7 @@ def trains_on_images(tested: AlgorithmUnderTest) -> None:
     """It trains and predicts on images too; `networks.Featurizer` builds a network that suits the data."""
     tested.need_batches()
     session = tested.start(make_examples(32, images=True), batch_size=8)
-    train_and_predict(session, tested.count_updates(session))
+    train_and_predict(session, session.updates)
 
 
 # Odd data ------------------------------------------------------------------------------------------------
@@ -183,7 +165,7 @@ def train_on(tested: AlgorithmUnderTest, dataset: Dataset, hint: str = "") -> No
     """Train through every phase on a dataset; add a hint to what goes wrong."""
     session = tested.start(dataset)
     try:
-        train_and_predict(session, tested.count_updates(session), hint)
+        train_and_predict(session, session.updates, hint)
     except UnfitError as refused:  # refusing with a reason is allowed
         raise NotChecked(f"it refuses such data: {refused}") from None
 
@@ -245,8 +227,7 @@ def survives_huge_logits(tested: AlgorithmUnderTest) -> None:
     """Loss, weights and state stay finite in float32 when logits reach ±200."""
     tested.need_batches()
     session = tested.start()
-    updates = tested.count_updates(session)
-    for done in (1, updates - 2):
+    for done in (1, session.updates - 2):
         session.update(done)
         reached = enlarge_logits(session)
         hint = (
@@ -272,7 +253,7 @@ def enlarge_logits(session: Session) -> float:
             peaks[layer] = max(peaks.get(layer, 0.0), float(output.detach().abs().max()))
 
     def find_peak() -> float:
-        return float(predict_in_evaluation(session, training_set.original(0, len(training_set))).abs().max())
+        return float(session.predict(training_set.original(0, len(training_set))).abs().max())
 
     @torch.no_grad()
     def scale(factors: dict[nn.Linear, float]) -> None:
@@ -317,7 +298,7 @@ def leaves_single_candidates_alone(tested: AlgorithmUnderTest) -> None:
     session, algorithm = start_fitted(tested)
     candidates = torch.from_numpy(algorithm.candidates)
     single = candidates.sum(1) == 1
-    for number in range(tested.count_updates(session)):
+    for number in range(session.updates):
         session.update(1)
         targets = algorithm.targets
         kept = torch.equal(targets[single], candidates[single].double())
@@ -332,11 +313,11 @@ def predicts_any_input(tested: AlgorithmUnderTest) -> None:
     """After every update `predict` is finite for any input, zeros and distant ones too; before the first
     round all inputs have the same logits."""
     session, _ = start_fitted(tested)
-    x = test_inputs(session)
+    x = session.test_inputs
     odd = torch.cat([x, torch.zeros_like(x[:1]), torch.full_like(x[:1], FAR), -FAR * x[:1]])
-    for number in range(tested.count_updates(session)):
+    for number in range(session.updates):
         session.update(1)
-        logits = predict_in_evaluation(session, odd)
+        logits = session.predict(odd)
         ensure(logits.isfinite().all(), f"after update {number} predict(x) returns NaN or infinite logits")
         same = number > 0 or torch.equal(logits, logits[:1].expand_as(logits))
         ensure(same, "before the first round predict(x) must be the candidate prior everywhere")
@@ -348,13 +329,12 @@ def repeats_every_round(tested: AlgorithmUnderTest) -> None:
     changes nothing."""
     session, _ = start_fitted(tested)
     other, _ = start_fitted(tested)
-    x = test_inputs(session)
-    for number in range(tested.count_updates(session)):
+    for number in range(session.updates):
         session.update(1)
         with other.run.streams.ambient("algorithm"):
             torch.rand(7 + number)
         other.update(1)
-        same = torch.equal(predict_in_evaluation(session, x), predict_in_evaluation(other, x))
+        same = torch.equal(session.predict(), other.predict())
         ensure(same, f"update {number} depends on a running stream: draw by self.seed_for(...)")
 
 
@@ -399,7 +379,7 @@ def leaves_arguments_alone(tested: AlgorithmUnderTest) -> None:
     run.attach(algorithm)
     run.algorithm = algorithm
     stored, sets = training_set.stored[:].clone(), training_set.candidates.clone()
-    session.update(tested.count_updates(session))
+    session.update(session.updates)
     ensure(hparams == old_hparams, "the hparams given to __init__ were changed; self.hparams is a copy")
     same = np.array_equal(candidates, old_candidates)
     ensure(same, "train_givenY was changed; torch.from_numpy shares its memory, so clone before writing")
@@ -412,8 +392,7 @@ def prints_nothing(tested: AlgorithmUnderTest) -> None:
     """Nothing is printed; `update` returns what is to be logged."""
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
-        session = tested.start()
-        session.update(tested.count_updates(session))
+        tested.train()
     printed = output.getvalue()
     ensure(not printed, f"printed: {printed[:200]!r}; return numbers from update instead")
 
@@ -438,7 +417,7 @@ def uses_declared_views(tested: AlgorithmUnderTest) -> None:
     read: set[str] = set()
     views = tested.entry.card.views
     with session.run.streams.ambient("algorithm"):
-        for _ in range(tested.count_updates(session)):
+        for _ in range(session.updates):
             batch = session.training_set.next_batch()
             recorded = RecordedViews({name: batch.view(name) for name in views}, read)
             session.update_once(Batch(batch.index, batch.candidates, recorded, batch.second))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry
@@ -126,15 +127,8 @@ def make_examples(
         features = random.integers(0, 256, (n, *IMAGE_SHAPE), dtype=np.uint8)
     else:
         features = random.normal(size=(n, FEATURES)).astype(np.float32)
-    card = DatasetCard(
-        name="Contract",
-        kind="image" if images else "tabular",
-        task="checks of the contract",
-        source="drawn at random",
-        terms="none",
-        citation="none",
-        default_steps=1,
-    )
+    about = ("checks of the contract", "drawn at random", "none", "none")
+    card = DatasetCard("Contract", "image" if images else "tabular", *about, default_steps=1)
     return Dataset(features, candidates, labels, card)
 
 
@@ -142,11 +136,16 @@ def make_examples(
 
 
 class Session:
-    """A run of the algorithm: the training loop's objects, driven update by update."""
+    """A run of the algorithm: the training loop's objects, driven update by update.
 
-    def __init__(self, run: TrainingRun) -> None:
+    `updates` reach beyond every phase of the schedule, or are all rounds of a fitted method.
+    """
+
+    def __init__(self, run: TrainingRun, fitted: bool) -> None:
         self.run = run
         run.build()
+        last = max(self.algorithm.phases().values(), default=0)
+        self.updates = run.config.steps if fitted else min(max(last, BEYOND) + BEYOND, STEPS)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -157,6 +156,19 @@ class Session:
     def training_set(self) -> TrainingSet:
         """Where batches come from."""
         return self.run.training_set
+
+    @property
+    def test_inputs(self) -> Tensor:
+        """The network inputs of the test split."""
+        return self.run.data.inputs.original(self.run.data.test.stored[:])
+
+    def predict(self, x: Tensor | None = None) -> Tensor:
+        """Return predictions as evaluation makes them, by default for the test split."""
+        self.algorithm.eval()
+        with self.run.streams.ambient("evaluation"), torch.no_grad():
+            logits = self.algorithm.predict(self.test_inputs if x is None else x)
+        self.algorithm.train()
+        return logits
 
     def update(self, count: int, training_set: TrainingSet | None = None) -> list[float]:
         """Make updates as the loop does; return their losses."""
@@ -238,7 +250,13 @@ class AlgorithmUnderTest:
             item, label = np.nonzero(candidates)
             sets = label[:, None] == np.arange(candidates.shape[1])
             run.data = replace(run.data, train_answers=Answers(item, label, sets, len(candidates)))
-        return Session(run)
+        return Session(run, self.fitted)
+
+    def train(self, dataset: Dataset | None = None, **options: Any) -> Session:
+        """Start a run and train through every phase."""
+        session = self.start(dataset, **options)
+        session.update(session.updates)
+        return session
 
     @cached_property
     def short_schedule(self) -> dict[str, Any]:
@@ -255,23 +273,12 @@ class AlgorithmUnderTest:
 
         chosen: dict[str, Any] = {}
         begin = latest(chosen)
-        left = list(declared) if begin else []
-        while left:
-            lowered = None
-            for parameter in left:
-                try:
-                    values = {**chosen, parameter.name: parameter.convert(SHORT)}
-                    sooner = latest(values)
-                except UsageError:
-                    continue
-                if sooner < begin:
-                    chosen, begin, lowered = values, sooner, parameter
-            left = [parameter for parameter in left if lowered and parameter.name not in chosen]
+        for parameter in [*declared, *declared] if begin else []:  # one may matter once another is lowered
+            try:
+                values = {**chosen, parameter.name: parameter.convert(SHORT)}
+                sooner = latest(values)
+            except UsageError:
+                continue
+            if sooner < begin:
+                chosen, begin = values, sooner
         return chosen
-
-    def count_updates(self, session: Session) -> int:
-        """Return how many updates reach beyond every phase of a session's schedule, or are all rounds."""
-        if self.fitted:
-            return session.run.config.steps
-        last = max(session.algorithm.phases().values(), default=0)
-        return min(max(last, BEYOND) + BEYOND, STEPS)
