@@ -17,7 +17,7 @@ from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.engines import slurm
 from plench.sweeps.engines.dummy import DummyEngine
 from plench.sweeps.executor import RunExecutor, SharedDataset, map_dataset, record_failure
-from plench.sweeps.launch import launch_sweep, remove_checkpoints
+from plench.sweeps.launch import launch_sweep, prepare_folders
 from plench.sweeps.plan import resolve_names
 from plench.sweeps.status import RunState
 from plench.training.loop import StopRequest
@@ -172,7 +172,7 @@ def test_a_launch_removes_checkpoints_of_finished_runs(tmp_path: Path) -> None:
         (store.folder / "checkpoint.pt").write_bytes(b"left")
     (tmp_path / runs[2].folder / "model_last.pt").write_bytes(b"changed")
     states = [RunState(run, "interrupted" if run is runs[1] else "done") for run in runs]
-    remove_checkpoints(states, tmp_path)
+    prepare_folders(states, tmp_path, retry=False)
     assert [(tmp_path / run.folder / "checkpoint.pt").exists() for run in runs] == [False, True, True]
 
 

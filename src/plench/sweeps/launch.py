@@ -89,8 +89,7 @@ def launch_sweep(
         wanted = (*PENDING, "failed") if retry else PENDING
         todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
-            reopen_runs(todo, folder)
-            remove_checkpoints(states, folder)
+            prepare_folders(states, folder, retry=retry)
         assignment = Assignment(
             todo=[entry.run for entry in todo],
             finished=sum(entry.finished for entry in states),
@@ -116,24 +115,18 @@ def launch_sweep(
         return SweepOutcome(read_states(runs, folder, extended), assignment.busy, engine.waits)
 
 
-def reopen_runs(states: Sequence[RunState], output_dir: Path) -> None:
-    """Reset runs that are to be repeated: damaged ones to unfinished, failed ones to interrupted."""
-    for entry in states:
-        store = RunStore(output_dir / entry.run.folder)
-        if entry.state == "damaged":
-            store.discard(DONE)
-        elif entry.state == "failed":
-            store.write_run({**(store.read_run() or {}), "status": "interrupted"})
-
-
-def remove_checkpoints(states: Sequence[RunState], output_dir: Path) -> None:
-    """Remove checkpoints of finished runs that a kill at their very end has left.
+def prepare_folders(states: Sequence[RunState], output_dir: Path, *, retry: bool) -> None:
+    """Reset runs that are to be repeated, and remove checkpoints that a kill at the end of a run has left.
 
     If a file no longer matches its hash, the checkpoint is kept: the run can be repaired from it.
     """
     for entry in states:
         store = RunStore(output_dir / entry.run.folder)
-        if entry.finished and store.has_checkpoint and not store.check_integrity(entry.run.config.steps):
+        if entry.state == "damaged":
+            store.discard(DONE)
+        elif entry.state == "failed" and retry:
+            store.write_run({**(store.read_run() or {}), "status": "interrupted"})
+        elif entry.finished and store.has_checkpoint and not store.check_integrity(entry.run.config.steps):
             with suppress(StorageError):  # the folder may be read-only
                 store.tidy()
 

@@ -7,7 +7,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.runs.folder import RESULTS, RUN, RunStore
@@ -130,23 +130,15 @@ def _measure(task: Task, datasets: DatasetCache, executor: RunExecutor, steps: i
         )
         if any(attempt.status != "done" for attempt in attempts.values()):
             return None
-        costs = [_read_cost(folder, attempts[folder.name], steps) for folder in folders]
-    return RunCost(*(sum(part) / len(part) for part in zip(*map(astuple, costs), strict=True)))
-
-
-def _read_cost(folder: Path, attempt: RunAttempt, steps: int) -> RunCost:
-    """Return the cost of a run with two records from its folder."""
-    timings = json.loads((folder / RUN).read_text(encoding="utf-8"))["timings"]
-    sizes = {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
-    record_bytes = sizes.pop(RESULTS) / 2
-    training, evaluation = timings["training_seconds"], timings["evaluation_seconds"]
-    return RunCost(
-        step_seconds=training / steps,
-        record_seconds=evaluation / 2,
-        fixed_seconds=max(attempt.seconds - training - evaluation, 0.0),
-        record_bytes=record_bytes,
-        fixed_bytes=sum(sizes.values()),
-    )
+        costs = []
+        for folder in folders:
+            timings = json.loads((folder / RUN).read_text(encoding="utf-8"))["timings"]
+            sizes = {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
+            training, evaluation = timings["training_seconds"], timings["evaluation_seconds"]
+            fixed = max(attempts[folder.name].seconds - training - evaluation, 0.0)
+            records = sizes.pop(RESULTS)  # of the first and the last step
+            costs.append((training / steps, evaluation / 2, fixed, records / 2, sum(sizes.values())))
+    return RunCost(*(sum(part) / len(part) for part in zip(*costs, strict=True)))
 
 
 def count_records(run: PlannedRun) -> int:

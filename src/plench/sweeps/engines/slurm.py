@@ -120,9 +120,21 @@ class SlurmEngine:
         margin = min(MARGIN_SECONDS, self.minutes * 60 // 3)
         output_dir, limits = assignment.output_dir, assignment.limits
         jobs = [SlurmJob(share, output_dir, data_dir, limits, margin) for share in shares]
+        options: dict[str, Any] = {
+            "job_name": name,
+            "time": self.minutes,
+            "cpus_per_task": assignment.settings.threads,
+            "signal_delay_s": margin,
+            "stderr_to_stdout": True,
+            "additional_parameters": {"requeue": True, **self.more},
+            "array_parallelism": self.max_jobs,
+            "partition": self.partition,
+            "mem": None if self.memory_gb is None else f"{int(self.memory_gb * 1024)}MB",
+            "gpus_per_node": self.gpus or None,
+        }
         try:
             executor = submitit.SlurmExecutor(folder / "jobs", max_num_timeout=10**9, python=PYTHON)
-            executor.update_parameters(**self._parameters(name, assignment.settings.threads, margin))
+            executor.update_parameters(**{key: value for key, value in options.items() if value is not None})
             with executor.batch():
                 for job in jobs:
                     executor.submit(job)
@@ -130,26 +142,6 @@ class SlurmEngine:
             (folder / f"{name}.json").unlink(missing_ok=True)
             raise SlurmError(f"Slurm rejected the jobs: {error}") from error
         assignment.callback.message(f"submitted {len(jobs)} jobs named {name}")
-
-    def _parameters(self, name: str, threads: int, margin: int) -> dict[str, Any]:
-        """Return the parameters of the array in submitit's names."""
-        parameters: dict[str, Any] = {
-            "job_name": name,
-            "time": self.minutes,
-            "cpus_per_task": threads,
-            "signal_delay_s": margin,
-            "stderr_to_stdout": True,
-            "additional_parameters": {"requeue": True, **self.more},
-        }
-        if self.max_jobs is not None:
-            parameters["array_parallelism"] = self.max_jobs
-        if self.partition is not None:
-            parameters["partition"] = self.partition
-        if self.memory_gb is not None:
-            parameters["mem"] = f"{int(self.memory_gb * 1024)}MB"
-        if self.gpus:
-            parameters["gpus_per_node"] = self.gpus
-        return parameters
 
 
 @dataclass
