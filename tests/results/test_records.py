@@ -23,11 +23,10 @@ def records(quality=0.7, seed=0):
 
 def test_a_run_of_ours(tmp_path):
     run = read_run(write_run(tmp_path / "a", records(), trial_seed=2, hparams_seed=5))
-    assert (run.experiment.dataset, run.experiment.algorithm) == ("Lost", "PRODEN")
+    experiment = run.experiment
+    assert (experiment.dataset, experiment.algorithm, experiment.origin) == ("Lost", "PRODEN", "plench")
     assert (run.trial_seed, run.hparams_seed, run.status) == (2, 5, "done")
-    assert run.experiment.origin == "plench"
-    assert run.records[0].step == 0
-    assert run.last_record.step == 999
+    assert (run.records[0].step, run.last_record.step) == (0, 999)
     assert run.records[3].get("test_acc") == records()[3]["test_acc"]
     assert run.records[3].get("mem_gb") is None
     assert run.warnings == ()
@@ -96,13 +95,6 @@ def test_every_bad_folder_gets_a_warning_and_the_rest_is_read(tmp_path):
     assert "dancing" in by_folder["status"]
     assert "99" in by_folder["future"]
     assert "results.jsonl: cannot be read" in by_folder["folder"]
-
-
-def test_hostile_names_are_only_names(tmp_path):
-    name = "<script>alert(1)</script>/../\x1b[31m" + "é" * 500
-    write_run(tmp_path / "a", records(), algorithm=name)
-    (run,) = read_runs(tmp_path)
-    assert run.experiment.algorithm == name
 
 
 def test_not_a_run_and_not_a_folder(tmp_path):

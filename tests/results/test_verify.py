@@ -132,10 +132,16 @@ def test_the_sample_is_drawn_by_the_seed(runs):
     assert len({tuple(names) for names in drawn.values()}) > 1
 
 
-@pytest.mark.parametrize("words", [["--sample", "0"], ["--tolerance", "2"]])
-def test_bad_usage(runs, capsys, words):
-    assert main(["verify", str(runs), *words]) == 2
-    assert words[0] in capsys.readouterr().err
+def test_bad_usage(runs, submission, capsys):
+    source, nothing = ["submit", "check", str(submission / "runs")], ["--source", "nothing.py"]
+    for words, said in (
+        (["verify", str(runs), "--sample", "0"], "--sample must be"),
+        (["verify", str(runs), "--tolerance", "2"], "--tolerance must"),
+        (source, "--source FILE"),
+        ([*source, *nothing], "cannot read the algorithm's file 'nothing.py'"),
+    ):
+        assert main(words) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_comparing_conditions_and_records(runs):
@@ -147,13 +153,13 @@ def test_comparing_conditions_and_records(runs):
     run = read_runs(runs)[0]
     record = run.records[1]
     assert compare_runs(run, run, exact=True) == []
-    slower = Record(record.step, {**record.values, "step_time": 9.0})
-    assert (
-        compare_runs(run, replace(run, records=(run.records[0], slower, *run.records[2:])), exact=True) == []
-    )
-    logging = Record(record.step, {**record.values, "logged": {"x": 1.0}})
-    changed = replace(run, records=(run.records[0], logging, *run.records[2:]))
-    assert compare_runs(run, changed, exact=True) == [f"step {record.step}: logged x is 1.0, not None"]
+    for change, expected in (
+        ({"step_time": 9.0}, []),
+        ({"logged": {"x": 1.0}}, [f"step {record.step}: logged x is 1.0, not None"]),
+    ):
+        changed = Record(record.step, {**record.values, **change})
+        other = replace(run, records=(run.records[0], changed, *run.records[2:]))
+        assert compare_runs(run, other, exact=True) == expected
     assert compare_runs(run, replace(run, status="diverged"), exact=False) == ["ended as diverged, not done"]
     assert "other steps" in compare_runs(run, replace(run, records=run.records[:-1]), exact=False)[0]
 
@@ -251,13 +257,6 @@ def test_other_records_of_the_same_run_are_not_merged(submission, tmp_path, caps
     assert main([*words, "--source", str(submission / "method.py"), "-o", str(target)]) == 2
     assert "are the same run with different records" in capsys.readouterr().err
     assert not target.exists()
-
-
-def test_a_source_is_needed(submission, capsys):
-    assert main(["submit", "check", str(submission / "runs")]) == 2
-    assert "--source FILE" in capsys.readouterr().err
-    assert main(["submit", "check", str(submission / "runs"), "--source", "nothing.py"]) == 2
-    assert "cannot read the algorithm's file 'nothing.py'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["algorithm", "dataset", "model", "more_criteria"])
