@@ -11,22 +11,22 @@ from tests.conftest import ROOT
 
 # phrase → pattern, and how often it may still occur in src and in the Markdown pages
 PHRASES: dict[str, tuple[str, int, int]] = {
-    "say whether": (r"\bsay whether\b", 68, 0),
+    "say whether": (r"\bsay whether\b", 0, 0),
     "is/are/has no(ne)": (
         r"(?<!there )\b(?:is|are|was|were) (?-i:no|none) (?!longer|more than|fewer)"
         r"|\bhas none\b|\bhave none\b|\blacks? nothing\b",
-        70,
-        8,
+        1,
+        0,
     ),
-    "allowed is/are": (r"\ballowed (?:is|are)\b|\bknown are\b", 79, 0),
-    "notice": (r"\bnotices?\b", 308, 28),
-    "fleet": (r"\bfleets?\b", 161, 95),
-    "trained as one": (r"\b(?:trained|runs?) as one\b", 37, 40),
-    "third parties'": (r"\bthird part(?:y|ies)['’]s?(?=\W)", 49, 8),
-    "what a … makes of": (r"\bwhat (?:a|the) \w+ makes? of\b", 3, 1),
-    "carry out": (r"\bcarr(?:y|ies|ied|ying) out\b", 57, 5),
-    "floor": (r"\bfloors?\b", 57, 48),
-    "beside": (r"\bbeside\b", 61, 84),
+    "allowed is/are": (r"\ballowed (?:is|are)\b|\bknown are\b", 0, 0),
+    "notice": (r"\bnotices?\b", 11, 2),
+    "fleet": (r"\bfleets?\b", 8, 3),
+    "trained as one": (r"\b(?:trained|runs?) as one\b", 0, 0),
+    "third parties'": (r"\bthird part(?:y|ies)['’]s?(?=\W)", 0, 0),
+    "what a … makes of": (r"\bwhat (?:a|the) \w+ makes? of\b", 0, 0),
+    "carry out": (r"\bcarr(?:y|ies|ied|ying) out\b", 0, 0),
+    "floor": (r"\bfloors?\b", 30, 2),
+    "beside": (r"\bbeside\b", 1, 0),
     "thereof, therein": (r"\b(?:thereof|therein|herewith|as of old)\b", 0, 0),
 }
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

@@ -122,7 +122,7 @@ def print_outcome(outcome: RunOutcome, as_json: bool) -> int:
 def describe_records(outcome: RunOutcome) -> dict[str, Any]:
     """Return the last record, and for each criterion the checkpoint that it chooses, as plain data.
 
-    A run without records, or one that is not finished, has None in their place.
+    They are None for a run without records, or one that is not finished.
     """
     from plench.criteria import criteria  # imports numpy, which other commands of this module do not need
     from plench.runs.select import choose_checkpoint

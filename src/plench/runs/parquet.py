@@ -1,4 +1,4 @@
-"""Runs as one Parquet file, a row per record (extra `report`).
+"""Runs in one Parquet file, a row per record (extra `report`).
 
 What a run states once (configuration, versions, cards) is in each of its rows; dictionary encoding keeps that
 small. A run without records has one row whose step is null. docs/results.md describes the columns.

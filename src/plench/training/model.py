@@ -36,7 +36,7 @@ class TrainedModel:
 
     It takes features (n, D) or images (n, C, H, W) as the data has them, not scaled; a model of a table takes
     a frame, a mapping of names to columns or a file, with columns in any order. `class_names` are those of
-    the data, if it has any. `run` is the run.json that tells how it was made, `sources` third parties' code
+    the data, if it has any. `run` is the run.json with its provenance, `sources` third-party code
     by file name, and `notes` what else is known of the model, as plain values (`classes`, `quality`, …).
     """
 
@@ -202,7 +202,7 @@ def build_model(
 
 
 def load_network(store: RunStore, run: dict[str, Any]) -> None:
-    """Load a third party's network from the copy in the run's folder, so that it is found by its name."""
+    """Load a third-party network from the copy in the run's folder, so that it is found by its name."""
     if "network" in run:
         NETWORKS.load_third_party(f"{store.folder / NETWORK}:{run['network']}")
 
@@ -228,7 +228,7 @@ def in_order(model: str) -> tuple[bool, int, str]:
 def find_own_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
     """Return the algorithm of a run.
 
-    A third party's comes from its module if that is still the same, else from the copy in the run's folder.
+    A third-party algorithm comes from its module if unchanged, else from the copy in the run's folder.
     """
     if run["algorithm_spec"] is not None:
         with suppress(UsageError):

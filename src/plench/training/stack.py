@@ -65,7 +65,7 @@ class StackedFeaturizer(nn.Module):
 
 
 class StackedNetwork(nn.Sequential):
-    """The MLPs of R runs as one network; the weights of each become a slice of its own.
+    """The MLPs of R runs in one network; the weights of each become a slice of its own.
 
     A pass with gradient through the whole network is written by hand, one per step. Its two parts can also be
     called separately; then autograd follows.
