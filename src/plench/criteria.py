@@ -116,7 +116,7 @@ APPROXIMATED_ACCURACY = Criterion(
     name="AA",
     title="AA",
     meaning="Approximated accuracy: the mean share of the candidates' probability that the predicted label "
-    "holds, 0 where it is not a candidate.",
+    "holds, 0 where it is no candidate.",
     record_key="val_approximated_acc",
     measure=approximated_accuracy,
     needs_labels=False,

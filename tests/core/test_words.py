@@ -15,7 +15,7 @@ PHRASES: dict[str, tuple[str, int, int]] = {
     "is/are/has no(ne)": (
         r"(?<!there )\b(?:is|are|was|were) (?-i:no|none) (?!longer|more than|fewer)"
         r"|\bhas none\b|\bhave none\b|\blacks? nothing\b",
-        1,
+        2,
         0,
     ),
     "allowed is/are": (r"\ballowed (?:is|are)\b|\bknown are\b", 0, 0),
