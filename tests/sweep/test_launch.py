@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from plench.cli import main
+from plench.errors import StorageError
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.engines import slurm
@@ -205,6 +206,16 @@ def test_a_shared_dataset_is_the_same_dataset() -> None:
     assert (mapped.candidates == dataset.candidates).all()
     assert not mapped.features.flags.writeable
     assert not mapped.features.flags.owndata
+
+
+def test_a_full_folder_of_temporary_files_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*arguments: Any, **options: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(StorageError, match=rf"MB in the folder of temporary files, {tmp_path}: No space"):
+        SharedDataset("Digits_USS", DATASETS.get("Digits_USS"))
 
 
 def test_commands_of_the_dummy_engine_train_the_same_runs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ COUNTED = f"{FIXTURES / 'counted.py'}:Counted"
 MISBEHAVED = FIXTURES / "misbehaved.py"
 
 STEPS = 60
-# Native, with weights revised by a second pass, and a third party's: one of each kind is resumed.
+# Native, with weights revised by a second pass, and third-party: one of each kind is resumed.
 RESUMED = ("PRODEN", "LWS", LISTING)
 # Keys of a record that hold measured times; all else must repeat exactly.
 MEASURED = ("step_time", "mem_gb")
@@ -60,7 +60,7 @@ def run(
     dataset: Dataset | None = None,
     **changes: Any,
 ) -> RunOutcome:
-    """Carry out a short run, with a checkpoint every 7 updates unless said otherwise."""
+    """Train a short run, with a checkpoint every 7 updates by default."""
     dataset = dataset or load_digits()
     entry = find_algorithm(spec) if isinstance(spec, str) else spec
     config = describe(entry, dataset, **{"device": "cpu", "save_steps": 7, **changes})

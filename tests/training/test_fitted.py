@@ -37,13 +37,7 @@ from plench.training.config import warn_that_steps_do_not_apply
 from plench.training.data import prepare_data
 from plench.training.run import NoCallback
 from tests.conftest import ROOT
-from tests.training.harness import (
-    Crash,
-    CrashAt,
-    assert_same_run,
-    read_description,
-    read_records,
-)
+from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
 
 DATA = make_examples(120)
 SMALL: dict[str, dict[str, Any]] = {
@@ -152,16 +146,16 @@ def test_votes_weigh_candidates_of_the_methods_that_use_them(name: str, tmp_path
     plain = run(tmp_path / "plain", name, dataset=answered)
     weighted = run(tmp_path / "weighted", name, dataset=answered, candidate_weights="votes")
     assert plain.name != weighted.name
-    notices = read_description(weighted)["notices"]
+    warnings = read_description(weighted)["notices"]
     row = name if name == "PL_KNN" else f"{name} (answers)"
     assert build_leaderboard(read_runs(tmp_path / "weighted")).algorithms == (row,)
     assert build_leaderboard(read_runs(tmp_path / "plain")).algorithms == (name,)
     if name == "PL_KNN":
-        assert any("ignores the weights" in notice for notice in notices)
+        assert any("ignores the weights" in warning for warning in warnings)
     else:
         losses = [[record["loss"] for record in read_records(folder)] for folder in (plain, weighted)]
         assert losses[0] != losses[1]
-        assert notices == []
+        assert warnings == []
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -171,9 +165,14 @@ def test_a_run_crashed_after_any_round_ends_as_an_undisturbed_one(name: str, tmp
         with pytest.raises(Crash):
             run(tmp_path / f"{step}", name, CrashAt(step))
         assert_same_run(expected, run(tmp_path / f"{step}", name))
+    split, model = split_dataset(DATA, 0), plench.load(expected)
+    assert DATA.labels is not None
+    right = model.predict(DATA.features[split.test]) == DATA.labels[split.test]
+    assert right.mean() == read_records(expected)[-1]["test_acc"]
+    assert np.isfinite(plench.load(expected, criterion="CR").predict_logits(DATA.features)).all()
 
 
-def test_no_round_is_begun_that_the_time_left_does_not_hold(tmp_path: Path) -> None:
+def test_a_round_is_not_started_if_the_time_left_is_too_short(tmp_path: Path) -> None:
     expected = run(tmp_path / "whole", "LR_EM")
     entry = find_algorithm("LR_EM")
     config = describe("LR_EM", hparams=SMALL["LR_EM"], device="cpu")
@@ -184,53 +183,28 @@ def test_no_round_is_begun_that_the_time_left_does_not_hold(tmp_path: Path) -> N
         if outcome.status == "interrupted":
             assert "too short for another round" in outcome.message
             assert read_description(outcome.folder)["status"] == "interrupted"
-    assert statuses == [
-        ("interrupted", True, 2),
-        ("interrupted", True, 1),
-        ("interrupted", True, 1),
-        ("done", False, 1),
-    ]
+    assert statuses == [("interrupted", True, 2), *[("interrupted", True, 1)] * 2, ("done", False, 1)]
     assert_same_run(expected, outcome.folder)
     with_time = run_training(config, DATA, entry, tmp_path / "long", ends_at=time.monotonic() + 3600)
     assert (with_time.status, with_time.updates_made) == ("done", 5)
-
-
-def test_a_step_of_a_network_always_fits(tmp_path: Path) -> None:
-    entry = find_algorithm("CC")
-    config = configure_run(entry, DATA.card, steps=20, checkpoint_freq=5, device="cpu")
-    assert run_training(config, DATA, entry, tmp_path, ends_at=0.0).status == "done"
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_loaded_model_predicts_what_the_run_recorded(name: str, tmp_path: Path) -> None:
-    folder = run(tmp_path, name)
-    record = read_records(folder)[-1]
-    assert DATA.labels is not None
-    split = split_dataset(DATA, 0)
-    model = plench.load(folder)
-    assert (model.predict(DATA.features[split.test]) == DATA.labels[split.test]).mean() == record["test_acc"]
-    assert np.isfinite(plench.load(folder, criterion="CR").predict_logits(DATA.features)).all()
-
-
-def collect(tmp_path: Path) -> Any:
-    for trial in (0, 1):
-        for name in ("LR_EM", "PL_KNN", "ET_AVG"):
-            run(tmp_path, name, trial_seed=trial)
-        for steps in (6, 9):
-            run(tmp_path, "PRODEN", trial_seed=trial, steps=steps, checkpoint_freq=3)
-    return tmp_path
+    step = configure_run(find_algorithm("CC"), DATA.card, steps=20, checkpoint_freq=5, device="cpu")
+    outcome = run_training(step, DATA, find_algorithm("CC"), tmp_path, ends_at=0.0)
+    assert outcome.status == "done", "a step of a network always fits"
 
 
 def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_the_others(
     tmp_path: Path,
 ) -> None:
-    criterion = find_criterion("CR")
-    board = build_leaderboard(read_runs(collect(tmp_path)))
+    for trial in (0, 1):
+        for name in ("LR_EM", "PL_KNN", "ET_AVG"):
+            run(tmp_path, name, trial_seed=trial)
+        for steps in (6, 9):
+            run(tmp_path, "PRODEN", trial_seed=trial, steps=steps, checkpoint_freq=3)
+    criterion, runs = find_criterion("CR"), read_runs(tmp_path)
+    board = build_leaderboard(runs)
     assert board.algorithms == ("ET_AVG", "LR_EM", "PL_KNN", "PRODEN")
-    assert [board.labels[setting] for setting in board.settings] == [
-        "Contract (steps 6)",
-        "Contract (steps 9)",
-    ]
+    labels = [board.labels[setting] for setting in board.settings]
+    assert labels == ["Contract (steps 6)", "Contract (steps 9)"]
     for setting in board.settings:
         assert set(board.means(setting, criterion)) == set(board.algorithms)
         cell = board.cell(setting, "LR_EM", criterion)
@@ -252,17 +226,9 @@ def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_t
         ("PRODEN", "vanilla PLL", "6 steps", 6),
         ("PRODEN", "vanilla PLL", "9 steps", 9),
     }
-
-
-def test_criteria_are_judged_by_the_tables_that_fitted_rows_stand_in(tmp_path: Path) -> None:
-    runs = read_runs(collect(tmp_path))
-    criterion = find_criterion("CR")
-    judged = judge_criteria(runs, [criterion])
-    by_dataset = average_quality(judged, "dataset")
-    assert {place: summary.n_experiments for (_, place), summary in by_dataset.items()} == {
-        "Contract (steps 6)": 4,
-        "Contract (steps 9)": 4,
-    }
+    by_dataset = average_quality(judge_criteria(runs, [criterion]), "dataset")
+    judged = {place: summary.n_experiments for (_, place), summary in by_dataset.items()}
+    assert judged == dict.fromkeys(labels, 4)
     assert len(draw_criteria(runs, [criterion]).axes) == 2
 
 
@@ -273,12 +239,8 @@ def test_rows_without_true_labels_have_the_criteria_of_fitted_methods_too(tmp_pa
     run(tmp_path, "LR_EM", dataset=unlabelled, hparams={"rounds": 2})
     run(tmp_path, "PRODEN", dataset=unlabelled, steps=6, checkpoint_freq=3)
     rows = cell_rows(build_leaderboard(read_runs(tmp_path), [find_criterion("CR")]))
-    assert [row["algorithm"] for row in rows if row["mean_criterion"] is not None] == [
-        "LR_EM (2 rounds)",
-        "LR_EM (4 rounds)",
-        "PL_KNN",
-        "PRODEN",
-    ]
+    named = [row["algorithm"] for row in rows if row["mean_criterion"] is not None]
+    assert named == ["LR_EM (2 rounds)", "LR_EM (4 rounds)", "PL_KNN", "PRODEN"]
 
 
 def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) -> None:
@@ -291,7 +253,7 @@ def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) 
     assert board.labels[board.settings[0]] == "Contract"
 
 
-def test_a_table_of_networks_alone_is_as_ever(tmp_path: Path) -> None:
+def test_a_table_of_networks_only_has_no_families(tmp_path: Path) -> None:
     run(tmp_path, "PRODEN", steps=6, checkpoint_freq=3)
     board = build_leaderboard(read_runs(tmp_path))
     (grid, *_) = build_tables(board)
@@ -307,7 +269,7 @@ def test_a_run_that_lost_its_description_keeps_its_place(tmp_path: Path) -> None
     assert "steps" not in found.experiment.setting.details
 
 
-def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path) -> None:
+def test_a_sweep_of_both_kinds_is_planned_probed_and_run(tmp_path: Path) -> None:
     grid = Grid(
         ("LR_EM", "PL_KNN", "CC"), ("Digits_FPS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10
     )
@@ -326,24 +288,21 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_carried_out(tmp_path: Path)
     assert "not started" not in table
 
 
-def test_what_a_sweep_planned_of_a_fitted_method_is_known_to_tables(tmp_path: Path) -> None:
-    settings = {"n_trials": 2, "checkpoint_freq": 10, "workers": 1}
-    plench.sweep(["PL_KNN", "CC"], ["Digits_FPS"], tmp_path, steps=20, n_hparams=2, **settings)
-    for found in read_runs(tmp_path):
+def test_tables_know_what_a_sweep_planned_of_a_fitted_method(tmp_path: Path) -> None:
+    settings = {"checkpoint_freq": 10, "workers": 1}
+    plench.sweep(
+        ["PL_KNN", "CC"], ["Digits_FPS"], tmp_path / "a", steps=20, n_hparams=2, n_trials=2, **settings
+    )
+    for found in read_runs(tmp_path / "a"):
         if found.hparams_seed == 1:
             shutil.rmtree(found.path)
-    results = plench.results(tmp_path)
-    assert {e.algorithm: plan.n_runs for e, plan in results.plans.items()} == {"PL_KNN": 4, "CC": 4}
-    assert "2 of 4 planned runs; 2 not started" in render_text(build_tables(results.board))
-
-
-def test_a_sweep_of_a_fitted_method_alone_lacks_nothing_beside_a_larger_one(tmp_path: Path) -> None:
-    settings = {"n_trials": 1, "checkpoint_freq": 10, "workers": 1}
-    plench.sweep(["CC"], ["Digits_FPS"], tmp_path, steps=20, n_hparams=3, **settings)
-    plench.sweep(["PL_KNN"], ["Digits_FPS"], tmp_path, n_hparams=1, **settings)
-    results = plench.results(tmp_path)
-    assert {e.algorithm: plan.n_runs for e, plan in results.plans.items()} == {"PL_KNN": 1, "CC": 3}
-    assert "planned runs" not in render_text(build_tables(results.board))
+    plench.sweep(["CC"], ["Digits_FPS"], tmp_path / "b", steps=20, n_hparams=3, n_trials=1, **settings)
+    plench.sweep(["PL_KNN"], ["Digits_FPS"], tmp_path / "b", n_hparams=1, n_trials=1, **settings)
+    first, second = plench.results(tmp_path / "a"), plench.results(tmp_path / "b")
+    assert {e.algorithm: plan.n_runs for e, plan in first.plans.items()} == {"PL_KNN": 4, "CC": 4}
+    assert "2 of 4 planned runs; 2 not started" in render_text(build_tables(first.board))
+    assert {e.algorithm: plan.n_runs for e, plan in second.plans.items()} == {"PL_KNN": 1, "CC": 3}
+    assert "planned runs" not in render_text(build_tables(second.board))
 
 
 def test_finished_runs_of_a_wrapped_classifier_are_known_to_their_sweep(

@@ -38,8 +38,8 @@ def test_mapped_features_stay_mapped_and_equal(tmp_path: Path) -> None:
     assert not is_mapped(features)
     train = random.permutation(500)[:400]
     inputs = TabularInputs.fit(dataset.features, train)
-    beside = TabularInputs.fit(features, train)
-    stored, tensor = inputs.store(dataset.features, CPU, train), beside.store(features, CPU, train)
+    in_memory = TabularInputs.fit(features, train)
+    stored, tensor = inputs.store(dataset.features, CPU, train), in_memory.store(features, CPU, train)
     assert isinstance(stored, GatheredRows)
     assert isinstance(tensor, torch.Tensor)
     index = torch.from_numpy(random.permutation(400)[:64])
@@ -47,4 +47,4 @@ def test_mapped_features_stay_mapped_and_equal(tmp_path: Path) -> None:
     assert torch.equal(stored[10:30], tensor[10:30])
     assert tuple(stored.shape) == tuple(tensor.shape)
     everything = inputs.store(dataset.features, CPU)
-    assert torch.equal(everything[:], beside.store(features, CPU)[:])
+    assert torch.equal(everything[:], in_memory.store(features, CPU)[:])

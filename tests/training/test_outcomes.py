@@ -1,4 +1,4 @@
-"""What a run leaves behind: records, description, models, and what is said of one that goes wrong."""
+"""What a run leaves behind: records, description, models, and a record of what went wrong."""
 
 import json
 import math
@@ -29,17 +29,8 @@ from tests.training.harness import (
 )
 
 PUBLIC_KEYS = {
-    "step",
-    "epoch",
-    "loss",
-    "step_time",
-    "mem_gb",
-    "val_accuracy",
-    "val_covering_rate",
-    "val_approximated_acc",
-    "test_acc",
-    "hparams",
-    "args",
+    *("step", "epoch", "loss", "step_time", "mem_gb", "test_acc", "hparams", "args"),
+    *("val_accuracy", "val_covering_rate", "val_approximated_acc"),
 }
 
 
@@ -89,13 +80,8 @@ def test_description_says_what_was_computed_and_with_what(tmp_path: Path) -> Non
 def test_state_of_a_third_party_is_listed_too(tmp_path: Path) -> None:
     description = read_description(run(tmp_path, LISTING).folder)
     n_train = description["dataset"]["n_train"]
-    (row,) = description["state"]
-    assert row == {
-        "name": "label_confidence",
-        "shape": [n_train, 10],
-        "dtype": "float64",
-        "bytes": n_train * 80,
-    }
+    row = {"name": "label_confidence", "shape": [n_train, 10], "dtype": "float64", "bytes": n_train * 80}
+    assert description["state"] == [row]
 
 
 @pytest.mark.parametrize("spec", ["PRODEN", LISTING], ids=short_name)
@@ -172,9 +158,31 @@ def test_load_says_what_is_wrong(tmp_path: Path) -> None:
     folder = run(tmp_path).folder
     with pytest.raises(UsageError, match="it has AA, CR, last"):
         plench.load(folder, "OA")
-    (folder / "model_last.pt").write_bytes(b"damaged")
-    with pytest.raises(DataError, match="cannot be used"):
-        plench.load(folder)
+    description = read_description(folder)
+    data, config = description["dataset"], description["config"]
+    for changes in (
+        {"dataset": 5},
+        {"dataset": {**data, "n_classes": "x"}},
+        {"dataset": {**data, "input_shape": [1, 2**40]}},
+        {"dataset": {**data, "kind": []}},
+        {"config": None},
+        {"config": {**config, "hparams": {}}},
+        {"config": {**config, "hparams": {**config["hparams"], "lr": "x"}}},
+        {"algorithm_spec": 7},
+        {"run_id": "other"},
+    ):
+        (folder / "run.json").write_text(json.dumps({**description, **changes}))
+        with pytest.raises(DataError, match="cannot be used"):
+            plench.load(folder)
+    (folder / "run.json").write_text(json.dumps(description))
+    other = run(tmp_path / "other", seed=1).folder
+    for content, reason in (
+        ((other / "model_last.pt").read_bytes(), "the model of another run"),
+        (b"damaged", "cannot be used"),
+    ):
+        (folder / "model_last.pt").write_bytes(content)
+        with pytest.raises(DataError, match=reason):
+            plench.load(folder)
 
 
 def test_without_labels_oracle_figures_are_absent(tmp_path: Path) -> None:
@@ -237,15 +245,15 @@ def test_an_algorithm_that_cannot_be_built_is_a_failed_run(tmp_path: Path) -> No
     assert (description["status"], description["error"]["type"]) == ("failed", "LookupError")
 
 
-def test_a_number_that_is_not_finite_beside_the_loss_is_null(tmp_path: Path) -> None:
+def test_a_logged_number_that_is_not_finite_is_null(tmp_path: Path) -> None:
     outcome = run(tmp_path, f"{MISBEHAVED}:Pathological")
     assert outcome.status == "done"
     assert all(record["logged"] == {"odds": None} for record in read_records(outcome.folder))
 
 
-def test_a_phase_that_is_never_reached_is_noticed(tmp_path: Path) -> None:
-    notices = read_description(run(tmp_path, "IDGP").folder)["notices"]
-    assert any("end of warm-up would begin at update" in notice for notice in notices)
+def test_a_phase_that_is_never_reached_is_warned_about(tmp_path: Path) -> None:
+    warnings = read_description(run(tmp_path, "IDGP").folder)["notices"]
+    assert any("end of warm-up would begin at update" in warning for warning in warnings)
 
 
 def test_the_page_on_runs_names_every_file_and_key(tmp_path: Path) -> None:

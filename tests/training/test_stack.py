@@ -18,7 +18,7 @@ from plench.training.streams import Streams
 
 N, D, K, B, UPDATES = 70, 6, 5, 16, 200
 STACKED = [name for name, entry in algorithms().items() if entry.card.stacked]
-# What the three runs differ in beside learning rate, weight decay, split and seed; phases begin early.
+# What the three runs differ in besides learning rate, weight decay, split and seed; phases begin early.
 DIFFERING: dict[str, dict[str, list[Any]]] = {
     "ABS_GCE": {"q": [0.1, 0.7, 1.0]},
     "LWS": {"lw_weight": [1.0, 2.0, 0.5]},
