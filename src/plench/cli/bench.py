@@ -1,6 +1,7 @@
-"""Measure what plench costs: each part compared with a baseline that is measured in the same
-process, in turns. docs/bench.md explains each number and how to compare two commits. On a busy machine only
-the ratios are meaningful.
+"""Measure what plench costs.
+
+Each part is compared with a baseline that is measured in the same process, in turns. docs/bench.md explains
+each number and how to compare two commits. On a busy machine only the ratios are meaningful.
 
 examples:
   plench bench                                         a step and an evaluation of a few algorithms
@@ -28,80 +29,75 @@ from plench.text import flag
 PARTS = ("step", "stack", "image", "evaluation", "sweep", "reading")
 WITH_STEPS = ("step", "stack", "image")
 USUAL = ("PRODEN", "CC", "LWS", "CRDPLL")
+NUMBERS = {
+    "batch_size": (128, "batch size of steps and stacks"),
+    "stack": (10, "runs per stack"),
+    "repeats": (9, "turns"),
+    "runs": (2000, "runs to read"),
+    "steps": (500, "updates per run of the sweep"),
+    "workers": (2, "workers of the sweep"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: step evaluation)"
-    )
+    parts = f"{', '.join(PARTS)} (default: step evaluation)"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=parts)
+    names: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
     usual = " ".join(USUAL)
-    parser.add_argument(
-        "-a", "--algorithms", nargs="+", metavar="NAME", help=f"names, or `all` (default: {usual})"
-    )
-    parser.add_argument(
-        "-d",
-        "--datasets",
-        nargs="+",
-        metavar="NAME",
-        default=["Digits_FPS"],
-        help="of steps, stacks and evaluations",
-    )
+    parser.add_argument("-a", "--algorithms", **names, help=f"names, or `all` (default: {usual})")
+    datasets = "datasets of steps, stacks and evaluations (default: Digits_FPS)"
+    parser.add_argument("-d", "--datasets", **names, default=["Digits_FPS"], help=datasets)
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data files")
-    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="of steps (default 128)")
-    parser.add_argument("--stack", type=int, default=10, metavar="N", help="runs per stack (default 10)")
-    parser.add_argument("--repeats", type=int, default=9, metavar="N", help="turns (default 9)")
-    parser.add_argument("--runs", type=int, default=2000, metavar="N", help="runs to read (default 2000)")
-    parser.add_argument("--steps", type=int, default=500, metavar="N", help="updates of a sweep's runs (500)")
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="of the sweep (default 2)")
+    for name, (default, text) in NUMBERS.items():
+        text = f"{text} (default {default})"
+        parser.add_argument(flag(name), type=int, default=default, metavar="N", help=text)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write JSON, with hardware and versions")
     parser.add_argument("--json", action="store_true", help="print the same JSON")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Measure the parts that were asked for."""
     from plench.bench import describe_machine
 
-    parts = ["stack" if part == "fleet" else part for part in arguments.parts or ["step", "evaluation"]]
+    parts = ["stack" if part == "fleet" else part for part in args.parts or ["step", "evaluation"]]
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise UsageError(f"unknown part {unknown[0]!r}; expected one of {', '.join(PARTS)}")
-    for name in ("repeats", "runs", "steps", "workers", "batch_size", "stack"):
-        if getattr(arguments, name) < 1:
-            raise UsageError(f"{flag(name)} must be at least 1, not {getattr(arguments, name)}")
-    if arguments.here:
-        print(json.dumps(measure_here(parts[0], arguments)))
+    for name in NUMBERS:
+        if getattr(args, name) < 1:
+            raise UsageError(f"{flag(name)} must be at least 1, not {getattr(args, name)}")
+    if args.here:
+        print(json.dumps(measure_here(parts[0], args)))
         return 0
     rows: list[dict[str, Any]] = []
     for part in parts:
-        for row in measure_part(part, arguments):
+        for row in measure_part(part, args):
             rows.append(row)
-            if not arguments.json:
+            if not args.json:
                 what = " ".join(row[key] for key in ("algorithm", "dataset") if key in row)
                 what = what or f"{row['runs']:,} runs"
-                figures = (
-                    f"{row['ms']:10.3f} ms  baseline {row['floor_ms']:10.3f} ms  ratio {row['ratio']:.2f}"
-                )
-                print(f"{row['part']:<11}{what:<28}{figures}", flush=True)
+                times = f"{row['ms']:10.3f} ms  baseline {row['floor_ms']:10.3f} ms"
+                print(f"{row['part']:<11}{what:<28}{times}  ratio {row['ratio']:.2f}", flush=True)
     content = json.dumps({"benchmark": "plench", **describe_machine(), "rows": rows}, indent=1)
-    if arguments.output is not None:
-        write_text(arguments.output, content + "\n")
-    if arguments.json:
+    if args.output is not None:
+        write_text(args.output, content + "\n")
+    if args.json:
         print(content)
     return 0
 
 
-def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure_part(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part; steps, stacks and evaluations are measured in fresh processes."""
     from plench import bench
     from plench.algorithms import algorithms, find_algorithm
 
-    if arguments.algorithms == ["all"]:
+    if args.algorithms == ["all"]:
         ours = {name: entry.card for name, entry in algorithms().items() if entry.source is None}
         names = [name for name, card in ours.items() if card.shared and (card.stacked or part != "stack")]
     else:
-        entries = [find_algorithm(name) for name in arguments.algorithms or USUAL]
+        entries = [find_algorithm(name) for name in args.algorithms or USUAL]
         names = [entry.name for entry in entries]
         for entry in entries:
             if part in WITH_STEPS and not entry.card.shared:
@@ -110,20 +106,20 @@ def measure_part(part: str, arguments: argparse.Namespace) -> Iterator[dict[str,
                     "evaluation and sweep of such methods"
                 )
     if part == "sweep":
-        yield {"part": part, **bench.measure_sweep(names, arguments.workers, arguments.steps)}
+        yield {"part": part, **bench.measure_sweep(names, args.workers, args.steps)}
     elif part == "reading":
-        yield {"part": part, **bench.measure_reading(arguments.runs, min(arguments.repeats, 5))}
+        yield {"part": part, **bench.measure_reading(args.runs, min(args.repeats, 5))}
     else:
-        for dataset in ["DigitImages"] if part == "image" else arguments.datasets:
+        for dataset in ["DigitImages"] if part == "image" else args.datasets:
             for name in names:
-                yield {"part": part, **measure_apart(part, name, dataset, arguments)}
+                yield {"part": part, **measure_apart(part, name, dataset, args)}
 
 
-def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure_apart(part: str, algorithm: str, dataset: str, args: argparse.Namespace) -> dict[str, Any]:
     """Measure in a process of its own, so that nothing of the last one is in its memory."""
-    words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(arguments.repeats)]
-    words += ["--batch-size", str(arguments.batch_size), "--stack", str(arguments.stack)]
-    words += [] if arguments.data_dir is None else ["--data-dir", str(arguments.data_dir)]
+    words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(args.repeats)]
+    words += ["--batch-size", str(args.batch_size), "--stack", str(args.stack)]
+    words += [] if args.data_dir is None else ["--data-dir", str(args.data_dir)]
     command = [sys.executable, "-m", "plench", "bench", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -132,20 +128,20 @@ def measure_apart(part: str, algorithm: str, dataset: str, arguments: argparse.N
     return row
 
 
-def measure_here(part: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure_here(part: str, args: argparse.Namespace) -> dict[str, Any]:
     """Measure one algorithm on one dataset in this process."""
     from plench import bench
 
-    names, datasets, repeats = arguments.algorithms or [], arguments.datasets, arguments.repeats
+    names, datasets, repeats = args.algorithms or [], args.datasets, args.repeats
     if len(names) != 1 or len(datasets) != 1:
         raise UsageError(
             f"--here measures one algorithm on one dataset, not {len(names)} algorithms on {len(datasets)}"
         )
-    what = (names[0], datasets[0], arguments.data_dir)
+    what = (names[0], datasets[0], args.data_dir)
     if part == "evaluation":
         return bench.measure_evaluation(*what, repeats)
     if part == "stack":
-        return bench.measure_stack(*what, arguments.batch_size, repeats, arguments.stack)
+        return bench.measure_stack(*what, args.batch_size, repeats, args.stack)
     if part == "image":
         return bench.measure_step(*what, None, repeats, warm_up=2)
-    return bench.measure_step(*what, arguments.batch_size, repeats)
+    return bench.measure_step(*what, args.batch_size, repeats)

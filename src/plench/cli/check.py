@@ -33,25 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the suite on an algorithm and print what fails and why."""
     from plench.algorithms import find_algorithm
     from plench.contract import AlgorithmUnderTest, checks, run_suite
     from plench.training.environment import choose_device
 
-    entry = find_algorithm(arguments.algorithm)
-    choose_device(arguments.device)
+    entry = find_algorithm(args.algorithm)
+    choose_device(args.device)
     with show_progress(len(checks())) as report:
-        outcomes = run_suite(AlgorithmUnderTest(entry, arguments.device), report)
+        outcomes = run_suite(AlgorithmUnderTest(entry, args.device), report)
     passed = all(outcome.status != "failed" for outcome in outcomes)
-    if arguments.json:
+    if args.json:
         rows = [
             {
-                "name": outcome.check.name,
-                "level": outcome.check.level,
-                "demand": outcome.check.demand,
-                "status": outcome.status,
-                "detail": outcome.detail,
+                **{key: getattr(outcome.check, key) for key in ("name", "level", "demand")},
+                **{key: getattr(outcome, key) for key in ("status", "detail")},
             }
             for outcome in outcomes
         ]
@@ -96,8 +93,6 @@ def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:
     if not trains:
         lines.append("  The other checks were skipped: they need an algorithm that trains and predicts.")
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in MARKS}
-    lines.append(
-        f"{counts['passed']} passed, {counts['failed']} failed, {counts['advice']} with advice, "
-        f"{counts['skipped']} skipped"
-    )
+    failed = f"{counts['passed']} passed, {counts['failed']} failed"
+    lines.append(f"{failed}, {counts['advice']} with advice, {counts['skipped']} skipped")
     return "\n".join(lines)

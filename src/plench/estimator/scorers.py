@@ -15,12 +15,36 @@ from plench.estimator.quality import score_examples
 
 
 def covering(estimator: Any, X: Any, S: Any) -> float:
-    """Return the covering rate (CR) of any classifier with `predict_proba`: is the prediction a candidate?"""
+    """Return the covering rate (CR): the share of examples whose prediction is a candidate.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any fitted classifier with `classes_` and `predict_proba`.
+    X, S : array-like
+        Features and candidate sets, as `PartialLabelClassifier.fit` takes them.
+
+    Returns
+    -------
+    float
+    """
     return _score(estimator, X, S, "CR")
 
 
 def approximated(estimator: Any, X: Any, S: Any) -> float:
-    """Return the approximated accuracy (AA): the prediction's share of the candidates' probability."""
+    """Return the approximated accuracy (AA): the prediction's share of the candidates' probability.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any fitted classifier with `classes_` and `predict_proba`.
+    X, S : array-like
+        Features and candidate sets, as `PartialLabelClassifier.fit` takes them.
+
+    Returns
+    -------
+    float
+    """
     return _score(estimator, X, S, "AA")
 
 

@@ -105,11 +105,36 @@ class TrainedModel:
 def load(
     path: str | Path, criterion: str = "last", device: str = "cpu", *, run_code: bool = False
 ) -> TrainedModel:
-    """Load a model: from one file (`model.plench`), or from a run's folder.
+    """Load a trained model from a model file or from the folder of a run.
 
-    Of a run there is the last model, the best by a criterion (`CR`, `AA`), and that of a step (`step1000`) if
-    the run was told `--save-model-every-checkpoint`. A file has one model. Where it is that of a third
-    party's algorithm, its code is in the file and is run only if `run_code` says so.
+    Parameters
+    ----------
+    path : str or path
+        A model file (`model.plench`), or the folder of a run.
+    criterion : str, default "last"
+        Which model of a run: the last one, the best by a criterion (`"CR"`, `"AA"`), or that of a step
+        (`"step1000"`, if the run had `save_model_every_checkpoint`). A file has one model.
+    device : str, default "cpu"
+        Device to predict on.
+    run_code : bool, default False
+        Whether third-party code in a model file may run.
+
+    Returns
+    -------
+    TrainedModel
+        With `predict`, `predict_proba`, `predict_logits` and `save`.
+
+    Raises
+    ------
+    UsageError
+        If there is no such model.
+    DataError
+        If the file or folder is damaged, or needs `run_code`.
+
+    Examples
+    --------
+    >>> model = plench.load(outcome.folder, criterion="CR")
+    >>> model.predict(features)
     """
     if os.path.isfile(path) or (is_model_file(path) and not os.path.isdir(path)):
         if criterion != "last":
