@@ -12,7 +12,7 @@ from plench.settings import __version__
 project = "plench"
 author = "The plench authors"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 # Headings can be linked to by their words, as on the pages where the Markdown is read as it is.
 myst_heading_anchors = 4
