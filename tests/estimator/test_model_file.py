@@ -15,7 +15,6 @@ from plench.cli import main
 from plench.data import make_dataset, make_table_dataset
 from plench.errors import DataError, UsageError
 from plench.model_file import ModelFile, pack, read_model_file
-from plench.training.inputs import TabularInputs
 
 N, D, K = 60, 5, 4
 
@@ -222,11 +221,3 @@ def test_every_value_comes_back():
     assert read.state == values
     with pytest.raises(DataError, match="cannot store"):
         pack(ModelFile({}, io.BytesIO()))
-
-
-@pytest.mark.parametrize("place", ["mean", "std"])
-@pytest.mark.parametrize("value", [torch.zeros(0), torch.tensor(1.0), torch.zeros(1, 64), torch.ones(64) > 0])
-def test_inputs_that_do_not_fit_are_refused(place, value):
-    state = {**TabularInputs(np.zeros(64), np.ones(64)).state(), place: value}
-    with pytest.raises(ValueError, match="not two rows of as many numbers"):
-        TabularInputs.from_state(state)
