@@ -118,8 +118,8 @@ def test_the_page_is_the_same(folder, file, tmp_path):
         assert main(["report", str(place), "-o", str(tmp_path / name)]) == 0
     pages = [{p.name: p.read_text() for p in (tmp_path / name / "data").glob("*/*.js")} for name in "ab"]
     assert pages[0].keys() == pages[1].keys()
-    # How it was made names the command, hence folder and file.
-    assert [name for name in pages[0] if pages[0][name] != pages[1][name]] == ["made.js"]
+    # Provenance names the command, and with it folder and file.
+    assert [name for name in pages[0] if pages[0][name] != pages[1][name]] == ["provenance.js"]
 
 
 def test_rows_in_another_order_are_the_same_runs(file, tmp_path):

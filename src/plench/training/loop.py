@@ -251,13 +251,22 @@ class Member:
         with self.run.streams.ambient("algorithm"):
             self.run.start(checkpoint)
 
-    def conclude(self, status: Status, out_of_time: bool = False) -> None:
-        """End the run with a status."""
+    def conclude(self, status: Status, out_of_time: bool = False) -> bool:
+        """End the run; return True if it has to start over instead, because one of its models is lost."""
+        outcome: RunOutcome | BaseException
         try:
-            outcome: RunOutcome | BaseException = self.run.conclude(status, out_of_time)
+            lost = None if status == "interrupted" else self.run.find_lost_model()
+            if lost:
+                folder = self.run.store.folder
+                logger.warning("%s in %s is missing or was changed, so the run starts over", lost, folder)
+                self.run.store.tidy()
+                self.held.close()
+                return True
+            outcome = self.run.conclude(status, out_of_time)
         except Exception as error:
             outcome = error
         self.end(outcome)
+        return False
 
     def fail(self, error: BaseException) -> None:
         """End the run because of an error; one of the algorithm's is recorded as the failure of the run."""
@@ -528,4 +537,5 @@ class Loop:
         """End all runs, or some, with a status."""
         for member in list(self.members if members is None else members):
             self.members.remove(member)
-            member.conclude(status, out_of_time)
+            if member.conclude(status, out_of_time):
+                self.separate.append(member.task)

@@ -22,12 +22,13 @@ from plench.data import Dataset
 from plench.data.sources.crowd import explain_missing_answers
 from plench.errors import ResumeError, UsageError
 from plench.networks import find_network
-from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, NETWORK, RunStore
+from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RunStore
 from plench.training.checkpoint import (
     check_names,
     dump,
     fitting,
     list_state,
+    parse,
     restore_snapshot,
     take_snapshot,
 )
@@ -114,6 +115,7 @@ class TrainingRun:
         self.records: list[str] = []
         self.best: dict[str, float] = {}
         self.warnings: list[str] = list(dataset.warnings)
+        self.has_older_models = False  # written before the checkpoint that the run resumed from
         self.updates = 0
         self.updates_made = 0
         self.window_seconds = 0.0
@@ -228,6 +230,7 @@ class TrainingRun:
             setattr(self, name, checkpoint[name])
         self.records = list(checkpoint["records"])
         self.warnings = list(dict.fromkeys([*checkpoint["notices"], *self.warnings]))
+        self.has_older_models = checkpoint["keep_models"]
         if not self.config.skip_model_save and not checkpoint["keep_models"]:
             self.warn(f"models of the first {self.updates} updates were not kept; the best may be among them")
 
@@ -329,6 +332,25 @@ class TrainingRun:
         self.store.write_checkpoint(dump(payload))
 
     # The end of a run, or of an attempt at it.
+
+    def find_lost_model(self) -> str | None:
+        """Return the name of a best model that was written before the resumed checkpoint and is lost since.
+
+        The run would not write it again.
+        """
+        if not self.has_older_models or self.config.skip_model_save:
+            return None
+        evaluations = [json.loads(line) for line in self.records]
+        for name, value in self.best.items():
+            key = criteria[name].record_key
+            step = next(r["step"] for r in evaluations if r["step"] > 0 and r.get(key) == value)
+            try:
+                payload = parse(self.store.read_model(name) or b"")
+            except ValueError:
+                return MODEL.format(name)
+            if payload.get("run_id", self.run_id) != self.run_id or payload.get("updates") != step + 1:
+                return MODEL.format(name)
+        return None
 
     def conclude(self, status: Status, out_of_time: bool = False) -> RunOutcome:
         """Write what belongs to the end of an attempt, and return how it ended."""
