@@ -32,7 +32,6 @@ from plench.estimator.classifier import STEPS, VALIDATION_FRACTION
 from plench.estimator.search import (
     PORTFOLIO,
     Attempt,
-    Budget,
     Searcher,
     TrainingData,
     Trial,
@@ -78,14 +77,15 @@ def measure(job: tuple[str, int], folder: Path, data_dir: Path | None) -> str:
     train, test = divide(dataset, split, data_dir)
     material = TrainingData(train)
     settings: dict[str, Any] = {"steps": STEPS, "seed": split, "trial_seed": split, "device": "cpu"}
-    searcher = Searcher(material, Budget(runs=N_RUNS), "CR", VALIDATION_FRACTION, settings)
-    found = searcher.run()
+    searcher = Searcher(material, "CR", VALIDATION_FRACTION, settings, runs=N_RUNS)
+    searcher.run()
+    trials = searcher.tried
     record: dict[str, Any] = {"dataset": dataset, "split": split}
-    record["contenders"] = [describe(tried, test) for tried in found.contenders]
+    record["contenders"] = [describe(tried, test) for tried in trials]
     record["refit"] = {}
     for criterion, caution in product(CRITERIA, CAUTIONS):
         chosen = choose(searcher.usable, criterion, caution)
-        number = found.contenders.index(chosen)
+        number = trials.index(chosen)
         if str(number) not in record["refit"]:
             record["refit"][str(number)] = judge(train_on_all(chosen.first, material, chosen.entry), test)
     entry = find_algorithm(PORTFOLIO[0])

@@ -22,10 +22,10 @@ def measure(checkout: Path, part: str, words: list[str]) -> float:
     """Return the milliseconds of a step by `plench bench` of a checkout."""
     if part == "stack" and not (checkout / "src" / "plench" / "bench.py").exists():
         part = "fleet"  # its name up to version 0.2.0
-    command = [sys.executable, "-m", "plench", "bench", part, "--here", *words]
+    command = [sys.executable, "-m", "plench", "bench", part, "--json", *words]
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, cwd=checkout, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout)["ms"])
+    return float(json.loads(done.stdout)["rows"][0]["ms"])
 
 
 def main() -> None:

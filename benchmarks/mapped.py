@@ -98,6 +98,7 @@ def measure(folder: str, in_memory: bool) -> dict[str, Any]:
         fixed_batch = time_updates(lambda: run.algorithm.update(fixed))
         steps.append(step)
         ratios.append(step / fixed_batch)
+    assert isinstance(dataset.features, np.ndarray)
     return {
         "data_gb": dataset.features.nbytes / 2**30,
         "peak_gb": peak_bytes() / 2**30,

@@ -26,7 +26,7 @@ from plench.algorithms import algorithms
 from plench.runs.folder import make_done
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DatasetCache, expand, resolve_names
-from plench.sweeps.status import save_plan_cache
+from plench.sweeps.status import write_plan
 
 TURNS = 3
 N_HPARAMS = 20
@@ -68,7 +68,7 @@ def make_runs(root: Path, n_runs: int) -> None:
         (place / "results.jsonl").write_text(text, encoding="utf-8")
         (place / "done").write_bytes(make_done(place, ["results.jsonl"]))
     spec.write(root / spec.file_name)
-    save_plan_cache(spec, runs, root)
+    write_plan(spec, runs, root)
 
 
 def spend(*words: str) -> float:

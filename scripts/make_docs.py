@@ -28,7 +28,7 @@ from plench.algorithms.registry import own_cards
 from plench.cli import build_parser
 from plench.criteria import criteria
 from plench.data.sources import dataset_names, describe_datasets, find_source
-from plench.networks import describe_networks
+from plench.networks import networks
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
             "how-to",
             "estimator",
             "data",
+            "annotation-tools",
             "images",
             "runs",
             "sweeps",
@@ -220,16 +221,16 @@ def write_criteria(folder: Path) -> None:
 
 def write_networks(folder: Path) -> None:
     """Write a page for each network."""
-    rows = describe_networks()
-    names = [str(row["name"]) for row in rows]
     lines = ["# Networks", "", "Chosen by the hyperparameter `model`.", ""]
-    for row in rows:
-        name = str(row["name"])
-        meaning = str(row.get("meaning", ""))
-        lines.append(f"- [{name}](networks/{name}.md): {meaning}")
-        facts = [f"| {key.replace('_', ' ')} | {value} |" for key, value in row.items() if key != "name"]
+    names = list(networks())
+    for name, network in networks().items():
+        lines.append(f"- [{name}](networks/{name}.md): {network.meaning}")
         command = f"""    plench train -a PRODEN -d Digits_FPS --hparams '{{"model": "{name}"}}'"""
-        write_page(folder, f"networks/{name}", [f"# {name}", "", "| | |", "|---|---|", *facts, "", command])
+        write_page(
+            folder,
+            f"networks/{name}",
+            [f"# {name}", "", "| | |", "|---|---|", f"| meaning | {network.meaning} |", "", command],
+        )
     write_page(folder, "networks", [*lines, *toctree([f"networks/{name}" for name in names], hidden=True)])
 
 

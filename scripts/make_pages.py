@@ -230,9 +230,9 @@ def read_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
 def describe_measured(name: str) -> list[str]:
     """Return the section on what the pages of results say: accuracy, and the cost of a step."""
     lines = []
-    for page in ("accuracy", "classical_defaults", "newer"):
+    for page in ("accuracy", "classical_defaults", "newer", "frontier"):
         for header, row in read_rows(RESULTS / f"{page}.md"):
-            if name in row[:3] and not {"R", "split / seed"} & {*header}:
+            if name in row[:3] and not {"R", "split / seed", "by split"} & {*header}:
                 cells = zip(header, row, strict=False)
                 shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
                 source = f"[{page}](../results/{page}.md)"
@@ -356,7 +356,12 @@ def describe_conformance(card: AlgorithmCard) -> str:
     if card.family == "classical":
         method = "CROWD" if card.answers else re.sub("_(AVG|EM)$", "", card.name).replace("RF", "ET")
         wanted = (card.name, method, "CONTRACT")
-        cases = [case for case in cases if case["method"] in wanted]
+        # Draws are checked of the methods that a case names.
+        cases = [
+            case
+            for case in cases
+            if case["method"] in wanted and card.name in case["inputs"].get("space", [card.name])
+        ]
     names = ", ".join(f"`{case['name']}`" for case in cases)
     return (
         f"`make test` compares the code that training runs with {len(cases)} cases of "

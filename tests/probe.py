@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import find_algorithm
+from plench.algorithms.base import VIEWS, Batch
 from plench.algorithms.fitted import FittedAlgorithm
-from plench.batch import VIEWS, Batch
 from plench.contract import AlgorithmUnderTest
 from plench.contract.under_test import Session, make_examples
 from plench.data.answers import Answers

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from plench.criteria import find_criterion
 from plench.errors import DataError
@@ -26,32 +26,21 @@ if TYPE_CHECKING:  # these import torch
     from plench.training.run import Callback
 
 Arrays = tuple[Any, ...]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes_settings(*, per_run: bool) -> Callable[[Function], Function]:
+def show_settings(function: Callable[..., Any], *, per_run: bool) -> None:
     """Show the settings as keywords in the signature of a function that takes them as `**settings`."""
-
-    def decorate(function: Function) -> Function:
-        signature = inspect.signature(function)
-        own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
-        keywords = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=setting.default,
-                annotation=Settings.__annotations__[name],
-            )
-            for name, setting in declared().items()
-            if per_run or not setting.per_run
-        ]
-        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
+    signature = inspect.signature(function)
+    own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+    kind, hints = inspect.Parameter.KEYWORD_ONLY, Settings.__annotations__
+    keywords = [
+        inspect.Parameter(name, kind, default=setting.default, annotation=hints[name])
+        for name, setting in declared().items()
+        if per_run or not setting.per_run
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
 
 
-@takes_settings(per_run=True)
 def train(
     algorithm: str,
     dataset: str | Path | Dataset | Arrays,
@@ -196,7 +185,6 @@ def refit(
         return run_training(config, everything, entry, output_dir, observer)
 
 
-@takes_settings(per_run=False)
 def sweep(
     algorithms: str | Sequence[str],
     datasets: str | Sequence[str],
@@ -262,9 +250,8 @@ def sweep(
     """
     from plench.sweeps.engines.local import LocalEngine
     from plench.sweeps.launch import launch_sweep
-    from plench.sweeps.plan import make_grids
+    from plench.sweeps.plan import make_grids, read_stack_options
     from plench.sweeps.progress import watch_sweep
-    from plench.sweeps.stacks import read_stack_options
 
     stack = settings.pop("fleet", stack)  # earlier names
     stack_memory_gb = settings.pop("fleet_memory_gb", stack_memory_gb)
@@ -289,6 +276,10 @@ def sweep(
             stack=read_stack_options(stack, stack_memory_gb),
             extend=[extend] if isinstance(extend, str | Path) else extend,
         )
+
+
+show_settings(train, per_run=True)
+show_settings(sweep, per_run=False)
 
 
 def results(folders: str | Path | Iterable[str | Path], **filters: Any) -> Results:

@@ -17,6 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
+
 import plench
 from plench.algorithms import find_algorithm
 from plench.algorithms.base import build_adam, build_network, descend
@@ -32,8 +37,7 @@ from plench.training.environment import (
     name_processor,
     source_commit,
 )
-from plench.training.evaluate import choose_chunk, evaluate
-from plench.training.run import TrainingRun
+from plench.training.run import TrainingRun, choose_chunk, evaluate
 from plench.training.stack import StackedStep, StackError
 from plench.training.step import SingleStep
 
@@ -63,20 +67,22 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def peak_megabytes() -> float | None:
-    """Return the process's peak memory, interpreter and torch included; None on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / 2 ** (20 if sys.platform == "darwin" else 10), 1)
+def measure(
+    part: str, algorithm: str, dataset: str, data_dir: Path | None, batch_size: int, repeats: int, size: int
+) -> dict[str, Any]:
+    """Measure a part for one algorithm on one dataset in this process."""
+    what = (algorithm, dataset, data_dir)
+    if part == "evaluation":
+        return measure_evaluation(*what, repeats)
+    if part == "stack":
+        return measure_stack(*what, batch_size, repeats, size)
+    if part == "image":
+        return measure_step(*what, None, repeats, warm_up=2)
+    return measure_step(*what, batch_size, repeats)
 
 
-def find_data(name: str, data_dir: Path | None) -> Dataset:
-    """Return a dataset by name; `Synthetic_N` has N examples of 50 features, 10 classes, 3 candidates."""
-    if not name.startswith(SYNTHETIC):
-        return load_dataset(name, data_dir)
+def make_data(name: str) -> Dataset:
+    """Make up `Synthetic_N`: N examples of 50 features, 10 classes, 3 candidates."""
     number = name.removeprefix(SYNTHETIC)
     if not number.isdecimal() or int(number) < 100:
         raise UsageError(f"{name!r}: a made-up dataset is {SYNTHETIC}N with N of at least 100")
@@ -92,7 +98,8 @@ def build_run(
     algorithm: str, dataset: str, data_dir: Path | None, hparams: dict[str, Any], **settings: Any
 ) -> TrainingRun:
     """Build a run as training would, without a folder."""
-    data, entry = find_data(dataset, data_dir), find_algorithm(algorithm)
+    data = make_data(dataset) if dataset.startswith(SYNTHETIC) else load_dataset(dataset, data_dir)
+    entry = find_algorithm(algorithm)
     config = configure_run(entry, data.card, hparams=hparams, device="cpu", **settings)
     store = RunStore(Path(tempfile.gettempdir()) / "unused")  # nothing is written before training begins
     run = TrainingRun(config, data, entry, store)
@@ -161,7 +168,10 @@ def measure_step(
             starts = [] if run.data.inputs.kind == "image" else run.algorithm.phases().values()
             phases = [first for first in starts if first <= LONGEST_WARM_UP]
             time_stretch(step.update, max([warm_up, *phases]))
-            peak = peak_megabytes()
+            peak = None  # memory of the process, interpreter and torch included; not known on Windows
+            if resource is not None:
+                most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                peak = round(most / 2 ** (20 if sys.platform == "darwin" else 10), 1)
             time_stretch(baseline, warm_up)
             epoch = len(run.training_set) // len(batch)
             stretch = min(max(min(50, warm_up), epoch), LONGEST_STRETCH, 10 * warm_up)
@@ -251,27 +261,9 @@ def measure_evaluation(
 def measure_sweep(algorithms: list[str], workers: int, steps: int) -> dict[str, Any]:
     """Compare a whole sweep on built-in data, start-up included, with the training that its runs report."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [
-            "--algorithms",
-            *algorithms,
-            "--datasets",
-            "Digits_FPS",
-            "--n-hparams",
-            "2",
-            "--n-trials",
-            "2",
-        ]
-        words += ["--stack", STACK, "--steps", str(steps), "--workers", str(workers), "--output-dir", folder]
-        command = [
-            sys.executable,
-            "-m",
-            "plench",
-            "sweep",
-            "launch",
-            *words,
-            "--quiet",
-            "--skip-confirmation",
-        ]
+        grid = "sweep launch --datasets Digits_FPS --n-hparams 2 --n-trials 2 --algorithms"
+        more = f"--stack {STACK} --steps {steps} --workers {workers} --quiet --skip-confirmation --output-dir"
+        command = [sys.executable, "-m", "plench", *grid.split(), *algorithms, *more.split(), folder]
         start = time.perf_counter()
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         seconds = time.perf_counter() - start

@@ -59,36 +59,42 @@ class Criterion:
     public_defect: str = ""
 
 
+def score_covering(logits: ArrayLike, candidates: ArrayLike) -> NDArray[np.bool_]:
+    """Return [argmax f ∈ S] of each example, whose mean is CR."""
+    predicted = np.asarray(logits, dtype=np.float64).argmax(axis=1)
+    covered: NDArray[np.bool_] = np.asarray(candidates, dtype=bool)[np.arange(len(predicted)), predicted]
+    return covered
+
+
+def score_approximated(logits: ArrayLike, candidates: ArrayLike) -> NDArray[np.float64]:
+    """Return f_j / Σ_{k∈S} f_k of each example where j = argmax f is in S, else 0; its mean is AA.
+
+    The quotient is exp(z_j − logsumexp of z over S), so a candidate mass that underflows is not a special
+    case: a confident prediction outside S scores exactly 0.
+    """
+    scores = np.asarray(logits, dtype=np.float64)
+    # Relative to the largest logit, which is z_j itself: for j ∈ S the sum below is at least 1.
+    relative = np.exp(scores - scores[np.arange(len(scores)), scores.argmax(axis=1)][:, None])
+    mass = np.where(np.asarray(candidates, dtype=bool), relative, 0.0).sum(axis=1)
+    share = np.zeros(len(scores))
+    np.divide(1.0, mass, out=share, where=score_covering(scores, candidates))
+    return share
+
+
 def covering_rate(logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None = None) -> float:
     """Return the mean of [argmax f ∈ S]. True labels are not used."""
-    scores = np.asarray(logits, dtype=np.float64)
-    predicted = scores.argmax(axis=1)
-    covered = np.asarray(candidates, dtype=bool)[np.arange(len(scores)), predicted]
-    return _mean_or_nan(covered, scores)
+    return _mean_or_nan(score_covering(logits, candidates), logits)
 
 
 def approximated_accuracy(logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None = None) -> float:
-    """Return the mean of f_j / Σ_{k∈S} f_k where j = argmax f is in S, and 0 where it is not.
-
-    The quotient is exp(z_j − logsumexp of z over S), so a candidate mass that underflows is not a special
-    case: a confident prediction outside S scores exactly 0. True labels are not used.
-    """
-    scores = np.asarray(logits, dtype=np.float64)
-    inside = np.asarray(candidates, dtype=bool)
-    rows = np.arange(len(scores))
-    predicted = scores.argmax(axis=1)
-    # Relative to the largest logit, which is z_j itself: for j ∈ S the sum below is at least 1.
-    relative = np.exp(scores - scores[rows, predicted][:, None])
-    mass = np.where(inside, relative, 0.0).sum(axis=1)
-    covered = inside[rows, predicted]
-    share = np.divide(1.0, mass, out=np.zeros(len(scores)), where=covered)
-    return _mean_or_nan(share, scores)
+    """Return the mean of the prediction's share of the candidates' mass. True labels are not used."""
+    return _mean_or_nan(score_approximated(logits, candidates), logits)
 
 
 def accuracy(logits: ArrayLike, labels: ArrayLike) -> float:
     """Return the mean of [argmax f = y]."""
     scores = np.asarray(logits, dtype=np.float64)
-    return _mean_or_nan(scores.argmax(axis=1) == np.asarray(labels), scores)
+    return _mean_or_nan(scores.argmax(axis=1) == np.asarray(labels), logits)
 
 
 def oracle_accuracy(logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None) -> float | None:
@@ -96,9 +102,10 @@ def oracle_accuracy(logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike 
     return None if labels is None else accuracy(logits, labels)
 
 
-def _mean_or_nan(values: NDArray[Any], logits: NDArray[np.float64]) -> float:
+def _mean_or_nan(values: NDArray[Any], logits: ArrayLike) -> float:
     """Average over examples; a NaN or +inf logit makes the figure NaN, since argmax means nothing then."""
-    if np.isnan(logits).any() or np.isposinf(logits).any():
+    scores = np.asarray(logits, dtype=np.float64)
+    if np.isnan(scores).any() or np.isposinf(scores).any():
         return float("nan")
     return float(np.mean(values))
 

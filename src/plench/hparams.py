@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plench.errors import UsageError
-from plench.settings import seed_hash
+from plench.settings import BOUNDS, seed_hash
 
 if TYPE_CHECKING:  # what reads runs draws nothing, and goes without numpy
     import numpy as np
@@ -162,14 +162,13 @@ class Hyperparameter:
             expected = f"of type {kind.__name__}"
         elif isinstance(value, float) and not math.isfinite(value):
             expected = "finite"
-        elif self.above is not None and not value > self.above:
-            expected = f"above {self.above:g}"
-        elif self.at_least is not None and not value >= self.at_least:
-            expected = f"at least {self.at_least:g}"
-        elif self.at_most is not None and not value <= self.at_most:
-            expected = f"at most {self.at_most:g}"
         elif self.one_of is not None and value not in self.one_of:
             expected = f"one of {list(self.one_of)}"
+        else:
+            for name, holds in BOUNDS.items():
+                bound = getattr(self, name, None)
+                if bound is not None and not holds(value, bound):
+                    expected = f"{name.replace('_', ' ')} {bound:g}"
         if expected:
             raise UsageError(f"hyperparameter {self.name} must be {expected}, not {value!r}")
         return value

@@ -8,6 +8,7 @@ sha256 over all of it. The description is read without torch.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,10 +68,9 @@ def pack(content: ModelFile) -> bytes:
 
 def read_head(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the description of a model and the third-party code in its file, without reading its tensors."""
-    described = json.loads(_read_metadata(path)["model"])
-    sources = described.pop("sources")
+    described, sources, _ = _read_description(path)
     del described["state"]
-    return described, {name: source.encode("utf-8", "surrogateescape") for name, source in sources.items()}
+    return described, sources
 
 
 def read_model_file(path: str | Path | bytes) -> ModelFile:
@@ -78,7 +78,7 @@ def read_model_file(path: str | Path | bytes) -> ModelFile:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    metadata = _read_metadata(path)
+    head, sources, metadata = _read_description(path)
     try:
         tensors = load(path if isinstance(path, bytes) else Path(path).read_bytes())
     except SafetensorError as error:
@@ -88,26 +88,22 @@ def read_model_file(path: str | Path | bytes) -> ModelFile:
             f"{_name(path)} cannot be used as a model file: its content does not match its sha256; it was "
             "changed or is damaged"
         )
-    head = json.loads(metadata["model"])
-    state, sources = _decode(head.pop("state"), tensors), head.pop("sources")
-    return ModelFile(
-        head, state, {name: source.encode("utf-8", "surrogateescape") for name, source in sources.items()}
-    )
+    return ModelFile(head, _decode(head.pop("state"), tensors), sources)
 
 
 def _name(path: str | Path | bytes) -> str:
     return "the model" if isinstance(path, bytes) else str(path)
 
 
-def _read_metadata(path: str | Path | bytes) -> dict[str, Any]:
-    """Return sha256 and description; raise DataError for anything but a model file of this version."""
+def _read_description(path: str | Path | bytes) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+    """Return the description, third-party code, and the text of the description with its sha256.
+
+    Raises DataError for anything but a model file of this version.
+    """
     try:
-        if isinstance(path, bytes):
-            start, rest = path[:8], path[8:]
-        else:
-            with open(path, "rb") as file:
-                start = file.read(8)
-                rest = b"" if start[:2] == b"PK" else file.read(int.from_bytes(start, "little"))
+        with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as file:
+            start = file.read(8)
+            header = b"" if start[:2] == b"PK" else file.read(int.from_bytes(start, "little"))
     except (OSError, OverflowError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or "it is not a safetensors file"
         raise DataError(f"{_name(path)} cannot be read as a model file: {reason}") from None
@@ -117,8 +113,7 @@ def _read_metadata(path: str | Path | bytes) -> dict[str, Any]:
             "plench 0.2.0, or train it again (`plench fit`, `plench sweep refit`)"
         )
     try:
-        header = json.loads(rest[: int.from_bytes(start, "little")])
-        metadata = json.loads(header["__metadata__"][KEY])
+        metadata: dict[str, Any] = json.loads(json.loads(header)["__metadata__"][KEY])
         described = json.loads(metadata["model"])
         form, version = described["format"], described["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -128,24 +123,21 @@ def _read_metadata(path: str | Path | bytes) -> dict[str, Any]:
             f"{_name(path)} has version {short_repr(version)} of the model format; this plench reads version "
             f"{VERSION}"
         )
-    found: dict[str, Any] = metadata
-    return found
+    sources = described.pop("sources", {})
+    code = {name: source.encode("utf-8", "surrogateescape") for name, source in sources.items()}
+    return described, code, metadata
 
 
 def _hash(text: str, tensors: Mapping[str, Any]) -> str:
+    import torch
+
     digest = hashlib.sha256(text.encode("utf-8"))
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         if tensor.numel():
-            digest.update(memoryview(tensor.reshape(-1).view(_bytes_type()).numpy()))
+            digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
     return digest.hexdigest()
-
-
-def _bytes_type() -> Any:
-    import torch
-
-    return torch.uint8
 
 
 def _encode(value: Any, tensors: dict[str, Any]) -> Any:

@@ -58,11 +58,6 @@ class Linear(Float32OnCPU, nn.Linear):
     """A fully connected layer inside a featurizer."""
 
 
-def accept_all(shape: tuple[int, ...]) -> str | None:
-    """Refuse no input shape."""
-    return None
-
-
 @dataclass(frozen=True)
 class Network:
     """A featurizer by name: how to build it for an input shape (without N), and which shapes it refuses."""
@@ -70,7 +65,7 @@ class Network:
     name: str
     meaning: str
     build: Callable[[tuple[int, ...]], FeatureExtractor]
-    refuse: Callable[[tuple[int, ...]], str | None] = accept_all
+    refuse: Callable[[tuple[int, ...]], str | None] = lambda shape: None
 
 
 class StridedConv2d(Float32OnCPU, nn.Conv2d):
@@ -139,12 +134,7 @@ class CNN(FeatureExtractor):
         return pool_globally(self.layers(x))
 
 
-CNN_NETWORK = Network(
-    "CNN",
-    "three convolutions, 32, 64 and 128 wide, for small images",
-    CNN,
-    need_images(2 ** (len(CNN_WIDTHS) - 1)),
-)
+CNN_NETWORK = Network("CNN", "three convolutions, 32, 64 and 128 wide, for small images", CNN, need_images(4))
 
 
 DENSENET_GROWTH = 12
@@ -204,9 +194,7 @@ class DenseNet(FeatureExtractor):
         return pool_globally(self.layers(x))
 
 
-DENSENET_NETWORK = Network(
-    "DenseNet", "DenseNet-BC of depth 22 and growth 12", DenseNet, need_images(2 ** (DENSENET_BLOCKS - 1))
-)
+DENSENET_NETWORK = Network("DenseNet", "DenseNet-BC of depth 22 and growth 12", DenseNet, need_images(4))
 
 
 LENET_KERNEL = 5
@@ -243,8 +231,7 @@ class LeNet(FeatureExtractor):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (B, 84)."""
-        features: Tensor = self.layers(x)
-        return features
+        return cast(Tensor, self.layers(x))
 
 
 LENET_NETWORK = Network(
@@ -263,8 +250,7 @@ class MLP(FeatureExtractor):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (B, 500)."""
-        hidden: Tensor = self.hidden(x.flatten(1))
-        return hidden.relu()
+        return cast(Tensor, self.hidden(x.flatten(1)).relu())
 
 
 MLP_NETWORK = Network("MLP", "one hidden layer of 500 units with ReLU, for tabular data", MLP)
@@ -279,8 +265,7 @@ class MLP_BN(MLP):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (B, 500)."""
-        features: Tensor = self.norm(super().forward(x))
-        return features
+        return cast(Tensor, self.norm(super().forward(x)))
 
 
 MLP_BN_NETWORK = Network("MLP_BN", "MLP with batch normalisation behind its ReLU, for tabular data", MLP_BN)
@@ -378,8 +363,3 @@ class Classifier(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
-
-
-def describe_networks() -> list[dict[str, Any]]:
-    """Describe each network, as rows."""
-    return [{"name": name, "meaning": network.meaning} for name, network in networks().items()]

@@ -94,7 +94,8 @@ class LogLines:
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Write the record's figures."""
-        write(f"step {record['step']}: loss {record['loss']:.4f}, {summarise(record)}")
+        figures = summarise(record)
+        write(f"step {record['step']}: loss {record['loss']:.4f}" + (f", {figures}" if figures else ""))
 
 
 class RunView:

@@ -104,9 +104,15 @@ class Registry(Generic[T]):
 
         Names that differ only in case and punctuation count as the same.
         """
+        package = importlib.import_module(self.package)
+        modules = [self.package]
+        if hasattr(package, "__path__"):  # its modules, then those of packages below it
+            walked = pkgutil.walk_packages(package.__path__, f"{self.package}.")
+            modules = [info.name for info in walked if not info.ispkg and not info.name.endswith(".base")]
+            modules.sort(key=lambda name: (name.count("."), name))
         found: dict[str, Entry[T]] = {}
         places: dict[str, str] = {}
-        for place in self._list_modules():
+        for place in modules:
             try:
                 module = importlib.import_module(place)
             except Exception as error:
@@ -210,15 +216,6 @@ class Registry(Generic[T]):
         """Names and aliases without case and punctuation → names; a name wins over an alias."""
         known = {**self._aliases, **{name: name for name in self.names}}
         return {normalise(spelling): name for spelling, name in known.items()}
-
-    def _list_modules(self) -> list[str]:
-        """The modules to search: those of the package, then those of packages below it."""
-        package = importlib.import_module(self.package)
-        if not hasattr(package, "__path__"):
-            return [self.package]
-        found = pkgutil.walk_packages(package.__path__, f"{self.package}.")
-        names = [info.name for info in found if not info.ispkg and not info.name.endswith(".base")]
-        return sorted(names, key=lambda name: (name.count("."), name))
 
     def _list_members(self, module: ModuleType) -> dict[str, T]:
         """The members that a module declares, by their names there; imported classes are not its own."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from operator import ge, gt, le, lt
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +32,8 @@ CandidateWeights = Literal["uniform", "votes"]
 
 DEFAULT_FPS_RATE = 0.3  # the middle of the 0.1, 0.3, 0.5 that papers usually report
 DEFAULT_ID_RATE = 0.4
+# Bounds of a setting or hyperparameter, by their names in its declaration.
+BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"above": gt, "at_least": ge, "below": lt, "at_most": le}
 EARLIER_NAMES = {"resume_anyway": "force_resume"}
 
 
@@ -71,14 +74,9 @@ class Setting:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         what = {int: "a whole number", float: "a number"}.get(self.type, "text")
-        bounds = (
-            ("above", self.above),
-            ("of at least", self.at_least),
-            ("below", self.below),
-            ("of at most", self.at_most),
-        )
-        limits = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-        return f"{what} {limits}".strip()
+        bounds = ((name, getattr(self, name)) for name in BOUNDS)
+        words = (f"{name} {bound:g}".replace("at_", "of at ") for name, bound in bounds if bound is not None)
+        return f"{what} {' and '.join(words)}".strip()
 
     def check(self, value: Any) -> Any:
         """Return a value in this setting's type; raise UsageError where it is not allowed."""
@@ -91,12 +89,9 @@ class Setting:
             value, kind = float(value), float
         good = kind is self.type and (not self.choices or value in self.choices)
         if good and kind in (int, float):
-            good = (
-                math.isfinite(value)
-                and (self.above is None or value > self.above)
-                and (self.at_least is None or value >= self.at_least)
-                and (self.below is None or value < self.below)
-                and (self.at_most is None or value <= self.at_most)
+            good = math.isfinite(value) and all(
+                getattr(self, name) is None or holds(value, getattr(self, name))
+                for name, holds in BOUNDS.items()
             )
         if not good:
             raise UsageError(f"{self.name} must be {self.allowed}, not {short_repr(value)}")
@@ -109,22 +104,11 @@ def declare(default: Any, help: str, **details: Any) -> Any:
 
 
 _count: dict[str, Any] = {"at_least": 1, "metavar": "N"}
-_seed: dict[str, Any] = {
-    "at_least": 0,
-    "below": 2**63,
-    "metavar": "N",
-    "per_run": True,
-    "always_recorded": True,
-}
-_split: dict[str, Any] = {
-    "at_least": 0,
-    "below": 1,
-    "metavar": "F",
-    "group": "split",
-    "always_recorded": True,
-}
-_arithmetic: dict[str, Any] = {"group": "arithmetic", "always_recorded": True}
-_candidates: dict[str, Any] = {"group": "candidate sets", "block": "candidates", "always_recorded": True}
+_recorded: dict[str, Any] = {"always_recorded": True}
+_seed: dict[str, Any] = {"at_least": 0, "below": 2**63, "metavar": "N", "per_run": True, **_recorded}
+_split: dict[str, Any] = {"at_least": 0, "below": 1, "metavar": "F", "group": "split", **_recorded}
+_arithmetic: dict[str, Any] = {"group": "arithmetic", **_recorded}
+_candidates: dict[str, Any] = {"group": "candidate sets", "block": "candidates", **_recorded}
 _rate: dict[str, Any] = {"at_least": 0, "at_most": 1, "metavar": "P", **_candidates}
 _computing: dict[str, Any] = {"affects_results": False, "group": "computing"}
 
@@ -226,15 +210,14 @@ def declared() -> dict[str, Setting]:
     hints = get_type_hints(Settings)
     found = {}
     for entry in fields(Settings):
-        kind, choices, optional = _read_type(hints[entry.name])
-        found[entry.name] = Setting(
-            name=entry.name,
-            type=kind,
-            optional=optional,
-            choices=choices,
-            default=entry.default,
-            **entry.metadata,
-        )
+        kind, choices = hints[entry.name], ()
+        optional = get_origin(kind) in (Union, UnionType)
+        if optional:
+            (kind,) = (part for part in get_args(kind) if part is not type(None))
+        if get_origin(kind) is Literal:
+            kind, choices = str, get_args(kind)
+        own = {"name": entry.name, "type": kind, "optional": optional, "choices": choices}
+        found[entry.name] = Setting(**own, default=entry.default, **entry.metadata)
     return found
 
 
@@ -294,13 +277,3 @@ def format_table() -> str:
         affects = "yes" if setting.affects_results else "no"
         lines.append(f"| `{setting.name}` | {setting.allowed} | {default} | {meaning} | {affects} |")
     return "\n".join(lines)
-
-
-def _read_type(hint: Any) -> tuple[type, tuple[str, ...], bool]:
-    """Return the plain type of an annotation, the choices of a Literal, and whether None is allowed."""
-    optional = get_origin(hint) in (Union, UnionType)
-    if optional:
-        (hint,) = (part for part in get_args(hint) if part is not type(None))
-    if get_origin(hint) is Literal:
-        return str, get_args(hint), optional
-    return hint, (), optional

@@ -23,14 +23,15 @@ from plench.algorithms.classical.forests import (
     ET_EM,
     RF_AVG,
     RF_EM,
-    Forest,
     ForestShape,
     grow_and_predict,
     grow_forest,
+    predict_forest,
 )
 from plench.algorithms.classical.ipal import IPAL, solve_nonnegative
 from plench.algorithms.classical.lr_em import LR_EM
 from plench.algorithms.classical.parts import find_neighbours, log_softmax, share_equally
+from plench.algorithms.classical.pl_aknn import PL_AKNN
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
@@ -59,7 +60,7 @@ class WrappedEM(ClassifierEM):
         return SVC(C=1.0, random_state=seed)
 
 
-METHODS = [LR_EM, CLPL, PL_KNN, IPAL, PL_ECOC, ET_AVG, ET_EM, RF_AVG, RF_EM, Wrapped, WrappedEM]
+METHODS = [LR_EM, CLPL, PL_KNN, PL_AKNN, IPAL, PL_ECOC, ET_AVG, ET_EM, RF_AVG, RF_EM, Wrapped, WrappedEM]
 SETTINGS = {ET_AVG: SMALL, ET_EM: SMALL, RF_AVG: SMALL, RF_EM: SMALL, LR_EM: {"rounds": 4}}
 
 
@@ -87,7 +88,7 @@ def test_wrapped_classifiers_keep_the_contract(cls: type[FittedAlgorithm]) -> No
             assert outcome.status in ("passed", "skipped"), outcome
 
 
-@pytest.mark.parametrize("cls", [LR_EM, CLPL, PL_KNN, IPAL])
+@pytest.mark.parametrize("cls", [LR_EM, CLPL, PL_KNN, PL_AKNN, IPAL])
 def test_permuted_classes_permute_outputs(cls: type[FittedAlgorithm]) -> None:
     X, S = draw_data()
     order = np.array([3, 0, 4, 1, 2])
@@ -114,7 +115,7 @@ def test_a_class_that_is_no_candidate_has_a_column_and_odd_sets_are_taken(cls: t
         assert np.isfinite(predict(fit(build_small(cls, X, np.ones_like(S))), X)).all()
 
 
-@pytest.mark.parametrize("cls", [PL_KNN, IPAL, CLPL, LR_EM, ET_EM, RF_EM, WrappedEM])
+@pytest.mark.parametrize("cls", [PL_KNN, PL_AKNN, IPAL, CLPL, LR_EM, ET_EM, RF_EM, WrappedEM])
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_a_few_examples_are_enough(cls: type[FittedAlgorithm], n: int) -> None:
     X, S = draw_data()
@@ -147,22 +148,21 @@ def test_lr_em_on_single_candidates_is_logistic_regression() -> None:
 def test_forests_are_those_of_scikit_learn(bootstrap: bool, words: str, count: int) -> None:
     X, S = draw_data(150)
     q = share_equally(S)
-    forest, outside = grow_forest(X, q, ForestShape(20, 2, words, bootstrap), 11)
+    shape = ForestShape(20, 2, words, bootstrap)
+    forest, outside = grow_forest(X, q, shape, 11)
     cls = RandomForestRegressor if bootstrap else ExtraTreesRegressor
     options = {"oob_score": True} if bootstrap else {}
     theirs = cls(20, min_samples_leaf=2, max_features=count, random_state=11, **options).fit(X, q)
     queries = np.random.default_rng(1).normal(size=(400, 6))
-    np.testing.assert_allclose(forest.predict(queries), theirs.predict(queries), rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(forest.predict(X).sum(1), 1, rtol=1e-12)
+    ours = predict_forest(forest, queries, 5)
+    np.testing.assert_allclose(ours, theirs.predict(queries), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(ours.sum(1), 1, rtol=1e-12)
     if bootstrap:
         assert outside is not None
         np.testing.assert_allclose(outside, theirs.oob_prediction_, rtol=1e-12, atol=1e-15)
     else:
         assert outside is None
-    kept = {name: np.asarray(values) for name, values in forest.to_arrays().items()}
-    np.testing.assert_array_equal(Forest.from_arrays(kept, 5).predict(X), forest.predict(X))
-    shape = ForestShape(20, 2, words, bootstrap)
-    np.testing.assert_array_equal(grow_and_predict(X, q, queries, shape, 11), forest.predict(queries))
+    np.testing.assert_array_equal(grow_and_predict(X, q, queries, shape, 11), ours)
 
 
 def test_forests_refuse_numbers_that_single_precision_has_no_room_for() -> None:
@@ -196,7 +196,7 @@ def test_thresholds_in_single_precision_send_every_number_the_same_way() -> None
     q = np.eye(2)[np.arange(40) % 2]
     forest, _ = grow_forest(X, q, ForestShape(5, 1, "all", False), 0)
     theirs = ExtraTreesRegressor(5, max_features=1, random_state=0).fit(X, q)
-    np.testing.assert_allclose(forest.predict(X), theirs.predict(X), atol=1e-15)
+    np.testing.assert_allclose(predict_forest(forest, X, 2), theirs.predict(X), atol=1e-15)
 
 
 @pytest.mark.parametrize(("k", "D"), [(4, 9), (12, 30), (10, 5), (3, 1)])

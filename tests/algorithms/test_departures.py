@@ -12,7 +12,7 @@ from plench.algorithms import Algorithm, AlgorithmEntry, algorithms
 from plench.contract import AlgorithmUnderTest
 from plench.contract.under_test import make_examples
 from tests.conftest import ROOT
-from tests.departures import DEPARTURES, OTHER, Departure, vanilla
+from tests.departures import DEPARTURES, OTHER, Departure, frontier, vanilla
 from tests.probe import at_step, batch_of, evaluate
 
 NOTES = ROOT / "docs" / "algorithms" / "notes"
@@ -255,7 +255,7 @@ def test_dirk_target_vanishes_with_a_tiny_mass_of_non_candidates() -> None:
         assert (losses[1] == pytest.approx(np.log(3))) == equal
 
 
-@pytest.mark.parametrize("name", ["RatioGFWS", "RatioPaPi"])
+@pytest.mark.parametrize("name", ["RatioGFWS", "RatioPaPi", "RatioCEL"])
 def test_a_ratio_of_probabilities_breaks_where_they_underflow(name: str) -> None:
     """Ours is finite there; elsewhere both agree."""
     entry = BY_NAME[name]
@@ -266,6 +266,9 @@ def test_a_ratio_of_probabilities_breaks_where_they_underflow(name: str) -> None
         batch = batch_of(candidates, logits)
         if name == "RatioGFWS":
             return algorithm.losses(torch.stack([logits, logits]), batch)["loss_em"]
+        if name == "RatioCEL":
+            algorithm.revise(logits[None], batch)
+            return algorithm.confidence
         return algorithm.move_confidence(batch, logits)
 
     torch.testing.assert_close(find_targets(entry.ours, draw()), find_targets(entry.theirs, draw()))
@@ -329,6 +332,52 @@ def test_records_target_loses_weight_where_both_views_exclude_the_candidates() -
             sums.append(float(algorithm.confidence.sum()))
         assert sums[0] == pytest.approx(1)
         assert (sums[1] == pytest.approx(1)) == whole
+
+
+def test_vipll_samples_estimate_the_exact_expectations() -> None:
+    """The mean over many draws of ten samples is what is computed exactly."""
+    logits, candidates = draw()
+    weights, likelihoods = candidates * 0.7, logits.flip(0)
+    prior = torch.full((K,), 1 / K, dtype=torch.float64)
+    torch.manual_seed(0)
+    drawn = [frontier.sample_terms(logits, weights, likelihoods, prior) for _ in range(4000)]
+    exact = frontier.vipll.infer_terms(logits, weights, likelihoods, prior)
+    for estimates, expected in zip(zip(*drawn, strict=True), exact, strict=True):
+        values = torch.stack(estimates)
+        assert abs(values.mean() - expected) < 4 * values.std() / len(drawn) ** 0.5 + 1e-12
+    assert "SampledVIPLL" in BY_NAME
+
+
+def build_cel(cls: type[Algorithm], candidates: Tensor) -> Any:
+    return build_class(cls, candidates, embed_dim=3).double()
+
+
+def test_cel_prototypes_become_one_vector() -> None:
+    logits, candidates = draw()
+    generator = torch.Generator().manual_seed(1)
+    outputs = torch.cat([logits, torch.randn(6, 3 * K, generator=generator, dtype=torch.float64)], -1)[None]
+    batch, entry = batch_of(candidates, logits), BY_NAME["OneVectorCEL"]
+    ours, theirs = build_cel(entry.ours, candidates), build_cel(entry.theirs, candidates)
+    for algorithm in (ours, theirs):
+        algorithm.losses(outputs, batch)
+    predicted = ours.prototypes.norm(dim=-1) > 0
+    assert predicted.sum() > 1
+    assert torch.equal(predicted, theirs.prototypes.norm(dim=-1) > 0)
+    assert len(theirs.prototypes[predicted].unique(dim=0)) == 1
+    assert len(ours.prototypes[predicted].unique(dim=0)) == predicted.sum()
+
+
+def test_cel_takes_a_label_outside_the_set_where_candidates_have_negative_logits() -> None:
+    sets = torch.tensor([[False, True, True]])
+    for best, escapes in ((-1.0, True), (3.0, False)):
+        logits = torch.tensor([[0.0, best, -2.0]], dtype=torch.float64)
+        outputs = torch.cat([logits, torch.ones(1, 9, dtype=torch.float64)], -1)[None]
+        moved = []
+        for cls in (BY_NAME["EscapingCEL"].ours, BY_NAME["EscapingCEL"].theirs):
+            algorithm = build_cel(cls, sets)
+            algorithm.losses(outputs, batch_of(sets, logits))
+            moved.append(algorithm.prototypes.norm(dim=-1).argmax().item())
+        assert moved == [1, 0 if escapes else 1]
 
 
 # Revisions ------------------------------------------------------------------------------------------------
@@ -421,6 +470,10 @@ RUNS: dict[str, Run] = {
     "ThreeViewGFWS": Run({}, 0, images=True),
     # The warm-up of one epoch does without targets.
     "UnsharpenedCroSel": Run({"warm_up": 1, "sharpen_T": 0.5}, 4),
+    # The main phase begins with update 13 of 40; σ enters the loss there.
+    "SampledVIPLL": Run({}, 13),
+    "AllLabelsVIPLL": Run({}, 13),
+    "LateSigmaVIPLL": Run({}, 13),
     # The correction at the end of step 4 shows in step 5.
     "UnusedFREDIS": Run(QUICK_FREDIS, 5),
     "HastyFREDIS": Run(QUICK_FREDIS, 1),

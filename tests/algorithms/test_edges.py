@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms import Algorithm, algorithms, find_algorithm
+from plench.algorithms import Algorithm, Batch, algorithms, find_algorithm
 from plench.algorithms.cc import weighted_nll
 from plench.algorithms.parts.targets import candidate_nll, uniform_over
-from plench.batch import Batch
 from plench.contract import AlgorithmUnderTest
 from plench.contract.speed import OperatorCounter
 from plench.contract.training import find_not_finite
@@ -23,7 +22,7 @@ from plench.training import configure_run, run_training
 from tests import formulas
 from tests.probe import answer, batch_of, build, set_state, start
 
-# Schedules that reach every phase within 12 updates.
+# Schedules that reach every phase within 12 updates or those of a session.
 REACH: dict[str, dict[str, Any]] = {
     "VALEN": {"warm_up": 3},
     "PiCO": {"prot_start": 3},
@@ -32,6 +31,8 @@ REACH: dict[str, dict[str, Any]] = {
     "PaPi": {},
     "GFWS": {},
     "RECORDS": {},
+    "VIPLL": {},
+    "CEL": {},
     "CroSel": {"warm_up": 1, "k": 1, "select_threshold": 0.2},
     "DIRK": {"prot_start": 3},
     "FREDIS": {"update_interval": 1, "theta": 0.2},
@@ -77,7 +78,8 @@ def test_empty_queues_are_of_unit_columns_or_rows(name: str, axis: int) -> None:
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 64, 200])
 def test_batches_of_any_size(name: str, batch_size: int) -> None:
     """Of one or two examples, of a size that does not divide the data, of all the data and beyond."""
-    run_finite(start(name, batch_size=batch_size, **REACH[name]))
+    session = start(name, batch_size=batch_size, **REACH[name])
+    run_finite(session, max(12, session.updates))
 
 
 @pytest.mark.parametrize("pure_ratio", [0.0, 0.01, 1.0])
@@ -340,6 +342,7 @@ def test_crosel_says_what_it_lacks() -> None:
         ("RECORDS", {}, {"weak", "strong"}),
         ("RECORDS", {"base": "PRODEN"}, {"weak"}),
         ("CroSel", {}, {"original", "weak", "strong"}),
+        ("VIPLL", {}, {"original", "weak"}),
     ],
 )
 def test_only_the_views_that_a_run_needs_are_made(name: str, hparams: dict[str, Any], made: set[str]) -> None:

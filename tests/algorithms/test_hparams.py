@@ -41,6 +41,12 @@ DRAWN: list[tuple[str, DataTraits, int, int, dict[str, Any]]] = [
         of(0.00040489514724862546, 2.1017496721804196e-06, 64, theta=1e-06, inc=0.1, delta=1.0, dec=1e-06)
         | {"times": 3, "change_size": 50, "update_interval": 10, "lam": 1, "alpha": 0.001},
     ),
+    ("VIPLL", TABULAR, 1, 0, {"likelihood_weight": 189.0098881180867, "prior_weight": 2.0}),
+    ("VIPLL", IMAGE, 7, 3, {"likelihood_weight": 237.49812013421626, "prior_weight": 5.0}),
+    ("VIPLL", TABULAR, 19, 4, {"likelihood_weight": 13.281696255714818, "prior_weight": 2.0}),
+    ("CEL", TABULAR, 1, 0, {"alpha": 0.1, "gamma1": 2, "beta": 0.5, "gamma2": 1, "embed_dim": 32}),
+    ("CEL", TABULAR, 7, 3, {"alpha": 0.5, "gamma1": 1, "beta": 0.5, "gamma2": 5}),
+    ("CEL", IMAGE, 19, 4, {"alpha": 0.1, "gamma1": 1, "beta": 1, "gamma2": 1}),
     (
         *("ALIM", TABULAR, 3, 0),
         of(0.00040753017105436845, 5.820286029577049e-06, 128, **QUEUE)
@@ -114,6 +120,9 @@ def test_noise_rate_elsewhere() -> None:
         ("SCARCE", {"prior": "estimated"}),
         *(("RECORDS", given) for given in ({"base": "CC"}, {"m": 1.1})),
         ("CroSel", {"k": 0}),
+        ("VIPLL", {"likelihood_weight": -1.0}),
+        ("CEL", {"embed_dim": 0}),
+        *(("PL_AKNN", given) for given in ({"threshold": 0.0}, {"neighbours": 0}, {"geometry": "global"})),
         ("PiCO_plus", {"pure_ratio": 1.2}),
     ],
 )

@@ -11,7 +11,7 @@ from plench.algorithms import algorithms, find_algorithm
 from plench.contract import AlgorithmUnderTest
 from plench.contract.under_test import Session
 from plench.data import draw_candidates, load_dataset
-from plench.training.evaluate import predict_logits
+from plench.training.run import predict_logits
 
 SMALL = {"feat_dim": 64, "moco_queue": 512}
 # Half of the updates or more lie in the last phase.

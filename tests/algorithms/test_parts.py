@@ -1,6 +1,7 @@
 """Parts that several algorithms share: contrasts, queue, copies, networks, passes, schedules, targets."""
 
 import math
+from copy import deepcopy
 from fractions import Fraction
 
 import pytest
@@ -14,8 +15,6 @@ from plench.algorithms.parts.contrast import (
     RingQueue,
     TwoHeadedNetwork,
     compare,
-    copy_without_gradient,
-    draw_empty_features,
     follow,
     log_mass,
     parse_range,
@@ -27,6 +26,7 @@ from plench.algorithms.parts.contrast import (
 from plench.algorithms.parts.targets import best_candidate, onehot_like, push_non_candidates
 from plench.algorithms.parts.views import draw_mixing, draw_partners, draw_share, one_pass_serves, pass_views
 from plench.errors import UsageError
+from tests import probe
 
 
 @pytest.fixture
@@ -111,12 +111,6 @@ def test_queue_holds_the_newest_entries(length: int, sizes: list[int]) -> None:
         assert queue["position"].item() == written % length
 
 
-def test_empty_features_are_unit_along_one_axis() -> None:
-    columns, rows = draw_empty_features(512, 16, axis=0), draw_empty_features(512, 16, axis=1)
-    torch.testing.assert_close(columns.norm(dim=0), torch.ones(16))
-    torch.testing.assert_close(rows.norm(dim=1), torch.ones(512))
-
-
 def test_prototypes_of_absent_classes_and_unused_examples_stay(generator: torch.Generator) -> None:
     prototypes = draw_unit(generator, 4)
     prototypes[3] = 0
@@ -130,12 +124,10 @@ def test_prototypes_of_absent_classes_and_unused_examples_stay(generator: torch.
 
 def test_copy_follows_parameters_only() -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-    copy = copy_without_gradient(network)
-    assert not any(parameter.requires_grad for parameter in copy.parameters())
-    assert all(parameter.requires_grad for parameter in network.parameters())
-    for own, other in zip(network.state_dict().values(), copy.state_dict().values(), strict=True):
-        assert torch.equal(own, other)
-        assert own.data_ptr() != other.data_ptr()
+    copy = deepcopy(network)
+    kept = probe.build("PiCO", torch.ones(8, 3, dtype=torch.bool))
+    assert not any(parameter.requires_grad for parameter in kept.key_network.parameters())
+    assert all(parameter.requires_grad for parameter in kept.network.parameters())
     network(torch.randn(8, 3))
     follow(copy, network, 0.9)
     assert not copy[1].running_mean.any(), "running statistics are not averaged"

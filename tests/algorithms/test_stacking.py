@@ -11,7 +11,7 @@ from tests.conformance.harness import linear
 from tests.probe import at_step, batch_of, build, evaluate, stack
 
 R, N, B, K = 4, 14, 7, 5
-VIEWS = {"CRDPLL": 2, "FREDIS": 3, "GFWS": 2, "RECORDS": 2}
+VIEWS = {"CRDPLL": 2, "FREDIS": 3, "GFWS": 2, "RECORDS": 2, "CEL": 2}
 STACKED = [
     *(name for name, entry in algorithms().items() if entry.card.family.startswith("vanilla")),
     *VIEWS,
@@ -31,9 +31,16 @@ DIFFERING: dict[str, dict[str, list[Any]]] = {
     "SCARCE": {"prior": ["uniform", "candidates", "candidates", "uniform"]},
     "RECORDS": {"upd_start": [0, 1, 2, 0], "m": [0.9, 0.5, 0.0, 1.0]},
     "FREDIS": {"lam": [1.0, 10.0, 2.0, 0.0], "alpha": [1.0, 0.1, 0.01, 0.5]},
+    "CEL": {
+        "alpha": [0.1, 0.5, 0.3, 0.0],
+        "gamma1": [1.0, 2.0, 0.5, 1.0],
+        "beta": [0.5, 1.0, 2.0, 1.0],
+        "gamma2": [5.0, 1.0, 2.0, 0.0],
+        "embed_dim": [3, 3, 3, 3],
+    },
 }
 # Steps at which revisions do most; with two updates an epoch, epoch 6 ends with step 13.
-STEPS = {"POP": (12, 13), "IDGP": (0, 900), "CRDPLL": (0, 700), "RECORDS": (0, 2)}
+STEPS = {"POP": (12, 13), "IDGP": (0, 900), "CRDPLL": (0, 700), "RECORDS": (0, 2), "CEL": (0, 700)}
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -55,7 +62,8 @@ def draw_outputs(name: str, seed: int) -> Any:
         return 3 * draw(R, B, K, seed=seed), draw(R, B, K, seed=seed + 1)
     if name == "RECORDS":
         return 3 * draw(VIEWS[name], R, B, K, seed=seed), draw(R, 1, K, seed=seed + 1).log_softmax(-1)
-    shape = (VIEWS[name], R, B, K) if name in VIEWS else (R, B, K)
+    columns = 4 * K if name == "CEL" else K  # logits, and three numbers of each class
+    shape = (VIEWS[name], R, B, columns) if name in VIEWS else (R, B, K)
     return 3 * draw(*shape, seed=seed)
 
 

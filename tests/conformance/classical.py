@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from plench.algorithms import find_algorithm
+from plench.algorithms import Batch, find_algorithm
 from plench.algorithms.classical.clpl import CLPL, candidate_loss, squared_hinge, total_loss
 from plench.algorithms.classical.crowd import (
     count_votes_or_one as count_answers,
@@ -46,7 +46,6 @@ from plench.algorithms.classical.parts import (
 )
 from plench.algorithms.classical.pl_ecoc import assign_sides, decode_scores, draw_code, rate_columns
 from plench.algorithms.classical.pl_knn import PL_KNN, vote_by_distance
-from plench.batch import Batch
 from plench.data.answers import Answers
 from plench.hparams import Choice, DataTraits, Hyperparameter, LogRange, draw_hparams
 from plench.settings import seed_hash

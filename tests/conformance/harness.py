@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plench.batch import Batch
+from plench.algorithms import Batch
 from tests import probe
 
 OUR_VECTORS = Path(__file__).parent / "vectors"

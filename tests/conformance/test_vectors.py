@@ -14,7 +14,13 @@ import pytest
 import torch
 
 from plench.algorithms import algorithms
-from tests.conformance import classical, holistic, newer, vanilla  # noqa: F401  (they declare their kinds)
+from tests.conformance import (  # noqa: F401  (they declare their kinds)
+    classical,
+    frontier,
+    holistic,
+    newer,
+    vanilla,
+)
 from tests.conformance.harness import (
     KINDS,
     OUR_VECTORS,

@@ -1,25 +1,27 @@
 """Every check can fail and says why; `plench check` on the paper's listing, on names, on files."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
-from plench.algorithms import Algorithm
+from plench.algorithms import Algorithm, LossAlgorithm, register
+from plench.algorithms.base import build_adam
 from plench.algorithms.registry import third_party_entry
 from plench.cli import main
 from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check, run_suite
 from plench.contract.under_test import read_loss
-from plench.training.evaluate import Totals
-from tests.conftest import ROOT
+from plench.training.run import Totals
+from tests.conftest import ROOT, SHARED, skip_without
 from tests.contract.violations import (
     LOGGED,
     SOUND,
     UNSOUND,
     VIOLATIONS,
+    OwnTensors,
     Quitter,
     Sound,
     SoundRounds,
@@ -51,6 +53,7 @@ HINTS = {
     "holds_only_what_can_be_saved": "numbers",
     "moves_with_the_module": "confidence['now'][0]",
     "keeps_single_precision": "confidence",
+    "optimizes_what_has_a_gradient": "second.0.hidden.weight, second.0.hidden.bias",
     "does_not_loop_over_examples": "with 256",
     "does_not_loop_over_classes": "with 40",
     "does_not_wait_for_the_device": ".item()",
@@ -76,8 +79,9 @@ def test_a_sound_algorithm_passes_all(cls) -> None:
     } == {}
 
 
-def test_every_check_has_an_algorithm_that_violates_it() -> None:
+def test_every_check_has_a_sentence_and_an_algorithm_that_violates_it() -> None:
     assert set(VIOLATIONS) == set(checks()) - NOT_VIOLATED
+    assert all(check.demand.endswith(".") and len(check.demand) > 20 for check in checks().values())
 
 
 @pytest.mark.parametrize("name", sorted(VIOLATIONS))
@@ -88,10 +92,31 @@ def test_violation_is_found(name: str) -> None:
     assert outcome.detail
 
 
-@pytest.mark.parametrize("check", checks().values(), ids=lambda check: check.name)
-def test_demand_is_a_sentence(check) -> None:
-    assert check.demand.endswith(".")
-    assert len(check.demand) > 20
+@pytest.mark.parametrize("freezes", [False, True])
+def test_a_second_network_is_trained_unless_frozen(freezes: bool) -> None:
+    class CoTraining(VIOLATIONS["optimizes_what_has_a_gradient"]):
+        build_optimizers = LossAlgorithm.build_optimizers
+
+        def setup(self, candidates: Tensor) -> None:
+            self.second.requires_grad_(not freezes)
+
+    class Explicit(CoTraining):
+        def build_optimizers(self) -> None:
+            networks = [self.network] if freezes else [self.network, self.second]
+            parameters = [parameter for network in networks for parameter in network.parameters()]
+            self.optimizer = build_adam(parameters, self.hparams)
+
+    for cls in (CoTraining, Explicit):
+        register("CoTraining")(cls)
+    assert run("optimizes_what_has_a_gradient", CoTraining).status == "passed"
+    sessions = [examine(cls).start() for cls in (CoTraining, Explicit)]
+    before = {name: value.clone() for name, value in sessions[0].algorithm.named_parameters()}
+    losses, explicit_losses = (session.update(20) for session in sessions)
+    assert losses == explicit_losses
+    after = dict(sessions[0].algorithm.named_parameters())
+    assert not any(after[name].equal(before[name]) for name in before if name.startswith("network."))
+    second = [after[name].equal(before[name]) for name in before if name.startswith("second.")]
+    assert set(second) == {freezes}
 
 
 # Odd state and logs ----------------------------------------------------------------------------------------
@@ -100,7 +125,6 @@ def test_demand_is_a_sentence(check) -> None:
 STATE_HINTS = {
     "LazyTeacher": ("LazyTeacher.teacher holds a", "make all its parts in __init__"),
     "CountsOutside": ("cut after update 1", "Not saved: CountsOutside.numbers (count)"),
-    "OwnTensors": ("cannot be read back", "OwnTensors.marks (Labelled)"),
 }
 
 
@@ -122,10 +146,21 @@ def test_what_cannot_be_resumed_is_refused_in_words(name: str) -> None:
     assert "Traceback" not in outcome.detail
 
 
-def test_what_cannot_be_saved_is_named() -> None:
-    outcome = run("holds_only_what_can_be_saved", UNSOUND["CountsOutside"])
+@pytest.mark.parametrize(
+    ("cls", "named"),
+    [
+        (UNSOUND["CountsOutside"], "CountsOutside.numbers (count)"),
+        (OwnTensors, "OwnTensors.marks (Labelled)"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(cls: type[Algorithm], named: str) -> None:
+    outcome = run("holds_only_what_can_be_saved", cls)
     assert outcome.status == "advice"
-    assert "CountsOutside.numbers (count)" in outcome.detail
+    assert named in outcome.detail
+
+
+def test_a_part_that_cannot_be_saved_leaves_the_checkpoint_readable() -> None:
+    assert run("resumes_exactly", OwnTensors).status == "passed"
 
 
 @pytest.mark.parametrize("name", sorted(LOGGED))
@@ -134,6 +169,7 @@ def test_what_the_loop_cannot_add_up_is_refused(name: str) -> None:
     assert outcome.status == "failed"
     assert "update must return" in outcome.detail
     assert "This was update 0" in outcome.detail
+    assert not loop_takes(LOGGED[name]), "the loop refuses the same"
 
 
 def loop_takes(logged: Any) -> bool:
@@ -145,11 +181,6 @@ def loop_takes(logged: Any) -> bool:
     except (TypeError, ValueError, RuntimeError, AttributeError):
         return False
     return True
-
-
-@pytest.mark.parametrize("name", sorted(LOGGED))
-def test_the_loop_refuses_the_same(name: str) -> None:
-    assert not loop_takes(LOGGED[name])
 
 
 def test_the_loss_is_read_as_the_loop_reads_it() -> None:
@@ -176,9 +207,9 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def test_listing_is_the_paper_s() -> None:
-    paper = Path(os.environ.get("PLENCH_PAPER", ROOT.parent / "shared" / "paper.tex"))
+    paper = SHARED / "paper.tex"
     if not paper.exists():
-        pytest.skip("the paper's source is absent (set PLENCH_PAPER to paper.tex)")
+        skip_without("specifications", f"{paper} is missing")
     text = paper.read_text(encoding="utf-8")
     begin = text.index("class CAVL(Algorithm):")
     listing = text[begin : text.index(r"\end{lstlisting}", begin)]
@@ -220,10 +251,11 @@ def test_builtin_name_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> Non
         (f"{LISTING}:CAVIL", "has no algorithm 'CAVIL'; it has CAVL"),
         (f"{LISTING}:F", "is not a subclass"),
         (str(LISTING), ": a name is missing; it has CAVL"),
+        ("PRODEN --device tpu", "unknown device 'tpu'"),
     ],
 )
 def test_bad_usage(spec: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = check(capsys, spec)
+    code, out, err = check(capsys, *spec.split())
     assert code == 2
     assert out == ""
     assert text in err
@@ -243,12 +275,6 @@ def test_an_update_that_ends_the_process_is_reported_as_any_error() -> None:
     outcome = run("trains_and_predicts", Quitter)
     assert outcome.status == "failed"
     assert re.search(r"SystemExit: enough \(line \d+, in update", outcome.detail)
-
-
-def test_unknown_device(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = check(capsys, "PRODEN", "--device", "tpu")
-    assert code == 2
-    assert "unknown device 'tpu'" in err
 
 
 def test_checking_ends_with_a_class_that_cannot_be_built(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Every algorithm of the registry passes every check of the contract, the advised ones too."""
 
+import math
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from plench.contract.speed import count_operators
 from plench.contract.state import search_labels
 from plench.contract.training import HUGE, enlarge_logits
 from plench.contract.under_test import make_examples
+from tests.conftest import skip_without
 
 ON_BATCHES = [name for name, entry in algorithms().items() if entry.card.shared]
 
@@ -19,12 +21,22 @@ def subject_of(name: str) -> AlgorithmUnderTest:
     return AlgorithmUnderTest(algorithms()[name])
 
 
-@pytest.mark.parametrize("check", checks().values(), ids=lambda check: check.name)
-@pytest.mark.parametrize("name", algorithms())
+APPLICABLE = [
+    pytest.param(name, check, id=f"{name}-{check.name}")
+    for name in algorithms()
+    for check in checks().values()
+    if not check.why_not_applicable(subject_of(name))
+]
+
+
+@pytest.mark.parametrize(("name", "check"), APPLICABLE)
 def test_algorithm_keeps_the_contract(name: str, check: Check) -> None:
     outcome = run_check(check, subject_of(name))
-    if outcome.status == "skipped":
-        pytest.skip(outcome.detail)
+    if outcome.status == "skipped" and check.name == "trains_on_accelerators":
+        skip_without("accelerator", outcome.detail)
+    if outcome.detail.startswith("it refuses such data"):  # with a reason: allowed to fitted methods
+        assert algorithms()[name].card.shared is False
+        return
     assert outcome.status == "passed", f"{name}: {check.demand} Found: {outcome.detail}"
 
 
@@ -45,7 +57,10 @@ def test_no_true_label_of_images_is_within_reach(name: str) -> None:
 def test_huge_logits_are_really_huge(name: str) -> None:
     session = subject_of(name).start()
     session.update(1)
-    assert enlarge_logits(session) >= 0.95 * HUGE
+    reached = enlarge_logits(session)
+    if name == "VIPLL":  # predictions are logarithms of 1 + softplus(logits)
+        reached = math.expm1(reached)
+    assert reached >= 0.95 * HUGE
 
 
 @pytest.mark.parametrize("name", ON_BATCHES)

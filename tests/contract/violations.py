@@ -3,7 +3,7 @@
 import copy
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms import Algorithm, FittedAlgorithm, LossAlgorithm, register
-from plench.batch import Batch
+from plench.algorithms import Algorithm, Batch, FittedAlgorithm, LossAlgorithm, register
+from plench.algorithms.base import build_adam, build_network
 from plench.contract.under_test import make_examples
 from plench.hparams import Hyperparameter
 
@@ -40,14 +40,25 @@ class SoundRounds(FittedAlgorithm):
 
 
 VIOLATIONS: dict[str, type[Algorithm]] = {}
+SOUND: dict[str, type[Algorithm]] = {}
+UNSOUND: dict[str, type[Algorithm]] = {}
 
 
-def violates(cls: type[Algorithm]) -> type[Algorithm]:
-    """Register a class as violating the check of its name."""
-    if "card" not in vars(cls):
-        register(cls.__name__)(cls)
-    VIOLATIONS[cls.__name__] = cls
-    return cls
+def listed_in(table: dict[str, type[Algorithm]]) -> Callable[[type[Algorithm]], type[Algorithm]]:
+    """Return a decorator that registers a class and lists it by its name."""
+
+    def add(cls: type[Algorithm]) -> type[Algorithm]:
+        if "card" not in vars(cls):
+            register(cls.__name__)(cls)
+        table[cls.__name__] = cls
+        return cls
+
+    return add
+
+
+violates = listed_in(VIOLATIONS)  # the check of the class's name
+passes = listed_in(SOUND)  # which the checks must let pass
+fails = listed_in(UNSOUND)  # which the check of resuming must refuse
 
 
 @violates
@@ -238,6 +249,21 @@ class lists_its_state(Sound):
 
 
 @violates
+class optimizes_what_has_a_gradient(Sound):
+    """Two networks that learn from each other's mean, of which one is forgotten."""
+
+    def build_networks(self, input_shape: Sequence[int]) -> None:
+        super().build_networks(input_shape)
+        self.second = build_network(input_shape, self.num_classes, self.hparams)
+
+    def build_optimizers(self) -> None:
+        self.optimizer = build_adam(self.network.parameters(), self.hparams)
+
+    def passes(self, batch: Batch) -> Tensor:
+        return (self.network(batch.weak) + self.second(batch.weak)) / 2
+
+
+@violates
 class moves_with_the_module(Sound):
     def setup(self, candidates: Tensor) -> None:
         self.confidence = {"now": [candidates.float()]}
@@ -327,16 +353,6 @@ class Phase(Enum):
     MAIN = "main"
 
 
-SOUND: dict[str, type[LossAlgorithm]] = {}
-
-
-def passes(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
-    """Register a class that the checks must let pass."""
-    register(cls.__name__)(cls)
-    SOUND[cls.__name__] = cls
-    return cls
-
-
 @passes
 class EnumPhase(Counting):
     """Keeps its phase as a member of an enum, and compares it by identity."""
@@ -414,16 +430,6 @@ class NumpyLosses(Counting):
         return {**logged, "count": np.int64(self.done)} if self.done % 2 else logged
 
 
-UNSOUND: dict[str, type[LossAlgorithm]] = {}
-
-
-def fails(cls: type[LossAlgorithm]) -> type[LossAlgorithm]:
-    """Register a class that the check of resuming must refuse."""
-    register(cls.__name__)(cls)
-    UNSOUND[cls.__name__] = cls
-    return cls
-
-
 @fails
 class LazyTeacher(Counting):
     """Makes a part of itself in the middle of training."""
@@ -452,9 +458,9 @@ class Labelled(Tensor):
     """A tensor of its author's own type."""
 
 
-@fails
+@register("OwnTensors")
 class OwnTensors(Counting):
-    """Keeps a tensor of its own type, which a safe reader refuses."""
+    """Keeps a tensor of its own type, which a safe file cannot hold."""
 
     def setup(self, candidates: Tensor) -> None:
         super().setup(candidates)

@@ -1,6 +1,6 @@
 import torch
 
-from plench.batch import Batch
+from plench.algorithms import Batch
 from plench.training.data import BatchStream
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import pytest
 from plench import bench
 from plench.cli import main
 from plench.errors import DataError, UsageError
-from plench.report.figures.costs import read_costs
+from plench.report.figures import read_costs
 
 
 def test_a_step_is_compared_with_its_baseline():
@@ -58,11 +58,7 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
         (["step", "-a", "CC", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
         (["stack", "-a", "PL_KNN"], "PL_KNN is fitted in rounds and has no steps to measure"),
         (["image", "-a", "LR_EM"], "LR_EM is fitted in rounds and has no steps to measure"),
-        (
-            ["evaluation", "--here", "-d", "Digits_FPS", "DigitImages"],
-            "measures one algorithm on one dataset",
-        ),
-        (["step", "-a", "CC", "-d", "Synthetic_x", "--here"], "a made-up dataset is Synthetic_N"),
+        (["step", "-a", "CC", "-d", "Synthetic_x"], "a made-up dataset is Synthetic_N"),
     ],
 )
 def test_bad_usage(words, text, capsys):

@@ -116,8 +116,50 @@ def test_flags_have_dashes_underscores_and_earlier_names():
 def test_options_are_known_by_their_full_names_only(words, capsys):
     exit_with(2, *words)
     error = capsys.readouterr().err
-    assert "unrecognized arguments" in error
+    assert "error: unknown option '--" in error
     assert "\x1b" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "plench: error: argument COMMAND: unknown command 'trian'; did you mean train?"),
+        (
+            ["sweep", "lanch"],
+            "plench sweep: error: argument COMMAND: unknown command 'lanch'; did you mean launch",
+        ),
+        (
+            ["train", "--step", "3", *TRAIN[1:5]],
+            "plench train: error: unknown option '--step'; did you mean --steps",
+        ),
+        ([*TRAIN, "--pl-type", "usss"], "argument --pl-type: unknown value 'usss'; did you mean uss"),
+        (["list", "algs"], "argument LIST: unknown list 'algs'; did you mean algorithms"),
+    ],
+)
+def test_a_wrong_word_names_the_nearest(words, message, capsys):
+    exit_with(2, *words)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["algorithms", "PRODEN", "PRODAN"], "unknown algorithm 'PRODAN'; did you mean PRODEN"),
+        (["datasets", "Lostt", "--json"], "unknown dataset 'Lostt'; did you mean Lost"),
+        (["criteria", "XYZ"], "unknown criterion 'XYZ'; expected one of AA, CR"),
+        (["models", "Q*"], "unknown model 'Q*'; expected one of CNN"),
+        (["citations", "PRODAN"], "unknown algorithm 'PRODAN'"),
+    ],
+)
+def test_a_list_of_an_unknown_name_is_an_error(words, message, capsys):
+    assert main(["list", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_the_folder_that_a_command_writes_to(capsys):
+    for words, folder in ((["sweep", "refit"], "refit"), (["train"], "runs"), (["sweep", "pilot"], "pilot")):
+        exit_with(0, *words, "--help")
+        assert f"(default: {folder})" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

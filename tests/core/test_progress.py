@@ -16,14 +16,14 @@ RECORD = {"step": 4000, "loss": 0.12345, "test_acc": 0.65}
 RECORD |= {"val_covering_rate": 0.9, "val_approximated_acc": 0.8, "val_accuracy": 0.7}
 
 
-def show(console):
+def show(console, record=RECORD):
     config = configure_run(find_algorithm("PRODEN"), dataset_card("Digits_FPS"), steps=10_000)
     with watch_run(console) as callback:
         callback.started(config, 2000)
         callback.advanced(3000, 0.5)
         time.sleep(0.05)
         callback.advanced(3500, 0.4)
-        callback.evaluated(RECORD)
+        callback.evaluated(record)
 
 
 def test_a_terminal_shows_count_rate_time_left_loss_and_criteria():
@@ -42,6 +42,8 @@ def test_a_log_has_a_line_for_each_record(capsys):
         "PRODEN on Digits_FPS resumes at update 2000, 10000 updates in all",
         "step 4000: loss 0.1235, CR 0.900 AA 0.800 OA 0.700 test 0.650",
     ]
+    show(Console(file=io.StringIO()), {"step": 1, "loss": 2.0, "test_acc": None})  # nothing is held out
+    assert capsys.readouterr().err.splitlines()[-1] == "step 1: loss 2.0000"
 
 
 def test_a_notebook_shows_the_same_in_the_output_of_its_cell(monkeypatch):

@@ -3,7 +3,6 @@
 import logging
 import random
 from collections import deque
-from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -169,12 +168,16 @@ def test_what_cannot_be_saved_is_reported_by_its_path():
     assert take_snapshot(owner).unsaved == ["Everything.iterator (list_iterator)"]
 
 
-def test_prediction_needs_no_optimiser_and_no_example_rows():
+def test_prediction_needs_no_optimiser_no_example_rows_and_no_module_for_training():
     owner = Everything()
     owner.per_example_names = ["hidden"]
+    owner.training_only = ("decoder",)
+    owner.decoder = nn.Linear(2, 2)
     owner.advance()
     tree = take_snapshot(owner, for_prediction=True).tree
     assert "hidden" not in tree["tensors"]
+    assert "decoder" not in tree["modules"]
+    assert "decoder" in take_snapshot(owner).tree["modules"]
     assert tree["attributes"]["optimizer"]["kind"] == "stateless"
 
 
@@ -185,16 +188,19 @@ def test_state_is_listed_with_its_memory():
     assert "scratch" not in rows
 
 
-def test_a_part_made_after_init_is_refused_by_its_path():
+@pytest.mark.parametrize(
+    ("part", "kind"), [(nn.Linear(3, 2), "Linear"), (np.random.default_rng(0), "numpy generator")]
+)
+def test_a_part_made_after_init_is_refused_by_its_path(part, kind):
     owner = Everything()
     owner.teacher = None
     saved = take_snapshot(owner).tree
-    owner.teacher = deepcopy(owner.layer)
+    owner.teacher = part
     later = take_snapshot(owner).tree
     fresh = Everything()
     fresh.teacher = None
     with pytest.raises(
-        ResumeError, match=r"Everything\.teacher holds a Linear .* must make all its parts in __init__"
+        ResumeError, match=rf"Everything\.teacher holds a {kind} .* must make all its parts in __init__"
     ):
         restore_snapshot(fresh, later)
     restore_snapshot(fresh, saved)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from plench.training.checkpoint import dump, parse
-from plench.training.streams import Streams
+from plench.training.environment import Streams
 
 CPU = torch.device("cpu")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from plench.training.checkpoint import dump, parse
-from plench.training.evaluate import Totals
+from plench.training.run import Totals
 
 
 def test_means_are_over_the_updates_that_logged_a_name():

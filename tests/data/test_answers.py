@@ -1,8 +1,6 @@
 """Annotators' answers: every form, every rule, weights, and what `describe_answers` counts."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from plench.data.answers import (
     weigh_by_votes,
 )
 from plench.errors import DataError
+from plench.estimator.inputs import read_labels
 from tests.conformance.harness import VECTORS
 
 LONG = """item,annotator,label,x
@@ -64,8 +63,16 @@ def test_all_forms_of_answers_give_the_same(read, tmp_path, form):
 
 def test_options_name_the_columns_of_a_file_of_answers(read):
     answers = {"item": ["i1", "i2"], "who": ["a", "a"], "what": ["cat", "dog"]}
+    answers["candidates"] = ["not", "read"]  # further columns of the file do not count
     dataset = read("item,x\ni1,1\ni2,2\n", answers=answers, annotator="who", answer="what")
     assert dataset.candidates.tolist() == [[True, False], [False, True]]
+
+
+def test_a_declared_class_that_is_written_like_a_gap_is_a_class():
+    labels = read_labels(np.array(["None", "some|None"], object), 2, classes=["None", "some"])
+    assert labels.candidates.tolist() == [[True, False], [True, True]]
+    with pytest.raises(DataError, match="row 1, column 'S': the candidate set is empty"):
+        read_labels(np.array(["None", "some"], object), 2)
 
 
 def test_matrices_and_arrays_of_answers():
@@ -225,13 +232,10 @@ def test_votes_and_shares_are_those_of_the_vectors():
         ("Music_Crowd", (700, 124), 4.207, 2.411, 0.127, 300),
     ],
 )
-def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean, noise, test):
+def test_the_crowd_datasets_have_their_known_figures(real_data, name, shape, answers, mean, noise, test):
     from plench.data.sources import find_source
 
-    folder = Path(os.environ.get("PLENCH_DATA", "absent")) / "crowd"
-    if not folder.is_dir():
-        pytest.skip("PLENCH_DATA names no folder with crowd/")
-    dataset = load_dataset(name, folder)
+    dataset = load_dataset(name, real_data / "crowd")
     assert dataset.verified
     assert dataset.features.shape == shape
     assert len(dataset.answers.item) / dataset.n_examples == pytest.approx(answers, abs=1e-3)
@@ -240,5 +244,5 @@ def test_the_crowd_datasets_have_their_known_figures(name, shape, answers, mean,
     assert len(dataset.test.labels) == test
     source = find_source(name)
     assert (source.own_test, source.answers) == (True, True)
-    fewer = load_dataset(f"{name}_Votes_2", folder)
+    fewer = load_dataset(f"{name}_Votes_2", real_data / "crowd")
     assert fewer.mean_candidates < dataset.mean_candidates

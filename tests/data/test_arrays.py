@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plench.data import CandidateSpec, dataset_card, load_dataset
+from plench.data import CandidateSpec, dataset_card, load_dataset, make_dataset
 from plench.errors import DataError, PlenchError, UsageError
 from tests.data.test_sources import write_mat
 
@@ -98,6 +98,29 @@ def test_channels_are_told_by_their_number(
 def test_broken_arrays(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_dataset(write_npz(tmp_path / "mine.npz", **content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"features": [[1], [1, 2]], "candidates": np.ones((2, 2))}, "features cannot be read as an array"),
+        ({"features": np.ones((2, 2)), "candidates": [[1, 0], [1]]}, "candidates cannot be read as an array"),
+        (
+            {"features": np.ones((2, 2)), "candidates": np.ones((2, 2)), "class_names": 5},
+            "class_names cannot be read as an array",
+        ),
+        ({"features": np.ones((0, 2)), "answers": [[0, 1]], "labels": [0]}, "not empty"),
+        ({"features": np.ones((2, 2))}, "either candidates or annotators' answers"),
+    ],
+)
+def test_broken_arrays_in_python(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_dataset(**content)
+
+
+def test_answers_may_name_classes_that_no_true_label_has() -> None:
+    dataset = make_dataset(np.ones((3, 2)), answers=[[0, 1]] * 3, labels=[0, 0, 0])
+    assert (dataset.n_classes, dataset.noise_rate) == (2, 0)
 
 
 def test_files_that_are_no_arrays(tmp_path: Path) -> None:

@@ -13,19 +13,11 @@ from plench.data import Dataset, load_dataset, make_table_dataset
 from plench.data.answers import Answers, Taxonomy, read_answer_matrix
 from plench.data.tables import parse_table
 from plench.errors import DataError, PlenchError
+from tests.data.test_damaged_files import csv as csv_sample
 
 GENTLE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-GOOD = (
-    "item,age,colour,candidates,truth,split,group\n"
-    + "\n".join(
-        f"i{i},{i / 3:.2f},{'rgb'[i % 3]},{'cat|dog' if i % 2 else 'dog|emu'},dog,train,g{i // 2}"
-        for i in range(12)
-    )
-    + "\n"
-).encode()
-ANSWERS = b"item,annotator,label,x\ni1,ann,cat,1\ni1,bob,dog,1\ni2,ann,cat|dog,2\ni3,ann,not cat,3\n"
 
 WORDS = [
     "", "1", "-1.5", "1e999", "nan", "inf", "true", "2024-01-02", "cat", "cat|dog", "||", "not cat", "unsure",
@@ -66,28 +58,6 @@ def test_arbitrary_bytes(content):
     for suffix in (".csv", ".tsv", ".parquet"):
         survive(lambda suffix=suffix: make_table_dataset(parse_table(content, suffix, "x")))
     survive(lambda: Taxonomy.read(parse_table(content, ".csv", "tree.csv")))
-
-
-@pytest.fixture(scope="module")
-def files() -> list[tuple[bytes, str]]:
-    pytest.importorskip("pyarrow")
-    from pyarrow import csv as arrow_csv
-    from pyarrow import parquet
-
-    sink = io.BytesIO()
-    parquet.write_table(arrow_csv.read_csv(io.BytesIO(GOOD)), sink)
-    return [(GOOD, ".csv"), (ANSWERS, ".csv"), (sink.getvalue(), ".parquet")]
-
-
-@GENTLE
-@given(which=st.integers(0, 2), position=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.booleans())
-def test_truncated_and_bit_flipped_files(files, which, position, bit, cut):
-    content, suffix = files[which]
-    position %= len(content)
-    damaged = bytearray(content[:position] if cut else content)
-    if not cut:
-        damaged[position] ^= 1 << bit
-    survive(lambda: make_table_dataset(parse_table(bytes(damaged), suffix, "x")))
 
 
 @GENTLE
@@ -156,6 +126,5 @@ def test_long_cells_are_read():
 @GENTLE
 @given(st.text(alphabet=string.printable, max_size=30))
 def test_options_behind_a_path(tmp_path_factory, query):
-    path = tmp_path_factory.mktemp("table") / "x.csv"
-    path.write_bytes(GOOD)
+    path = csv_sample(tmp_path_factory.mktemp("table")).path
     survive(lambda: load_dataset(f"{path}?{query}"))

@@ -49,33 +49,21 @@ def by_path(path: Path) -> Sample:
     return Sample(path, partial(load_dataset, str(path)))
 
 
-@sample
-def mat(folder: Path) -> Sample:
-    return by_path(write_mat(folder / "mine.mat"))
+for name, options in {
+    "mat": {},
+    "dense_mat": {"kind": np.asarray},
+    "compressed_mat": {"kind": sparse.csc_matrix, "do_compression": True},
+}.items():
+    SAMPLES[name] = lambda folder, options=options: by_path(write_mat(folder / "mine.mat", **options))
 
 
-@sample
-def dense_mat(folder: Path) -> Sample:
-    return by_path(write_mat(folder / "mine.mat", kind=np.asarray))
-
-
-@sample
-def compressed_mat(folder: Path) -> Sample:
-    return by_path(write_mat(folder / "mine.mat", kind=sparse.csc_matrix, do_compression=True))
-
-
-@sample
-def npz(folder: Path) -> Sample:
-    np.savez(folder / "mine.npz", features=np.arange(60.0).reshape(20, 3), labels=np.arange(20) % 3)
+def npz(folder: Path, save: Any = np.savez, **more: np.ndarray) -> Sample:
+    save(folder / "mine.npz", features=np.arange(60.0).reshape(20, 3), labels=np.arange(20) % 3, **more)
     return by_path(folder / "mine.npz")
 
 
-@sample
-def compressed_npz(folder: Path) -> Sample:
-    names = np.array(["a", "b", "c"])
-    features = np.arange(60.0).reshape(20, 3)
-    np.savez_compressed(folder / "mine.npz", features=features, labels=np.arange(20) % 3, class_names=names)
-    return by_path(folder / "mine.npz")
+SAMPLES["npz"] = npz
+SAMPLES["compressed_npz"] = partial(npz, save=np.savez_compressed, class_names=np.array(["a", "b", "c"]))
 
 
 @sample
@@ -122,15 +110,6 @@ def plcifar(folder: Path) -> Sample:
 
 
 @sample
-def tar(folder: Path) -> Sample:
-    (folder / "data").mkdir()
-    archive = pack(write_cifar10(folder / "made", 1), folder / "data" / "cifar-10-python.tar.gz")
-    content = gzip.decompress(archive.read_bytes())  # without the checksum of gzip
-    archive.write_bytes(content)
-    return Sample(archive, lambda: load_dataset("CIFAR10", folder / "data"))
-
-
-@sample
 def gzipped_tar(folder: Path) -> Sample:
     (folder / "data").mkdir()
     archive = pack(write_cifar10(folder / "made", 1), folder / "data" / "cifar-10-python.tar.gz")
@@ -138,10 +117,38 @@ def gzipped_tar(folder: Path) -> Sample:
 
 
 @sample
+def tar(folder: Path) -> Sample:
+    found = gzipped_tar(folder)
+    found.path.write_bytes(gzip.decompress(found.path.read_bytes()))  # without the checksum of gzip
+    return found
+
+
+@sample
+def csv(folder: Path) -> Sample:
+    lines = [
+        f"i{i},{i / 3:.2f},{'rgb'[i % 3]},{'cat|dog' if i % 2 else 'dog|emu'},dog,train,g{i // 2}\n"
+        for i in range(12)
+    ]
+    path = folder / "mine.csv"
+    path.write_text("item,age,colour,candidates,truth,split,group\n" + "".join(lines), encoding="utf-8")
+    return by_path(path)
+
+
+@sample
+def csv_of_answers(folder: Path) -> Sample:
+    path = folder / "mine.csv"
+    path.write_text(
+        "item,annotator,label,x\ni1,ann,cat,1\ni1,bob,dog,1\ni2,ann,cat|dog,2\ni3,ann,not cat,3\n"
+    )
+    return by_path(path)
+
+
+@sample
 def parquet(folder: Path) -> Sample:
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.table({"width": [0.5, 1.5] * 10, "candidates": ["a|b", "b"] * 10})
-    pytest.importorskip("pyarrow.parquet").write_table(table, folder / "mine.parquet")
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    parquet.write_table(arrow_csv.read_csv(csv(folder).path), folder / "mine.parquet")
     return by_path(folder / "mine.parquet")
 
 
@@ -156,16 +163,13 @@ def model_file(folder: Path) -> Sample:
     return Sample(path, lambda: plench.load(path).predict(np.zeros((2, 64), np.float32)))
 
 
-@sample
-def run_description(folder: Path) -> Sample:
-    path = train(folder) / "run.json"
+def run_file(folder: Path, name: str) -> Sample:
+    path = train(folder) / name
     return Sample(path, lambda: (plench.collect(folder), plench.load(path.parent)))
 
 
-@sample
-def run_records(folder: Path) -> Sample:
-    path = train(folder) / "results.jsonl"
-    return Sample(path, lambda: (plench.collect(folder), plench.load(path.parent)))
+SAMPLES["run_description"] = partial(run_file, name="run.json")
+SAMPLES["run_records"] = partial(run_file, name="results.jsonl")
 
 
 @pytest.fixture(scope="module", params=SAMPLES)

@@ -5,9 +5,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from plench.data import download, download_dataset
-from plench.data.download import download_file
+from plench.data import download_dataset, sources
 from plench.data.readers import hash_git_blob
+from plench.data.sources import base
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, UsageError
 
@@ -62,11 +62,11 @@ def test_the_digest_is_that_of_the_real_files(real_data):
 
 def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
     path = tmp_path / "new" / "some file.mat"
-    assert download_file(remote(f"{server}/file"), path) == path
+    assert remote(f"{server}/file").download(path) == path
     assert path.read_bytes() == CONTENT
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert os.listdir(path.parent) == [path.name]
-    download_file(remote(f"{server}/file"), path)
+    remote(f"{server}/file").download(path)
     assert Handler.requests == 1
 
 
@@ -80,14 +80,14 @@ def test_a_file_is_fetched_verified_and_not_fetched_again(server, tmp_path):
 )
 def test_what_cannot_be_verified_leaves_nothing_behind(server, tmp_path, page, sha1, message):
     with pytest.raises(DataError, match=message):
-        download_file(remote(f"{server}/{page}", sha1), tmp_path / "some file.mat")
+        remote(f"{server}/{page}", sha1).download(tmp_path / "some file.mat")
     assert os.listdir(tmp_path) == []
 
 
 def test_an_endless_answer_is_cut_off(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "MAX_BYTES", 1000)
+    monkeypatch.setattr(base, "MAX_BYTES", 1000)
     with pytest.raises(DataError, match="sends more than 1,000 bytes"):
-        download_file(remote(f"{server}/file"), tmp_path / "file")
+        remote(f"{server}/file").download(tmp_path / "file")
     assert os.listdir(tmp_path) == []
 
 
@@ -95,21 +95,21 @@ def test_a_file_that_differs_is_not_overwritten(server, tmp_path):
     path = tmp_path / "some file.mat"
     path.write_bytes(b"mine")
     with pytest.raises(DataError, match="exists and is not the public file"):
-        download_file(remote(f"{server}/file"), path)
+        remote(f"{server}/file").download(path)
     assert path.read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/file", "http://[::1", "nonsense", "http://a\nb/"])
 def test_addresses_without_a_server_are_our_error(url, tmp_path):
     with pytest.raises(DataError, match="could not be fetched"):
-        download_file(remote(url), tmp_path / "file")
+        remote(url).download(tmp_path / "file")
     assert os.listdir(tmp_path) == []
 
 
 def test_datasets_are_downloaded_by_name(server, tmp_path, monkeypatch):
-    source = download.find_source("Lost")
+    source = sources.find_source("Lost")
     local = type(source)(source.card, source.load, (remote(f"{server}/file"),))
-    monkeypatch.setattr(download, "find_source", lambda name: local)
+    monkeypatch.setattr(sources, "find_source", lambda name: local)
     assert download_dataset("Lost", tmp_path) == [tmp_path / "some file.mat"]
 
 

@@ -210,7 +210,7 @@ def test_real_files_agree_with_everything_that_is_known(real_data, name):
 def test_digits_are_built_in(name, pl_type):
     dataset = load_dataset(name)
     assert dataset.input_shape == (1797, 64)
-    assert dataset.card.known_sizes == Sizes(1797, 64, 10)
+    assert dataset.card.sizes == Sizes(1797, 64, 10)
     assert dataset.card.candidates == CandidateSpec(pl_type)
     assert (dataset.features.min(), dataset.features.max()) == (0, 1)
     assert np.array_equal(dataset.candidates.argmax(axis=1), dataset.labels)

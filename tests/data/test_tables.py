@@ -5,10 +5,11 @@ import datetime
 import numpy as np
 import pytest
 
-from plench.data import load_dataset, make_table_dataset, split_dataset
+from plench.data import as_dataset, load_dataset, make_table_dataset, split_dataset
 from plench.data.encoding import TableEncoder
 from plench.data.tables import Table, read_frame, read_table_file
 from plench.errors import DataError, UsageError
+from plench.estimator.inputs import read_features
 
 ANIMALS = """age,colour,tame,candidates,truth
 1.5,red,true,cat|dog,cat
@@ -154,6 +155,27 @@ def test_columns_of_frames_that_cannot_be_features_are_refused(column, message):
         make_table_dataset({"when": column, "candidates": ["a|b", "b"]})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": ["tags"]}, "candidates must be a text, not a list of 1"),
+        ({"ignore": 5}, "ignore must be a list of texts, not 5"),
+        ({"separator": 5}, "separator must be a text, not 5"),
+        ({"taxonomy": 5}, "taxonomy must be a file or a mapping, not 5"),
+    ],
+)
+def test_options_of_wrong_types_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        make_table_dataset({"x": [1, 2], "tags": ["a|b", "b"]}, **options)
+
+
+def test_frames_may_have_numbers_for_names_and_sets_in_cells():
+    dataset = make_table_dataset({0: [1, 2], 1: [{"a", "b"}, {"b"}]}, candidates=1, ignore=None)
+    assert dataset.candidates.tolist() == [[True, True], [False, True]]
+    with pytest.raises(DataError, match="row 2, column '1': the candidate set is empty"):
+        make_table_dataset({0: [1, 2], 1: [{"a", "b"}, set()]}, candidates=1)
+
+
 def test_gaps_are_filled_from_the_training_rows_and_marked():
     dataset = make_table_dataset(
         {
@@ -224,7 +246,8 @@ def test_without_candidates_they_are_generated_and_the_first_warning_says_so(rea
 
 
 def test_frames_and_parquet_files_read_as_the_file_does(read, tmp_path):
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    import pandas
+    import polars
     from pyarrow import csv, parquet
 
     dataset, path = read(ANIMALS), tmp_path / "x.csv"
@@ -263,10 +286,16 @@ def test_with_semicolons_numbers_may_have_a_decimal_comma(read):
     assert dataset.class_names == ("a", "b")  # candidates are not numbers, whatever their separator
 
 
-def test_a_typo_in_a_column_of_numbers_is_reported(read):
+def test_a_typo_in_a_column_of_numbers_is_reported(read, caplog):
     rows = [f"{number}.5,{'a' if number % 2 else 'b'}" for number in range(20)]
     rows[6] = "6.O,a"
     (warning,) = read("w,candidates\n" + "\n".join(rows)).warnings
     assert "row 7, column 'w': because of '6.O'" in warning
     assert "20 categories, although 19 of 20 values are numbers" in warning
+    # Frames say so as well, whichever way they come.
+    frame = dict(zip(("w", "candidates"), zip(*(row.split(",") for row in rows), strict=True), strict=True))
+    for take in (as_dataset, lambda frame: read_features({"w": frame["w"]})):
+        caplog.clear()
+        take(frame)
+        assert caplog.text.count("because of '6.O'") == 1
     assert not read("w,candidates\n1,a\nx,b\nx,a\n3,b\n").warnings  # as many texts as numbers: categories

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from plench.algorithms import able, alim, dirk, pico_plus, valen
+from plench.algorithms import Batch, able, alim, dirk, pico_plus, valen
 from plench.algorithms.able import ABLE
 from plench.algorithms.alim import ALIM
 from plench.algorithms.crdpll import CRDPLL
@@ -20,7 +20,6 @@ from plench.algorithms.parts.views import pass_views
 from plench.algorithms.pico import PiCO
 from plench.algorithms.pico_plus import PiCOPlus
 from plench.algorithms.valen import VALEN
-from plench.batch import Batch
 from tests.departures.table import EpochLosses, SecondPass, departure, start_of_epoch
 
 
@@ -189,10 +188,10 @@ class FractionALIM(ALIM):
         with patch.object(alim, "starts_epoch", lambda step, n, size: step >= 1 and step % (n / size) == 0):
             super().renew_importance()
 
-    def remember_margins(self, margins: Tensor) -> None:
+    def remember_margins(self, scores: Tensor, candidates: Tensor) -> None:
         """Make room for an epoch that does not end."""
-        self.margins = torch.cat([self.margins, torch.zeros_like(margins)])
-        super().remember_margins(margins)
+        self.margins = torch.cat([self.margins, torch.zeros_like(scores[:, 0])])
+        super().remember_margins(scores, candidates)
 
 
 @departure("ALIM", "λ without a cap")

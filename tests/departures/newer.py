@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from plench.algorithms import gfws, papi
+from plench.algorithms import Batch, gfws, papi
 from plench.algorithms.cc import candidate_nll
 from plench.algorithms.crosel import CroSel
 from plench.algorithms.gfws import GFWS
@@ -15,7 +15,6 @@ from plench.algorithms.papi import PaPi
 from plench.algorithms.parts.views import pass_together
 from plench.algorithms.records import RECORDS
 from plench.algorithms.scarce import SCARCE
-from plench.batch import Batch
 from tests.departures.table import EpochLosses, departure
 from tests.departures.vanilla import divide_by_sum
 

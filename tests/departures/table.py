@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from plench.algorithms import Algorithm
-from plench.batch import Batch
+from plench.algorithms import Algorithm, Batch
 
 
 class Departure(NamedTuple):
@@ -68,6 +67,19 @@ class EpochLosses:
 
 # Rows of the pages that change no numbers, by words of theirs, and why.
 OTHER: dict[str, dict[str, str]] = {
+    "VIPLL": {
+        "inputs scaled to [0, 1] for everything": "protocol",
+        "300 hidden units with batch norm": "protocol",
+        "AdamW with a decay of 0.01": "protocol",
+        "both weights by the name of the dataset": "searched",
+        "the prior by a general solver": "the same number",
+        "a random choice among tied predictions": "ties",
+        "the generator and the weights of labels are not saved": "checkpoints",
+    },
+    "CEL": {
+        "a transformer layer on the spatial map": "protocol",
+        "the strong view of a table is the input with noise": "protocol",
+    },
     "CroSel": {
         "draw a full batch from the selected examples": "data",
         "stop with an error": "a crash",

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from plench.algorithms import Algorithm, LossAlgorithm, idgp, nn_ga
+from plench.algorithms import Algorithm, Batch, LossAlgorithm, idgp, nn_ga
 from plench.algorithms.abs import ABS_GCE
 from plench.algorithms.cavl import CAVL, activation_value
 from plench.algorithms.cc import CC
@@ -31,7 +31,6 @@ from plench.algorithms.pc import PC
 from plench.algorithms.pop import POP
 from plench.algorithms.proden import PRODEN
 from plench.algorithms.scl import SCL_EXP, SCL_NL
-from plench.batch import Batch
 from tests.departures.table import SecondPass, departure
 
 

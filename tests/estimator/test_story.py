@@ -69,16 +69,8 @@ def test_the_command_line_and_python_agree(songs, capsys):
     )
 
     capsys.readouterr()
-    arguments = [
-        "resolve",
-        "model.plench",
-        "songs.csv",
-        "-o",
-        "resolved.csv",
-        "--annotators",
-        "annotators.csv",
-    ]
-    assert main(arguments) == 0
+    words = "resolve model.plench songs.csv -o resolved.csv --annotators annotators.csv"
+    assert main(words.split()) == 0
     assert "annotator cyd" in capsys.readouterr().err
     rows = read(songs / "resolved.csv")
     labels, probability = model.disambiguate()
@@ -130,23 +122,22 @@ def test_what_is_read_is_not_overwritten(songs, capsys):
     assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
     (songs / "answers.csv").write_text("item,annotator,label\n")
     (songs / "link.csv").symlink_to("songs.csv")
+    (songs / "new-link.csv").symlink_to("new.csv")
     before = {path: path.read_bytes() for path in songs.iterdir()}
-    for arguments, message in (
-        (["fit", "songs.csv", "-o", "songs.csv"], "the data themselves"),
-        (["fit", "songs.csv?ignore=mood", "-o", "./songs.csv"], "the data themselves"),
-        (["fit", "songs.csv?answers=answers.csv", "-o", "answers.csv"], "the data themselves"),
-        (["resolve", "m.plench", "songs.csv", "-o", "link.csv"], "the data themselves"),
-        (["resolve", "m.plench", "songs.csv", "-o", "m.plench"], "the model itself"),
-        (["resolve", "m.plench", "songs.csv", "--annotators", "songs.csv"], "the data themselves"),
-        (
-            ["resolve", "m.plench", "songs.csv", "-o", "a.csv", "--annotators", "a.csv"],
-            "what --output writes",
-        ),
-        (["predict", "m.plench", "new.csv", "-o", "m.plench"], "the model itself"),
-        (["predict", "m.plench", "new.csv", "-o", "new.csv"], "the data themselves"),
-    ):
+    for words, message in {
+        "fit songs.csv -o songs.csv": "the data themselves",
+        "fit songs.csv?ignore=mood -o ./songs.csv": "the data themselves",
+        "fit songs.csv?answers=answers.csv -o answers.csv": "the data themselves",
+        "resolve m.plench songs.csv -o link.csv": "the data themselves",
+        "resolve m.plench songs.csv -o m.plench": "the model itself",
+        "resolve m.plench songs.csv --annotators songs.csv": "the data themselves",
+        "resolve m.plench songs.csv -o a.csv --annotators a.csv": "what --output writes",
+        "predict m.plench new.csv -o m.plench": "the model itself",
+        "predict m.plench new.csv -o new.csv": "the data themselves: name another file",
+        "predict m.plench new.csv -o new-link.csv": "the data themselves: name another file",
+    }.items():
         capsys.readouterr()
-        assert main(arguments) == 2
+        assert main(words.split()) == 2
         assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in songs.iterdir()} == before
 

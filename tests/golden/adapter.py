@@ -4,7 +4,7 @@ import contextlib
 import io
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -141,30 +141,10 @@ def conditions_agree(checkpoint: Path) -> bool:
     return all(before.get(key) == now[key] for key in MUST_AGREE)
 
 
-def rename_state(checkpoint: Path, group: str, old: str, new: str | None) -> None:
-    """Give a part of the saved algorithm (`tensors`, `modules`, `attributes`) another name, or drop it."""
+def change_saved(checkpoint: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the content of a checkpoint or model."""
     payload = read_saved(checkpoint)
-    parts = payload["algorithm"][group]
-    assert old in parts
-    payload["algorithm"][group] = {
-        (new or "") if name == old else name: part
-        for name, part in parts.items()
-        if name != old or new is not None
-    }
-    torch.save(payload, checkpoint)
-
-
-def add_state(checkpoint: Path, name: str) -> None:
-    """Add an attribute to the saved algorithm."""
-    payload = read_saved(checkpoint)
-    payload["algorithm"]["attributes"][name] = {"kind": "plain", "value": 1}
-    torch.save(payload, checkpoint)
-
-
-def pretend_other_source(checkpoint: Path) -> None:
-    """Let a checkpoint say that it was written by other code."""
-    payload = read_saved(checkpoint)
-    payload["environment"]["source"] = "0" * 12
+    change(payload)
     torch.save(payload, checkpoint)
 
 

@@ -41,17 +41,20 @@ REACHED = {
     "PiCO_plus": lambda logged: 0 < logged["reliable"] < 1 and logged["loss_guess"] > 0,
     "FREDIS": lambda logged: logged["changed"] > 0,
     "CroSel": lambda logged: 0 < logged["selected"] < 1 and logged["loss_sel"] > 0,
+    "VIPLL": lambda logged: logged["loss_label"] != 0,
+    "CEL": lambda logged: logged["loss_pdl"] > 0,
 }
 # Smaller than the default: after twelve updates rounding on another processor stays in the fifth digit.
 IMAGE_LR = 1e-4
-OPTIMISER_STEPS = {"IDGP": 2}  # of one update, where it is not 1
+# Steps of optimisers in an update, where there is not 1 in each: VIPLL's networks start in update 12 // 3.
+OPTIMISER_STEPS = {"IDGP": lambda update: 2, "VIPLL": lambda update: 1 if update < 4 else 2}
 
 ALGORITHMS = (
     *("ABLE", "ABS_GCE", "ABS_MAE", "ALIM", "CAVL", "CC", "CRDPLL", "DIRK", "EXP", "FREDIS", "Forward"),
     *("GA", "IDGP", "LWS", "L_W", "MCL_GCE", "MCL_MSE", "NN", "OP_W", "PC", "POP", "PRODEN", "PiCO"),
     *("PiCO_plus", "SCL_EXP", "SCL_NL", "VALEN"),
     # after the paper
-    *("PaPi", "GFWS", "SCARCE", "RECORDS", "CroSel"),
+    *("PaPi", "GFWS", "SCARCE", "RECORDS", "CroSel", "VIPLL", "CEL"),
 )
 
 # Methods fitted in rounds, with few rounds and trees; those of answers have data with answers.
@@ -59,6 +62,7 @@ FITTED: dict[str, dict[str, Any]] = {
     "LR_EM": {"rounds": 4},
     "CLPL": {},
     "PL_KNN": {},
+    "PL_AKNN": {},
     "IPAL": {},
     "PL_ECOC": {},
     "ET_AVG": {"n_estimators": 4},

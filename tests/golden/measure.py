@@ -33,10 +33,10 @@ SAMPLES = 3
 def measure(case: Case, output: Path) -> dict[str, Any]:
     """Run a case with its interruptions; return what is recorded of it."""
     words = ["train", *case.words, "--output_dir", str(output), "--json"]
-    per_update = OPTIMISER_STEPS.get(case.algorithm, 1)
+    count_steps = OPTIMISER_STEPS.get(case.algorithm, lambda update: 1)
     states, made = [], 0
     for stop in case.stops:
-        with stop_after((stop - made) * per_update, case.fitted):
+        with stop_after(sum(map(count_steps, range(made, stop))), case.fitted):
             outcome = train(words, 130)
         assert outcome["updates_made"] == stop - made
         states.append(measure_state(Path(outcome["folder"]), stop, last=stop == case.stops[-1]))

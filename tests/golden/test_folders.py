@@ -3,18 +3,17 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.golden.adapter import (
-    add_state,
+    change_saved,
     command,
     conditions_agree,
     predict,
-    pretend_other_source,
     read_records,
-    rename_state,
 )
 from tests.golden.cases import FOLDERS, TABULAR, UNFINISHED_RUN
 from tests.golden.recordings import TABLES, read_recording
@@ -114,6 +113,7 @@ def test_an_old_unfinished_run_continued_anyway(unfinished: Path, tmp_path: Path
         assert content(unfinished) == before
 
 
+PLAIN = {"kind": "plain", "value": 1}
 STATE_DIFFERS = "the checkpoint's state is not that of the algorithm"
 
 
@@ -129,8 +129,14 @@ STATE_DIFFERS = "the checkpoint's state is not that of the algorithm"
 )
 def test_state_of_other_names_is_refused(unfinished: Path, group: str, old: str, new: str | None) -> None:
     """A checkpoint that lacks a part of the algorithm's state is never half restored."""
-    add_state(unfinished / "checkpoint.pt", "steps_done")  # methods count steps since the folder was made
-    rename_state(unfinished / "checkpoint.pt", group, old, new)
+
+    def rename(payload: dict[str, Any]) -> None:
+        saved = payload["algorithm"]
+        saved["attributes"]["steps_done"] = PLAIN  # methods count steps since the folder was made
+        saved[group] = {new if name == old else name: part for name, part in saved[group].items()}
+        saved[group].pop(None, None)
+
+    change_saved(unfinished / "checkpoint.pt", rename)
     assert_refused(unfinished, "--resume_anyway", because=STATE_DIFFERS)
     _, err = go_on(unfinished, "--resume_anyway")
     assert old in err
@@ -138,7 +144,11 @@ def test_state_of_other_names_is_refused(unfinished: Path, group: str, old: str,
 
 def test_state_that_other_code_had_is_refused(unfinished: Path) -> None:
     """A checkpoint of other code that holds more than the algorithm has is refused too."""
-    add_state(unfinished / "checkpoint.pt", "forgotten")
-    pretend_other_source(unfinished / "checkpoint.pt")
+
+    def add(payload: dict[str, Any]) -> None:
+        payload["algorithm"]["attributes"]["forgotten"] = PLAIN
+        payload["environment"]["source"] = "0" * 12
+
+    change_saved(unfinished / "checkpoint.pt", add)
     assert_refused(unfinished, because="source 000000000000 → ")
     assert_refused(unfinished, "--resume_anyway", because=STATE_DIFFERS)

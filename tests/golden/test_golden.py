@@ -35,7 +35,7 @@ def test_run_as_recorded(name: str, tmp_path: Path) -> None:
 
 def test_every_algorithm_has_golden_runs() -> None:
     assert set(algorithm_names()) == {*ALGORITHMS, *FITTED}
-    assert (len(ALGORITHMS), len(FITTED)) == (27 + 5, 11)
+    assert (len(ALGORITHMS), len(FITTED)) == (27 + 7, 12)
     assert {path.stem for path in RUNS.glob("*.json")} == set(CASES)
 
 

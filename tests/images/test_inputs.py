@@ -9,7 +9,7 @@ from PIL import Image
 
 from plench.cli import main
 from plench.errors import UsageError
-from plench.training.inputs import BENCHMARK_MEAN, BENCHMARK_STD, ImageInputs, inputs_for
+from plench.training.data import BENCHMARK_MEAN, BENCHMARK_STD, ImageInputs, inputs_for
 
 CPU = torch.device("cpu")
 

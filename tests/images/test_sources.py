@@ -16,7 +16,7 @@ from plench.cli import main
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import shrink_images
 from plench.data.readers import hash_git_blob, hash_md5
-from plench.data.sources import find_source, plcifar10
+from plench.data.sources import cifar, find_source
 from plench.data.sources.base import RemoteFile
 from plench.errors import DataError, UsageError
 from tests.images.layouts import (
@@ -117,16 +117,24 @@ def test_commands_show_notices_once(data_dir: Path, capsys: pytest.CaptureFixtur
         assert (shown.out + shown.err).count("is not the public release") == 1
 
 
-def test_the_release_must_have_its_numbers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def released(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, its annotations taken for the public release."""
     content = (data_dir / "plcifar10" / "plcifar10.pkl").read_bytes()
-    release = plcifar10.RemoteFile("", plcifar10.RELEASE.path, hash_git_blob(content))
-    monkeypatch.setattr(plcifar10, "RELEASE", release)
-    with pytest.raises(DataError, match="80 sets with 100 labels were read instead of 502,190 with 712,109"):
-        load_dataset("PLCIFAR10_Aggregate", data_dir)
-    monkeypatch.setattr(plcifar10, "RELEASED_SETS", 80)
-    monkeypatch.setattr(plcifar10, "RELEASED_LABELS", 100)
-    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).warnings
+    release = RemoteFile("", cifar.RELEASE.path, hash_git_blob(content))
+    monkeypatch.setattr(cifar, "RELEASE", release)
+    monkeypatch.setattr(cifar, "RELEASED_SETS", 80)
+    monkeypatch.setattr(cifar, "RELEASED_LABELS", 100)
+    return data_dir
+
+
+def test_the_release_must_have_its_numbers(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notices = load_dataset("PLCIFAR10_Aggregate", released).warnings
     assert not any("not the public release" in notice for notice in notices)
+    monkeypatch.setattr(cifar, "RELEASED_SETS", 502_190)
+    monkeypatch.setattr(cifar, "RELEASED_LABELS", 712_109)
+    with pytest.raises(DataError, match="80 sets with 100 labels were read instead of 502,190 with 712,109"):
+        load_dataset("PLCIFAR10_Aggregate", released)
 
 
 def without(index: int) -> dict[int, Any]:
@@ -225,27 +233,22 @@ def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_only_public_files_are_verified(
-    data_dir: Path, tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch
+    released: Path, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Images count as the public ones by their files' MD5, in a folder as in an archive."""
-    folder = data_dir / "cifar-10-batches-py"
+    folder = released / "cifar-10-batches-py"
     digests = {path.name: hash_md5(path.read_bytes()) for path in sorted(folder.iterdir())}
     test = {"test_batch": digests.pop("test_batch")}
-    content = (data_dir / "plcifar10" / "plcifar10.pkl").read_bytes()
-    release = plcifar10.RemoteFile("", plcifar10.RELEASE.path, hash_git_blob(content))
-    monkeypatch.setattr(plcifar10, "RELEASE", release)
-    monkeypatch.setattr(plcifar10, "RELEASED_SETS", 80)
-    monkeypatch.setattr(plcifar10, "RELEASED_LABELS", 100)
     if packed:
-        pack(folder, data_dir / "cifar-10-python.tar.gz")
+        pack(folder, released / "cifar-10-python.tar.gz")
         shutil.rmtree(folder)
     for train, verified in (
         (digests, True),
         ({**digests, "data_batch_2": "0" * 32, "data_batch_4": "0" * 32}, False),
     ):
-        files = dataclasses.replace(plcifar10.CIFAR10_FILES, train=train, test=test)
-        monkeypatch.setattr(plcifar10, "CIFAR10_FILES", files)
-        dataset = load_dataset("PLCIFAR10_Aggregate", data_dir)
+        files = dataclasses.replace(cifar.CIFAR10_FILES, train=train, test=test)
+        monkeypatch.setattr(cifar, "CIFAR10_FILES", files)
+        dataset = load_dataset("PLCIFAR10_Aggregate", released)
         assert dataset.verified == verified
         told = [notice for notice in dataset.warnings if "other files than the public ones" in notice]
         assert len(told) == (not verified)
@@ -446,15 +449,6 @@ def test_folder_with_a_table_of_candidates(tmp_path: Path) -> None:
             load_dataset(str(folder))
 
 
-def test_a_folder_named_like_a_dataset_does_not_hide_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_images(tmp_path / "DigitImages")
-    monkeypatch.chdir(tmp_path)
-    assert load_dataset("DigitImages").n_classes == 10
-    assert load_dataset("./DigitImages").n_classes == 3
-
-
 def test_digit_images() -> None:
     dataset = load_dataset("DigitImages")
     assert dataset.input_shape == (1797, 1, 8, 8)
@@ -469,11 +463,11 @@ def test_real_images_and_annotations(real_data: Path, tmp_path: Path) -> None:
     with np.load(real_data / "cifar10" / "cifar10_jpeg.npz") as store:
         labels = store["labels"][: len(annotators)]
     content = {i: [[int(label)] for label in row] for i, row in enumerate(annotators)}
-    annotations = plcifar10.parse_annotations(content, len(labels), "CIFAR-10N")
-    union = plcifar10.unite(annotations)
+    annotations = cifar.parse_annotations(content, len(labels), "CIFAR-10N")
+    union = cifar.unite(annotations)
     assert union.sum(1).mean() == pytest.approx(1.457, abs=0.0005)
     assert 1 - union[np.arange(len(labels)), labels].mean() == pytest.approx(0.0213, abs=0.00005)
-    assert np.array_equal(plcifar10.pick_vaguest(annotations).argmax(1), annotators[:, 0])
+    assert np.array_equal(cifar.pick_vaguest(annotations).argmax(1), annotators[:, 0])
 
 
 def test_instance_dependent_candidates_of_images(tmp_path: Path) -> None:

@@ -101,17 +101,23 @@ def reach_all_phases(name: str) -> dict[str, Any]:
     return {**early, "model": "CNN", "batch_size": 32}
 
 
+def resume(folder: Path, name: str, dataset: Dataset, at: int = 5, **settings: Any) -> Any:
+    """Train a run, and again one that is cut at an update and resumed; demand that they are the same."""
+    whole = train(folder / "whole", name, dataset, **settings)
+    assert whole.status == "done", whole.message
+    with pytest.raises(Crash):
+        train(folder / "cut", name, dataset, CrashAt(at), **settings)
+    resumed = train(folder / "cut", name, dataset, **settings)
+    assert 0 < resumed.updates_made < settings.get("steps", STEPS)
+    assert_same_run(whole.folder, resumed.folder)
+    return whole
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
     """Cut and continued between the beginnings of phases, all of which the run reaches."""
-    part, hparams = few_digits(), reach_all_phases(name)
-    whole = train(tmp_path / "whole", name, part, hparams=hparams)
+    whole = resume(tmp_path, name, few_digits(), hparams=reach_all_phases(name))
     assert not [text for text in read_description(whole.folder)["notices"] if "would begin" in text]
-    with pytest.raises(Crash):
-        train(tmp_path / "cut", name, part, callback=CrashAt(5), hparams=hparams)
-    resumed = train(tmp_path / "cut", name, part, hparams=hparams)
-    assert 0 < resumed.updates_made < STEPS
-    assert_same_run(whole.folder, resumed.folder)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,11 +133,7 @@ def test_every_algorithm_in_bf16(name: str, tmp_path: Path) -> None:
 
 def test_batch_norm_statistics_are_resumed(tmp_path: Path) -> None:
     hparams = {"model": "ResNet", "batch_size": 4}
-    whole = train(tmp_path / "whole", "PRODEN", coloured_patches(), hparams=hparams, steps=8)
-    with pytest.raises(Crash):
-        train(tmp_path / "cut", "PRODEN", coloured_patches(), CrashAt(5), hparams=hparams, steps=8)
-    resumed = train(tmp_path / "cut", "PRODEN", coloured_patches(), hparams=hparams, steps=8)
-    assert_same_run(whole.folder, resumed.folder)
+    whole = resume(tmp_path, "PRODEN", coloured_patches(), hparams=hparams, steps=8)
     payload = torch.load(whole.folder / "model_last.pt", weights_only=True)
     assert "running_mean" in json.dumps(payload, default=str)
 
@@ -190,11 +192,7 @@ def test_bf16_features_are_float32(model: str) -> None:
 
 
 def test_resuming_in_bf16_is_exact(tmp_path: Path) -> None:
-    settings = {"hparams": {"model": "CNN"}, "precision": "bf16"}
-    whole = train(tmp_path / "whole", "PiCO", coloured_patches(), **settings)
-    with pytest.raises(Crash):
-        train(tmp_path / "cut", "PiCO", coloured_patches(), CrashAt(5), **settings)
-    assert_same_run(whole.folder, train(tmp_path / "cut", "PiCO", coloured_patches(), **settings).folder)
+    resume(tmp_path, "PiCO", coloured_patches(), hparams={"model": "CNN"}, precision="bf16")
 
 
 def test_unknown_precision() -> None:
@@ -207,13 +205,9 @@ def test_unknown_precision() -> None:
 def test_compiled_learns_and_resumes(tmp_path: Path) -> None:
     dataset = coloured_patches()
     settings = {"hparams": {"model": "CNN", "batch_size": 16}, "compile": True, "steps": 40}
-    whole = train(tmp_path / "whole", "PRODEN", dataset, **settings)
-    assert whole.status == "done", whole.message
+    whole = resume(tmp_path, "PRODEN", dataset, at=20, **settings)
     assert read_records(whole.folder)[-1]["test_acc"] > 0.6
     assert read_description(whole.folder)["config"]["compile"] is True
-    with pytest.raises(Crash):
-        train(tmp_path / "cut", "PRODEN", dataset, CrashAt(20), **settings)
-    assert_same_run(whole.folder, train(tmp_path / "cut", "PRODEN", dataset, **settings).folder)
     plain = train(tmp_path, "PRODEN", dataset, **{**settings, "compile": False})
     assert read_records(plain.folder)[0]["loss"] == pytest.approx(
         read_records(whole.folder)[0]["loss"], rel=1e-4

@@ -9,8 +9,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from plench.data.view_operations import OPERATIONS, apply_operations
-from plench.data.views import draw_crop, place_crop, resample
+from plench.data.views import OPERATIONS, apply_operations, draw_crop, place_crop, resample
 from tests.images.samples import real_images
 
 VALUES_PER_IMAGE = 8

@@ -70,3 +70,10 @@ def gapped(tmp_path_factory):
 @pytest.fixture(scope="session")
 def gapped_board(gapped):
     return read_board(gapped)
+
+
+def write_page(runs, *options):
+    """Write the page of a folder of runs, next to it; return its folder."""
+    folder = runs.parent / "site"
+    assert main(["report", str(runs), "-o", str(folder), *options]) == 0
+    return folder

@@ -5,18 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from plench.cli import main
 from plench.data import load_dataset
 from tests.images.layouts import write_annotations, write_cifar10
 
 
-def stats_of(capsys, *words):
-    assert main(["data", "stats", *map(str, words), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture
+def stats_of(run):
+    return lambda *words: json.loads(run("data", "stats", *words, "--json").out)
 
 
-def test_built_in_data(capsys, tmp_path):
-    content = stats_of(capsys, "Digits_FPS", "--fps_rate", "0.5", "--output", tmp_path / "digits.svg")
+def test_built_in_data(stats_of, tmp_path):
+    content = stats_of("Digits_FPS", "--fps_rate", "0.5", "--output", tmp_path / "digits.svg")
     flipping = np.array(content["flipping"])
     off = flipping[~np.eye(10, dtype=bool)]
     assert np.all(np.diag(flipping) == 1)
@@ -29,14 +28,13 @@ def test_built_in_data(capsys, tmp_path):
     assert "<svg" in (tmp_path / "digits.svg").read_text()
 
 
-def test_text(capsys):
-    assert main(["data", "stats", "Digits_USS"]) == 0
-    out = capsys.readouterr().out
+def test_text(run):
+    out = run("data", "stats", "Digits_USS").out
     for text in ("mean set size", "noise rate", "ambiguity degree", "set sizes", "true labels"):
         assert text in out
 
 
-def test_annotators(capsys, tmp_path):
+def test_annotators(stats_of, tmp_path):
     write_cifar10(tmp_path)
     labels = load_labels(tmp_path)
     # the first annotator is always right, the second never, the third on even images
@@ -45,7 +43,7 @@ def test_annotators(capsys, tmp_path):
         for i, y in enumerate(labels)
     }
     write_annotations(tmp_path, sets)
-    content = stats_of(capsys, "PLCIFAR10_Aggregate", "--data_dir", tmp_path)
+    content = stats_of("PLCIFAR10_Aggregate", "--data_dir", tmp_path)
     # one annotator drawn at random misses 1/3 (even) or 2/3 (odd); of two both miss never (even) or with 1/3
     # (odd)
     assert content["noise_by_annotators"] == pytest.approx([0.5, 1 / 6, 0.0])
@@ -56,13 +54,12 @@ def load_labels(folder):
     return load_dataset("PLCIFAR10_Aggregate", folder).labels
 
 
-def test_real_lost(capsys, real_data):
-    content = stats_of(capsys, "Lost", "--data_dir", real_data)
+def test_real_lost(stats_of, real_data):
+    content = stats_of("Lost", "--data_dir", real_data)
     assert (content["examples"], content["classes"]) == (1122, 16)
     assert content["mean_set_size"] == pytest.approx(2.23, abs=0.005)
     assert content["noise_rate"] == 0
 
 
-def test_bad_output_is_refused(capsys, tmp_path):
-    assert main(["data", "stats", "Digits_USS", "--output", str(tmp_path / "x.bmp")]) == 2
-    assert ".svg" in capsys.readouterr().err
+def test_bad_output_is_refused(run, tmp_path):
+    assert ".svg" in run("data", "stats", "Digits_USS", "--output", tmp_path / "x.bmp", code=2).err

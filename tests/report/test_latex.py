@@ -10,17 +10,14 @@ import pytest
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import build_chosen_tables, build_tables, render_latex
 from plench.runs import read_runs
+from tests.conftest import skip_without
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 PDFLATEX, KPSEWHICH = shutil.which("pdflatex"), shutil.which("kpsewhich")
 HAS_BOOKTABS = bool(KPSEWHICH and subprocess.run([KPSEWHICH, "booktabs.sty"], capture_output=True).stdout)
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        not (PDFLATEX and HAS_BOOKTABS),
-        reason="pdflatex with booktabs (texlive-latex-recommended) is missing",
-    ),
-]
+pytestmark = pytest.mark.real
+if not (PDFLATEX and HAS_BOOKTABS):
+    skip_without("latex", "pdflatex with booktabs (Debian's texlive-latex-recommended) is missing")
 
 
 def compile_latex(folder, body):

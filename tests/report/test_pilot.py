@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plench.cli.pilot import gather_pilot, join_validation, pilot_rows, train_with_validation
 from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
-from plench.pilot import gather_pilot, join_validation, pilot_rows, train_with_validation
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid
 from tests.report.conftest import plan
@@ -55,7 +55,6 @@ def test_arms_of_other_steps_are_not_compared(tmp_path):
 
 
 def test_command_shows_what_is_there_and_says_what_is_missing(tmp_path, run):
-    pytest.importorskip("matplotlib")
     write_arms(tmp_path)
     words = ["sweep", "pilot", "--output_dir", tmp_path, "--plot_only"]
     assert json.loads(run(*words, "--json").out)[0]["n_splits"] == 2

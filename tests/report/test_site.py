@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from itertools import combinations
 from statistics import fmean
@@ -25,10 +24,10 @@ from plench.report.criteria_quality import (
     measure_subset_regret,
 )
 from plench.report.dataset_stats import describe_candidates
+from plench.report.site.build import group_warnings
 from plench.report.site.cells import repeat_command
+from plench.report.site.files import as_script, as_text, distinct
 from plench.report.site.pages import describe_sensitivity
-from plench.report.site.provenance import group_warnings
-from plench.report.site.scripts import as_script, as_text, distinct
 from plench.report.statistics import (
     compare_algorithms,
     compare_each_pair,
@@ -40,7 +39,7 @@ from plench.report.statistics import (
 from plench.runs import read_run, read_runs
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.plan import make_grids
-from tests.report.conftest import read_board, records
+from tests.report.conftest import read_board, records, write_page
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import write_run, write_sweep
 
@@ -55,13 +54,6 @@ def benchmark_runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def site(benchmark_runs):
     return write_page(benchmark_runs)
-
-
-def write_page(runs, *options):
-    """Write the page of a folder of runs, next to it; return its folder."""
-    folder = runs.parent / "site"
-    assert main(["report", str(runs), "-o", str(folder), *options]) == 0
-    return folder
 
 
 def chunk(site, name):
@@ -177,14 +169,12 @@ def test_downloads_hold_every_run(site, benchmark_runs):
     assert {path.name for path in (site / "download").iterdir()} == set(chunk(site, "index")["downloads"])
 
 
-def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_runs, capsys):
+def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_runs, run):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (plench[report])")
-    answers = []
-    for place in (benchmark_runs, site / "download" / "results.parquet"):
-        assert main(["collect", str(place), "--format", "csv"]) == 0
-        answers.append(capsys.readouterr().out)
-    assert answers[0] == answers[1]
-    assert answers[0].count("\n") > 10
+    places = (benchmark_runs, site / "download" / "results.parquet")
+    first, second = (run("collect", place, "--format", "csv").out for place in places)
+    assert first == second
+    assert first.count("\n") > 10
 
 
 def test_without_pyarrow_the_page_says_what_it_does_not_offer(tmp_path, capsys, monkeypatch):
@@ -224,10 +214,9 @@ def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, c
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
-def test_every_wants_a_positive_number_of_seconds(seconds, tmp_path, capsys):
-    runs = write_sweep(tmp_path / "runs", algorithms=("CC",), n_trials=1, n_hparams=1)
-    assert main(["report", str(runs), "-o", str(tmp_path / "site"), f"--every={seconds}"]) == 2
-    assert "--every must be a positive number of seconds" in capsys.readouterr().err
+def test_every_wants_a_positive_number_of_seconds(seconds, sweep, tmp_path, run):
+    said = run("report", sweep, "-o", tmp_path / "site", f"--every={seconds}", code=2).err
+    assert "--every must be a positive number of seconds" in said
     assert not (tmp_path / "site").exists()
 
 
@@ -245,14 +234,11 @@ def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_pat
     assert data.name in (folder / "index.html").read_text()
 
 
-def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, capsys):
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "index.html").write_text("my own page")
-    assert main(["report", str(sweep), "-o", str(folder)]) == 2
-    assert "is not a site of plench report" in capsys.readouterr().err
-    assert [path.name for path in folder.iterdir()] == ["index.html"]
-    assert (folder / "index.html").read_text() == "my own page"
+def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, run):
+    (tmp_path / "index.html").write_text("my own page")
+    assert "is not a site of plench report" in run("report", sweep, "-o", tmp_path, code=2).err
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "my own page"
 
 
 def test_public_folders_make_a_page_too(tmp_path):
@@ -261,11 +247,6 @@ def test_public_folders_make_a_page_too(tmp_path):
     assert {entry["family"] for entry in index["algorithms"]} == {"unknown"}
     assert chunk(site, "cell-0-0")["runs"][0]["command"] is None
     assert "defective" in index["criteria"][1]["title"]
-
-
-def test_the_page_is_made_without_torch():
-    program = "import sys; import plench.report.site; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_times_of_stacked_runs_are_not_the_cost_of_their_method(tmp_path):

@@ -16,13 +16,13 @@ from statistics import fmean
 
 import pytest
 
-from plench.cli import main
 from plench.criteria import criteria
 from plench.report.leaderboard import rank_values
 from plench.report.statistics import compare_each_pair
 from plench.report.tables import build_tables, escape_latex, escape_markdown
 from plench.text import guard_formula
-from tests.report.conftest import read_board, records
+from tests.conftest import skip_without
+from tests.report.conftest import read_board, records, write_page
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import write_run, write_sweep
 
@@ -66,18 +66,13 @@ def site(runs_folder):
     return write_page(runs_folder)
 
 
-def write_page(runs):
-    folder = runs.parent / "site"
-    assert main(["report", str(runs), "-o", str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
-        pytest.skip("no Chromium here (apt-get install chromium, or set PLENCH_CHROMIUM)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright here")
-    with playwright.sync_playwright() as driver:
+        skip_without("chromium", "install Debian's chromium, or set PLENCH_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         chromium.close()
@@ -160,7 +155,7 @@ def test_every_part_shows_itself_in_light_dark_and_on_a_phone(reader, name):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(reader, name, scheme):
     if not AXE.exists():
-        pytest.skip("no axe-core here (npm ci --prefix tests/browser)")
+        skip_without("axe", "npm ci --prefix tests/browser installs axe-core")
     reader.page.emulate_media(color_scheme=scheme)
     page = reader.open(PAGES[name])
     page.evaluate("for (const node of document.querySelectorAll('details')) node.open = true")

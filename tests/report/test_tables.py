@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ import plench
 from plench.collect_results import main
 from plench.criteria import criteria
 from plench.errors import UsageError
+from plench.report.leaderboard import split_by_truth
 from plench.report.results import cell_rows, choice_rows
+from plench.report.statistics import compare_algorithms
 from plench.report.tables import (
     build_chosen_tables,
     build_tables,
@@ -91,6 +94,21 @@ def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is_and_never_the_
     assert not rows["NN"][0].best
     assert rows[min(("CC", "LWS"), key=lambda name: ranks[name][0])][0].best
     assert "–" in render_text(build_tables(board, by="criterion"))
+
+
+def test_without_true_labels_the_lowest_is_the_best_where_lower_is_better(tmp_path):
+    loss = replace(CR, name="loss", title="Loss", record_key="loss", higher_is_better=False)
+    unlabelled = {**records()[-1], "test_acc": None, "val_accuracy": None}
+    for (name, value), dataset, trial in product({"CC": 0.2, "LWS": 0.5, "NN": 0.9}.items(), "AB", range(2)):
+        last = [{**unlabelled, "loss": value + trial / 100}]
+        write_run(tmp_path / f"{dataset}{name}{trial}", last, dataset, name, trial)
+    board = read_board(tmp_path, [loss])
+    for grid in build_tables(board):
+        assert [name for name, entries in grid.rows if entries[0].best] == ["CC"], grid.title
+        assert all("chooses CC" in note for _, note in grid.notes)
+    comparison = compare_algorithms(split_by_truth(board)[1], loss)
+    assert comparison["average_ranks"] == {"CC": 1.0, "LWS": 2.0, "NN": 3.0}
+    assert [pair["wins"] for pair in comparison["pairs"]] == [2, 2, 2]
 
 
 def test_by_criterion_has_datasets_as_columns(board):
@@ -187,7 +205,8 @@ def test_a_split_without_a_choice_has_a_row_that_says_so(gapped_board):
 
 
 def test_csv_json_parquet_and_frames_agree(sweep, run, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    from pyarrow import parquet
+
     from_csv = list(csv.DictReader(io.StringIO(run("collect", sweep, "--format", "csv").out)))
     from_json = json.loads(run("collect", sweep, "--json").out)["cells"]
     run("collect", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
@@ -235,7 +254,6 @@ def test_command_bad_usage(sweep, tmp_path, capsys, words, said):
 
 
 def test_reading_commands_import_no_torch(sweep, tmp_path):
-    pytest.importorskip("matplotlib")
     commands = [
         ["collect", str(sweep)],
         ["stats", str(sweep)],
@@ -244,7 +262,7 @@ def test_reading_commands_import_no_torch(sweep, tmp_path):
         ["data", "stats", "Digits_FPS", "--output", str(tmp_path / "digits.svg")],
     ]
     code = (
-        "import json, sys; from plench.cli import main; "
+        "import json, sys; import plench.report.site; from plench.cli import main; "
         "codes = [main(words) for words in json.loads(sys.argv[1])]; "
         "sys.exit(any(codes) or 'torch' in sys.modules)"
     )

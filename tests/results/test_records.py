@@ -97,6 +97,19 @@ def test_every_bad_folder_gets_a_warning_and_the_rest_is_read(tmp_path):
     assert "results.jsonl: cannot be read" in by_folder["folder"]
 
 
+def test_runs_share_equal_parts_of_their_descriptions(tmp_path):
+    """Each would take 14 kB per run, most of the memory of a full benchmark."""
+    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
+    path = tmp_path / "Lost-CC-0-0" / "run.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps({**info, "versions": {"torch": None}}))
+    first, *others = read_runs(tmp_path)
+    for key in ("experiment", "algorithm_card", "dataset"):
+        assert all(run.info[key] is first.info[key] for run in others)
+    assert first.info["versions"] != others[0].info["versions"]
+    assert others[0].info["config"] != others[1].info["config"]
+
+
 def test_not_a_run_and_not_a_folder(tmp_path):
     with pytest.raises(UsageError, match="not a run folder"):
         read_run(tmp_path)

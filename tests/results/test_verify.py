@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 from plench.cli import main
 from plench.runs import read_runs
 from plench.runs.records import Record

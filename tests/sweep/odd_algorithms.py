@@ -5,9 +5,8 @@ import time
 
 import torch
 
-from plench.algorithms import LossAlgorithm, register
+from plench.algorithms import Batch, LossAlgorithm, register
 from plench.algorithms.classical.lr_em import LR_EM
-from plench.batch import Batch
 from plench.hparams import Hyperparameter
 
 

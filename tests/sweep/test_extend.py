@@ -9,7 +9,7 @@ import pytest
 
 import plench
 from plench.cli import main
-from plench.runs.parquet import read_results_file
+from plench.runs.results import read_results_file
 
 GRID = ["--algorithms", "PRODEN", "CC", "--datasets", "Digits_FPS", "--steps", "4", "--checkpoint_freq", "2"]
 OPTIONS: dict[str, Any] = {"n_hparams": 2, "n_trials": 1, "steps": 4, "checkpoint_freq": 2, "workers": 1}
@@ -82,14 +82,8 @@ def test_conflicting_records_are_refused(published: Path, tmp_path: Path, capsys
     assert main(["export", str(published), str(published.parent / "runs"), "-o", str(merged)]) == 0
 
 
-@pytest.mark.parametrize("content", [None, b"PAR1 but not really"])
-def test_a_file_that_is_not_a_results_file_is_refused(
-    tmp_path: Path, capsys: Capture, content: bytes | None
-) -> None:
-    file = tmp_path / "x.parquet"
-    if content is not None:
-        file.write_bytes(content)
-    command = ["sweep", "launch", *GRID, "--output_dir", str(tmp_path / "runs"), "--extend", str(file)]
+def test_a_missing_file_is_refused_before_anything_is_written(tmp_path: Path, capsys: Capture) -> None:
+    command = ["sweep", "launch", *GRID, "--output_dir", str(tmp_path / "runs"), "--extend", "x.parquet"]
     assert main(command) == 2
     assert "x.parquet" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import skip_without
 from tests.sweep.driving import finish, grid_of, launch, odd, read_outcomes, start, succeed, sweep, wait_for
 
 pytestmark = pytest.mark.real
@@ -22,9 +23,9 @@ def mount(tmp_path: Path) -> Iterator[Path]:
     try:
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False)
     except OSError as error:
-        pytest.skip(f"no mount command: {error}")
+        skip_without("mount", str(error))
     if done.returncode != 0:
-        pytest.skip("mounting a tmpfs needs root")
+        skip_without("mount", "mounting a tmpfs needs root")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 
@@ -77,14 +78,12 @@ def test_damaged_and_foreign_folders(tmp_path: Path) -> None:
     assert healed[without_end] == expected[without_end]
 
 
-def test_a_second_launch_is_refused(tmp_path: Path) -> None:
-    counted = tmp_path / "count"
-    counted.touch()
+def test_a_second_launch_is_refused(counted: Path, tmp_path: Path) -> None:
     grid = grid_of([odd("Counting")], n_hparams=1, n_trials=1, steps=2000)
     command = ["launch", *grid, "--workers", 1, "--output_dir", tmp_path / "runs"]
-    first = start(*command, PLENCH_TEST_COUNT=counted)
+    first = start(*command)
     wait_for(lambda: counted.stat().st_size > 0, what="the start of the first launch")
-    code, output = finish(start(*command, PLENCH_TEST_COUNT=counted), timeout=60)
+    code, output = finish(start(*command), timeout=60)
     assert code == 2
     assert "another launch is working on" in output
     succeed(first)

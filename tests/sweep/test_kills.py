@@ -1,4 +1,4 @@
-"""SIGKILL to workers, to the driver and to both: the same command ends the sweep with the same records."""
+"""Killed, stopped and silent workers and drivers: the same command ends the sweep with the same records."""
 
 import contextlib
 import os
@@ -91,21 +91,13 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert one["hparams"] == other["hparams"]
 
 
-@pytest.fixture
-def counted(tmp_path: Path) -> Path:
-    """Return a file that grows by a byte per update."""
-    file = tmp_path / "count"
-    file.touch()
-    return file
-
-
 def test_interrupted_runs_resume_from_their_checkpoint(counted: Path, tmp_path: Path) -> None:
     steps, every, kills = 300, 40, 3
     grid = grid_of([odd("Counting")], n_hparams=1, n_trials=1, steps=steps)
     command = ["launch", *grid, "--workers", 1, "--save_steps", every, "--output_dir", tmp_path / "runs"]
     killed = []
     for number in range(kills):
-        driver = start(*command, PLENCH_TEST_COUNT=counted)
+        driver = start(*command)
         target = counted.stat().st_size + every + 20
         wait_for(lambda target=target: counted.stat().st_size >= target, what="updates")
         workers = find_workers(driver.pid)
@@ -113,21 +105,55 @@ def test_interrupted_runs_resume_from_their_checkpoint(counted: Path, tmp_path: 
         driver.communicate()
         wait_for(lambda workers=workers: not any(map(is_alive, workers)), timeout=10)
         killed.append(counted.stat().st_size)
-    succeed(start(*command, PLENCH_TEST_COUNT=counted))
+    succeed(start(*command))
     repeated = counted.stat().st_size - steps
     # Each kill costs what was done since the last checkpoint, and nothing before it.
     assert 0 < repeated <= kills * (every + 1), f"{repeated} updates were repeated after {killed}"
     assert count(tmp_path / "runs") == 1
 
 
-def test_ctrl_c_saves_and_the_same_command_resumes(counted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGTERM"])
+def test_ctrl_c_and_a_closed_terminal_save_and_the_same_command_resumes(
+    name: str, counted: Path, tmp_path: Path
+) -> None:
     grid = grid_of([odd("Counting")], n_hparams=2, n_trials=1, steps=200)
     command = ["launch", *grid, "--workers", 2, "--output_dir", tmp_path / "runs"]
-    driver = start(*command, PLENCH_TEST_COUNT=counted)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # children of nohup inherit that they ignore it
+    try:
+        driver = start(*command)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     wait_for(lambda: counted.stat().st_size >= 100, what="updates")
-    driver.send_signal(signal.SIGINT)
+    driver.send_signal(getattr(signal, name))
     code, output = finish(driver, timeout=30)
     assert code == 130
     assert output.splitlines()[-1] == "2 runs are not finished: repeat the command to resume"
-    succeed(start(*command, PLENCH_TEST_COUNT=counted))
+    assert count(tmp_path / "runs", "checkpoint.pt") == 2
+    succeed(start(*command))
     assert counted.stat().st_size == 2 * 200  # not one update was repeated
+
+
+GRID = grid_of(["CC"], n_hparams=1, n_trials=2, steps=2000, checkpoint_freq=500)
+COMMAND = ["launch", *GRID, "--workers", 2, "--skip_model_save", "--output_dir"]
+
+
+def test_a_stopped_worker_is_replaced(tmp_path: Path) -> None:
+    driver = start(*COMMAND, tmp_path, "--worker_silence", 4)
+    wait_for(lambda: count(tmp_path, "results.jsonl"), timeout=200)
+    stopped = find_workers(driver.pid)[0]
+    os.kill(stopped, signal.SIGSTOP)
+    assert "was silent for 4 s (--worker-silence)" in succeed(driver)
+    assert not is_alive(stopped)
+    assert read_outcomes(tmp_path) == launch(GRID, tmp_path / "calm", "--skip_model_save")
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.3, 1.0, 2.0])
+def test_workers_exit_with_their_driver(moment: float, tmp_path: Path) -> None:
+    """Also while they import torch, when they cannot read their socket."""
+    driver = start(*COMMAND, tmp_path)
+    wait_for(lambda: len(find_workers(driver.pid)) == 2)
+    workers = find_workers(driver.pid)
+    time.sleep(moment)
+    driver.kill()
+    wait_for(lambda: not any(map(is_alive, workers)), timeout=10)
+    driver.communicate()

@@ -5,8 +5,10 @@ import os
 import queue
 import re
 import shlex
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.engines import slurm
 from plench.sweeps.engines.dummy import DummyEngine
+from plench.sweeps.engines.ray_writer import RemoteStore, Writer
 from plench.sweeps.executor import RunExecutor, SharedDataset, map_dataset, record_failure
 from plench.sweeps.launch import launch_sweep, prepare_folders
 from plench.sweeps.plan import resolve_names
@@ -234,6 +237,36 @@ def test_commands_of_the_dummy_engine_train_the_same_runs(tmp_path: Path) -> Non
     grid = Grid(("CC",), ("Digits_USS",), n_hparams=1, n_trials=1, precision="bf16", compile=True)
     launch_sweep(SweepSpec((grid,)), tmp_path, engine=DummyEngine(shown.append))
     assert "--precision bf16 --compile" in shown[0]
+
+
+def test_a_run_on_ray_removes_files_where_the_writer_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = SimpleNamespace(get=lambda answers: answers, exceptions=SimpleNamespace(RayActorError=KeyError))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    there, node = tmp_path / "there" / "run", tmp_path / "node" / "run"
+    writer = Writer()
+    calls = {name: getattr(writer, name) for name in ("write", "read_model", "release")}
+    calls["open"] = lambda folder: writer.open(
+        there.parent / folder.name
+    )  # the driver's machine has it there
+    remote = {name: SimpleNamespace(remote=call) for name, call in calls.items()}
+    store = RemoteStore(SimpleNamespace(**remote), node)
+    kept = ["results.jsonl", "run.json"]
+    with store.locked():
+        for name in ("checkpoint.pt", "model_CR.pt", "done", *kept):
+            store.write_file(name, b"{}")
+    with store.locked():
+        assert [name for name, _ in store.read_checkpoints()] == ["checkpoint.pt"]
+        assert store.finished
+        store.tidy()
+        store.discard("done")
+        store.discard_models()
+    assert sorted(path.name for path in there.iterdir() if path.name != ".lock") == kept
+    assert not node.exists()
+    with store.locked():
+        assert not store.has_checkpoint
+        assert not store.finished
 
 
 def test_slurms_queue_is_read_whatever_other_jobs_are_called(

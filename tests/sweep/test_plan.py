@@ -131,7 +131,7 @@ def test_suites_follow_the_protocol() -> None:
     assert (every_crowd.n_hparams, every_crowd.n_trials) == (20, 5)
     assert set(every_tabular.algorithms) == {name for name, card in own.items() if not card.answers}
     assert set(every_image.algorithms) == {name for name, card in own.items() if card.shared}
-    assert len(every_image.algorithms) == 27 + 5
+    assert len(every_image.algorithms) == 27 + 7
     assert (every_tabular.datasets, every_image.datasets) == (tabular.datasets, image.datasets)
     (lite,) = make_suite("lite")
     assert set(lite.algorithms) == PAPER

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import skip_without
 from tests.sweep.driving import (
     FITTED,
     STACKS,
@@ -24,7 +26,8 @@ from tests.sweep.driving import (
     wait_for,
 )
 
-pytest.importorskip("ray", reason="ray is not installed (plench[ray])")
+if find_spec("ray") is None:
+    skip_without("ray", "plench[ray] is not installed")
 
 pytestmark = pytest.mark.real
 
@@ -70,19 +73,10 @@ def test_a_node_dies_and_a_new_one_joins(cluster: Any, calm: dict[str, Any], tmp
     assert f"done {N_RUNS}" in output
 
 
-@pytest.fixture
-def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a file that grows by a byte per update; request it before the cluster, which inherits it."""
-    file = tmp_path / "count"
-    file.touch()
-    monkeypatch.setenv("PLENCH_TEST_COUNT", str(file))
-    return file
-
-
 def test_a_run_whose_node_dies_resumes_from_its_checkpoint(
     counted: Path, cluster: Any, tmp_path: Path
 ) -> None:
-    steps, every = 600, 50
+    steps, every = 600, 50  # the cluster inherits the name of the file, so the file comes first
     second = cluster.add_node(**NODE)
     folder = tmp_path / "runs"
     grid = grid_of([odd("Counting")], n_hparams=1, n_trials=2, steps=steps)

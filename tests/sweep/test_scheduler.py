@@ -9,10 +9,10 @@ import pytest
 from plench.errors import StorageError
 from plench.runs.folder import RunStore
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.executor import RunAttempt, RunEnded, RunProgress
+from plench.sweeps.executor import RunAttempt, RunEnded
 from plench.sweeps.plan import PlannedRun, Task
-from plench.sweeps.progress import SweepCallback
-from plench.sweeps.scheduler import Assignment, Crash, CrashCounter, Job, Limits, Message, Scheduler
+from plench.sweeps.progress import RunProgress, SweepCallback
+from plench.sweeps.scheduler import Assignment, Crash, Job, Limits, Message, Scheduler
 from plench.sweeps.status import read_states
 from plench.training.loop import StopRequest
 from tests.sweep.driving import DATASETS, plan_one, plan_runs
@@ -100,6 +100,20 @@ def test_interrupted_members_of_a_job_that_ends_are_run_again(end: str, runs: Ta
     assert backend.killed == [runs]
 
 
+@pytest.mark.parametrize("end", ["interrupted", "crash"])
+def test_a_stack_that_starts_again_keeps_the_order_of_its_runs(end: str, runs: Task, tmp_path: Path) -> None:
+    def script(job: Job) -> Sequence[Message]:
+        if len(backends) > 0 or job.task != runs:
+            return all_end(job)
+        backends.append(job)
+        ends = [RunEnded(run.folder, RunAttempt("interrupted")) for run in reversed(runs)]
+        return ends if end == "interrupted" else [ends[0], Crash("gone")]
+
+    backends: list[Job] = []
+    backend, _ = schedule(tmp_path, runs, script)
+    assert backend.started == [runs, runs]
+
+
 def test_crashes_of_a_stack_do_not_count_for_its_first_run(runs: Task, tmp_path: Path) -> None:
     backend, recorder = schedule(
         tmp_path, runs, lambda job: [Crash("signal 9")] if runs[0] in job.task else all_end(job)
@@ -111,12 +125,7 @@ def test_crashes_of_a_stack_do_not_count_for_its_first_run(runs: Task, tmp_path:
 
 
 def test_crashes_count_only_without_progress(runs: Task, tmp_path: Path) -> None:
-    counter, counts = CrashCounter(), []
-    for updates in (0, 0, 50, 50, 50, 80):
-        counter.start(runs[0].folder, updates)
-        counts.append(counter.count(runs[:1]))
-    assert counts == [1, 2, 1, 2, 3, 1]
-    updates = iter(range(0, 500, 100))
+    updates = iter([0, 0, 50, 50, 80, 80])
 
     def script(job: Job) -> Sequence[Message]:
         resumed = next(updates, None)
@@ -124,8 +133,12 @@ def test_crashes_count_only_without_progress(runs: Task, tmp_path: Path) -> None
             return all_end(job)
         return [RunProgress(runs[0].folder, resumed, started=True), Crash("signal 9")]
 
-    backend, _ = schedule(tmp_path, runs[:1], script)
-    assert len(backend.started) == 6
+    backend, recorder = schedule(tmp_path, runs[:1], script)
+    assert len(backend.started) == 7
+    assert [attempt.status for _, attempt in recorder.ends] == ["done"]
+    updates = iter([0, 50, 50, 50, 80])
+    assert len(schedule(tmp_path, runs[:1], script)[0].started) == 4
+    assert next(updates) == 80
 
 
 def test_a_timeout_is_recorded(runs: Task, tmp_path: Path) -> None:

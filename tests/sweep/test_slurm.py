@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, skip_without
 from tests.sweep.driving import (
     STACKS,
     compare_stacks,
@@ -23,8 +23,6 @@ from tests.sweep.driving import (
     succeed,
     wait_for,
 )
-
-pytest.importorskip("submitit", reason="submitit is not installed (plench[slurm])")
 
 pytestmark = pytest.mark.real
 
@@ -49,17 +47,17 @@ def is_up() -> bool:
 def slurm() -> Iterator[None]:
     """Start a Slurm of one node, unless there is one."""
     if not (shutil.which("sbatch") and shutil.which("munged")):
-        pytest.skip("Slurm is not installed (Debian packages slurm-wlm and munge)")
+        skip_without("slurm", "Debian's packages slurm-wlm and munge are not installed")
     if is_up():
         yield
         return
     if os.geteuid() != 0:
-        pytest.skip("starting Slurm needs root")
+        skip_without("slurm", "starting it needs root")
     script = str(ROOT / "tests" / "support" / "slurm-up")
     started = subprocess.run([script], stdout=subprocess.DEVNULL, check=False, timeout=300)
     if started.returncode != 0 or not is_up():
         subprocess.run([script, "--down"], check=False)
-        pytest.skip("Slurm cannot be started here")
+        skip_without("slurm", "it cannot be started here")
     yield
     subprocess.run([script, "--down"], check=True)
 
@@ -146,13 +144,12 @@ def test_stacks_are_cancelled_and_requeued(tmp_path: Path) -> None:
     compare_stacks(folder, calm, separate)
 
 
-def test_jobs_that_run_out_of_time_continue(tmp_path: Path) -> None:
-    counted, rounds, folder, steps = tmp_path / "count", tmp_path / "rounds", tmp_path / "runs", 4000
-    counted.touch()
+def test_jobs_that_run_out_of_time_continue(counted: Path, tmp_path: Path) -> None:
+    rounds, folder, steps = tmp_path / "rounds", tmp_path / "runs", 4000
     rounds.touch()
     grid = grid_of([odd("Counting"), odd("CountingRounds")], 1, 1, steps)
     command = ["launch", *grid, *SLURM, "--slurm_minutes", 1, "--output_dir", folder]
-    succeed(start(*command, PLENCH_TEST_COUNT=counted, PLENCH_TEST_ROUNDS=rounds))
+    succeed(start(*command, PLENCH_TEST_ROUNDS=rounds))
     turns = set()
 
     def is_done() -> bool:

@@ -14,7 +14,7 @@ from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from plench.sweeps.executor import record_failure
 from plench.sweeps.plan import DatasetCache, PlannedRun, expand, resolve_names, scan_runs
-from plench.sweeps.status import read_state, read_states
+from plench.sweeps.status import read_state, read_states, write_plan
 from tests.sweep.driving import DATASETS, plan_one, run_here
 
 SMALL = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
@@ -207,16 +207,9 @@ def test_commands_that_show_results_import_no_third_party_code(
 
 @pytest.mark.parametrize("kind", ["network", "criterion"])
 def test_a_plan_measures_no_run_that_names_a_third_party(kind: str, evil: Path, tmp_path: Path) -> None:
-    """Even if a forged run.json makes one of our own runs look like the run asked for."""
     write_third_party(evil, kind)
-    run = plan_one("PRODEN")
-    assert run_here(run, evil) == "done"
-    (evil / run.folder / "done").unlink()
-    path = evil / run.folder / "run.json"
-    info = json.loads(path.read_text())
-    changed = info["config"]["hparams"] if kind == "network" else info["config"]
-    changed["model" if kind == "network" else "more_criteria"] = f"{evil}/evil.py:E"
-    path.write_text(json.dumps(info))
+    spec = read_sweep(evil / "sweep-0.toml")
+    write_plan(spec, [plan_one("PRODEN")], evil)  # even if the list of a launch says that it is our own
     assert main(["sweep", "plan", "--output_dir", str(evil), "--probe_seconds", "2"]) == 0
     assert not (tmp_path / "mark").exists()
 
@@ -227,27 +220,37 @@ def test_classes_of_one_file_are_distinguished(evil: Path) -> None:
     grid = Grid(tuple(both), ("Digits_USS",), n_hparams=1, n_trials=1, steps=20, checkpoint_freq=10)
     spec = resolve_names(SweepSpec((grid,)), DATASETS)
     run_here(expand(spec)[0], evil)
+    write_plan(spec, expand(spec), evil)
 
     def states(spec: SweepSpec) -> dict[str, str]:
         found = read_states(scan_runs([spec], DATASETS, evil), evil)
-        return {entry.run.algorithm[-1]: entry.state for entry in found}
+        return {entry.run.config.algorithm[0]: entry.state for entry in found}
 
     assert states(spec) == {"E": "done", "F": "missing"}
     slower = SweepSpec((replace(grid, hparams={"lr": 0.5}),), spec.fingerprints)
     assert states(slower) == {"E": "missing", "F": "missing"}
 
 
-def test_third_party_runs_are_found_by_their_run_json(evil: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_third_party_runs_are_those_of_the_last_launch(evil: Path, tmp_path: Path, capsys: Capture) -> None:
+    def read_counts() -> dict[str, int]:
+        assert main(["sweep", "status", "--output_dir", str(evil), "--json"]) == 0
+        shown = capsys.readouterr()
+        assert ("2 runs of third-party code count as missing" in shown.err) is not plan.exists()
+        return json.loads(shown.out)["states"]
+
     spec = read_sweep(evil / "sweep-0.toml")
-    (theirs, *_) = (run for run in expand(resolve_names(spec, DATASETS)) if "evil" in run.algorithm)
+    runs = expand(resolve_names(spec, DATASETS))
+    (theirs, *_) = (run for run in runs if "evil" in run.algorithm)
     assert run_here(theirs, evil) == "done"
+    plan = evil / f".plan-{spec.identity}.json"
+    assert read_counts() == {"missing": 4}
+    write_plan(spec, runs, evil)
     (tmp_path / "mark").unlink()
-    assert main(["sweep", "status", "--output_dir", str(evil), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 3}
+    assert read_counts() == {"done": 1, "missing": 3}
+    listed = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**listed, "plench": "another"}))  # our own runs are planned again
+    assert read_counts() == {"done": 1, "missing": 3}
     (evil / theirs.folder / "done").unlink()
     assert main(["sweep", "delete-incomplete", "--output_dir", str(evil), "--skip_confirmation"]) == 0
     assert not (evil / theirs.folder).exists()
     assert not (tmp_path / "mark").exists()
-    run_here(theirs, evil)
-    (evil / "evil.py").write_text((evil / "evil.py").read_text() + "# another version\n")
-    assert not [run for run in scan_runs([spec], DATASETS, evil) if run.folder == theirs.folder]

@@ -1,7 +1,8 @@
 """A small dataset, runs on it, crashes in the middle of them, and what a run's folder holds."""
 
 import json
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ COUNTED = f"{FIXTURES / 'counted.py'}:Counted"
 MISBEHAVED = FIXTURES / "misbehaved.py"
 
 STEPS = 60
-# Native, with weights revised by a second pass, and third-party: one of each kind is resumed.
-RESUMED = ("PRODEN", "LWS", LISTING)
+# Native, with weights revised by a second pass, with an optimiser that is replaced (in step 20) and noise in
+# every step, and third-party: one of each kind is resumed.
+RESUMED = ("PRODEN", "LWS", "VIPLL", LISTING)
 # Keys of a record that hold measured times; all else must repeat exactly.
 MEASURED = ("step_time", "mem_gb")
 
@@ -71,16 +73,33 @@ class Crash(BaseException):
     """What ends a process without a chance to tidy up; no Exception, so that nothing handles it."""
 
 
-class CrashAt(NoCallback):
+class AtStep(NoCallback):
+    """Does something when the record of a step has been written."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self.step = step
+        self.action = action
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Do it."""
+        if record["step"] == self.step:
+            self.action()
+
+
+class CrashAt(AtStep):
     """Crashes when the record of a step has been written."""
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        super().__init__(step, self.crash)
 
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Crash at the step."""
-        if record["step"] == self.step:
-            raise Crash
+    def crash(self) -> None:
+        """Crash."""
+        raise Crash
+
+
+def stop_at(step: int, number: signal.Signals = signal.SIGTERM) -> AtStep:
+    """Return a callback that sends this process a signal when the record of a step has been written."""
+    return AtStep(step, lambda: signal.raise_signal(number))
 
 
 class Started(NoCallback):

@@ -1,7 +1,6 @@
 """Runs of methods that are fitted in rounds: records, identity, kills, models, tables, third parties."""
 
 import json
-import logging
 import re
 import shutil
 import time
@@ -23,9 +22,9 @@ from plench.data import Dataset, split_dataset
 from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.report.criteria_quality import average_quality, judge_criteria
-from plench.report.figures.single_runs import draw_criteria
 from plench.report.leaderboard import build_leaderboard
 from plench.report.results import cell_rows
+from plench.report.run_figures import draw_criteria
 from plench.report.statistics import compare_algorithms
 from plench.report.tables import build_tables, render_latex, render_text
 from plench.runs import read_runs
@@ -33,7 +32,7 @@ from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
-from plench.training.config import warn_that_steps_do_not_apply
+from plench.training.config import warn_once
 from plench.training.data import prepare_data
 from plench.training.run import NoCallback
 from tests.conftest import ROOT
@@ -47,7 +46,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ET_AVG": {"n_estimators": 5},
 }
 # One of each kind of state: linear, forests, training data, code.
-KINDS = ("LR_EM", "ET_EM", "RF_EM", "PL_KNN", "IPAL", "PL_ECOC", "CLPL")
+KINDS = ("LR_EM", "ET_EM", "RF_EM", "PL_KNN", "PL_AKNN", "IPAL", "PL_ECOC", "CLPL")
 
 
 def run(
@@ -82,34 +81,25 @@ def test_a_record_of_the_preparation_and_one_of_every_round(tmp_path: Path) -> N
     assert described["algorithm_card"]["shared"] is False
 
 
-def test_draws_follow_the_protocol_and_steps_are_the_rounds() -> None:
+def test_draws_follow_the_protocol_and_steps_are_the_rounds(caplog: pytest.LogCaptureFixture) -> None:
     drawn = describe("LR_EM", hparams_seed=7, trial_seed=3)
     assert drawn.hparams["C"] == pytest.approx(0.046200571491, rel=1e-10)
     assert (drawn.steps, drawn.checkpoint_freq) == (41, 1)
+    warn_once.cache_clear()
     assert describe("PL_KNN").steps == 2
     assert describe("LR_EM", steps=500).to_json() == describe("LR_EM").to_json()
+    assert describe("PL_KNN", steps=500, hparams_seed=2).steps == 2
+    assert caplog.text.count("steps does not apply") == 1, "it is said once per process"
     assert describe("LR_EM", checkpoint_freq=500).run_id("x") == describe("LR_EM").run_id("x")
     assert describe("LR_EM", hparams={"rounds": 3}).run_id("x") != describe("LR_EM").run_id("x")
     with pytest.raises(UsageError, match="unknown hyperparameter 'lr'"):
         describe("LR_EM", hparams={"lr": 0.1})
 
 
-def test_steps_of_a_mixed_sweep_are_told_not_to_apply_once(caplog: pytest.LogCaptureFixture) -> None:
-    warn_that_steps_do_not_apply.cache_clear()
-    with caplog.at_level(logging.WARNING, "plench"):
-        describe("LR_EM", steps=500)
-        describe("PL_KNN", steps=500, hparams_seed=2)
-    assert [record.message for record in caplog.records if "steps does not apply" in record.message] != []
-    assert len(caplog.records) == 1
-
-
-def test_images_are_refused_when_a_run_is_described() -> None:
+def test_images_and_data_without_answers_are_refused(tmp_path: Path) -> None:
     card = make_examples(32, images=True).card
     with pytest.raises(UsageError, match="LR_EM is fitted on tabular data"):
         configure_run(find_algorithm("LR_EM"), card)
-
-
-def test_a_method_of_answers_is_refused_on_data_without_any(tmp_path: Path) -> None:
     told = (
         "learns from the answers of annotators, which Contract does not have; expected one of LabelMe_Crowd"
     )
@@ -238,19 +228,10 @@ def test_rows_without_true_labels_have_the_criteria_of_fitted_methods_too(tmp_pa
     run(tmp_path, "LR_EM", dataset=unlabelled)
     run(tmp_path, "LR_EM", dataset=unlabelled, hparams={"rounds": 2})
     run(tmp_path, "PRODEN", dataset=unlabelled, steps=6, checkpoint_freq=3)
-    rows = cell_rows(build_leaderboard(read_runs(tmp_path), [find_criterion("CR")]))
-    named = [row["algorithm"] for row in rows if row["mean_criterion"] is not None]
-    assert named == ["LR_EM (2 rounds)", "LR_EM (4 rounds)", "PL_KNN", "PRODEN"]
-
-
-def test_runs_of_other_numbers_of_rounds_have_rows_of_their_own(tmp_path: Path) -> None:
-    run(tmp_path, "LR_EM")
-    run(tmp_path, "LR_EM", hparams={"rounds": 2})
-    run(tmp_path, "PL_KNN")
-    board = build_leaderboard(read_runs(tmp_path))
-    assert board.algorithms == ("LR_EM (2 rounds)", "LR_EM (4 rounds)", "PL_KNN")
-    assert len(board.settings) == 1
-    assert board.labels[board.settings[0]] == "Contract"
+    board = build_leaderboard(read_runs(tmp_path), [find_criterion("CR")])
+    named = [row["algorithm"] for row in cell_rows(board) if row["mean_criterion"] is not None]
+    assert named == ["LR_EM (2 rounds)", "LR_EM (4 rounds)", "PL_KNN", "PRODEN"], "rounds have their own rows"
+    assert [board.labels[setting] for setting in board.settings] == ["Contract"]
 
 
 def test_a_table_of_networks_only_has_no_families(tmp_path: Path) -> None:

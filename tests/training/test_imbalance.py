@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ import pytest
 import plench
 from plench.cli import main
 from plench.data import load_dataset, split_dataset
-from plench.runs.gather import read_runs
-from plench.training.evaluate import accuracy_by_third
+from plench.runs import read_runs
+from plench.training.run import measure
 from tests.training.harness import read_records
 
 THIRDS = ("test_acc_many", "test_acc_medium", "test_acc_few")
@@ -48,13 +50,13 @@ def test_runs_without_it_are_named_and_recorded_as_ever(tmp_path: Path) -> None:
 
 
 def test_accuracy_by_third() -> None:
-    labels = np.array([0, 0, 1, 2])
+    labels, thirds = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])
     logits = np.eye(4)[[0, 1, 1, 0]]
-    assert accuracy_by_third(logits, labels, np.array([0, 1, 1, 2])) == {
-        "test_acc_many": 0.5,
-        "test_acc_medium": 0.5,
-        "test_acc_few": None,
-    }
+    held_out = SimpleNamespace(candidates=np.ones((4, 4), bool), labels=labels)
+    data: Any = SimpleNamespace(validation=held_out, test=SimpleNamespace(labels=labels, thirds=thirds))
+    figures = measure(logits, logits, data)
+    assert figures is not None
+    assert [figures[key] for key in THIRDS] == [0.5, 0.5, None]
 
 
 def test_bad_values_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plench.data import Dataset, load_dataset
-from plench.training.inputs import GatheredRows, TabularInputs, is_mapped, measure_columns
+from plench.training.data import GatheredRows, TabularInputs, is_mapped, measure_columns
 
 CPU = torch.device("cpu")
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, 16, 129])
 @pytest.mark.parametrize("rows", [1, 2, 130, 10_001])
 def test_mean_and_deviation_are_numpys_to_the_last_bit(columns: int, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr("plench.training.inputs.CHUNK_BYTES", 8 * columns * 1000)
+    monkeypatch.setattr("plench.training.data.CHUNK_BYTES", 8 * columns * 1000)
     random = np.random.RandomState(columns)
     features = (random.standard_normal((rows, columns)) * 10.0 ** random.randint(-3, 4, columns)).astype("f4")
     order = random.permutation(rows)[: max(1, rows - 10)]

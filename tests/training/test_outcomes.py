@@ -75,13 +75,9 @@ def test_description_says_what_was_computed_and_with_what(tmp_path: Path) -> Non
     assert description["state"] == [
         {"name": "confidence", "shape": [n_train, 10], "dtype": "float32", "bytes": n_train * 40}
     ]
-
-
-def test_state_of_a_third_party_is_listed_too(tmp_path: Path) -> None:
-    description = read_description(run(tmp_path, LISTING).folder)
-    n_train = description["dataset"]["n_train"]
+    third_party = read_description(run(tmp_path, LISTING).folder)["state"]
     row = {"name": "label_confidence", "shape": [n_train, 10], "dtype": "float64", "bytes": n_train * 80}
-    assert description["state"] == [row]
+    assert third_party == [row]
 
 
 @pytest.mark.parametrize("spec", ["PRODEN", LISTING], ids=short_name)
@@ -131,19 +127,16 @@ def test_models_are_kept_as_asked_for(tmp_path: Path) -> None:
         plench.load(every, "step7")
 
 
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
+def test_a_model_refuses_what_it_cannot_predict(tmp_path: Path) -> None:
+    model = plench.load(run(tmp_path, steps=2).folder)
+    for features, message in (
         (np.full((2, 64), np.nan), "feature 0 of example 0 is nan"),
         (np.zeros((0, 64)), "must be N×D and not empty"),
         (np.zeros(64), "must be N×D"),
         ([["a"] * 64], "must be real numbers"),
-    ],
-)
-def test_a_model_refuses_what_it_cannot_predict(features: object, message: str, tmp_path: Path) -> None:
-    model = plench.load(run(tmp_path, steps=2).folder)
-    with pytest.raises(DataError, match=message):
-        model.predict(features)
+    ):
+        with pytest.raises(DataError, match=message):
+            model.predict(features)
     with pytest.raises(UsageError, match=r"expected \(n, 64\)"):
         model.predict(np.zeros((2, 63)))
     assert model.predict([[0.5] * 64]).shape == (1,)
@@ -237,11 +230,8 @@ def test_a_run_that_fails_is_recorded_with_its_traceback(
     assert "the moon is full" in description["error"]["traceback"]
     assert [record["step"] for record in read_records(folder)] == [0, 10, 20]
     assert not (folder / "done").exists()
-
-
-def test_an_algorithm_that_cannot_be_built_is_a_failed_run(tmp_path: Path) -> None:
-    assert train(f"{MISBEHAVED}:Unbuildable", tmp_path) == 1
-    description = read_description(only_folder(tmp_path))
+    assert train(f"{MISBEHAVED}:Unbuildable", tmp_path / "unbuilt") == 1
+    description = read_description(only_folder(tmp_path / "unbuilt"))
     assert (description["status"], description["error"]["type"]) == ("failed", "LookupError")
 
 

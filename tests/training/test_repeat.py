@@ -20,14 +20,6 @@ from tests.training.harness import (
 )
 
 
-@pytest.mark.parametrize("spec", RESUMED, ids=short_name)
-def test_the_same_command_twice_gives_the_same_records_and_weights(spec: str, tmp_path: Path) -> None:
-    first, second = run(tmp_path / "a", spec), run(tmp_path / "b", spec)
-    assert first.status == second.status == "done"
-    assert first.updates_made == second.updates_made == 60
-    assert_same_run(first.folder, second.folder)
-
-
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     first, second = run(tmp_path, seed=0), run(tmp_path, seed=1)
     assert first.folder != second.folder

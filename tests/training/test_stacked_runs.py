@@ -4,7 +4,7 @@ import logging
 import math
 import signal
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from plench.training.loop import Member, RunTask, StopRequest, train_runs
 from plench.training.run import NoCallback
 from plench.training.stack import StackedRuns
 from tests.training.harness import (
+    AtStep,
     Crash,
     CrashAt,
     Started,
@@ -30,6 +31,7 @@ from tests.training.harness import (
     read_description,
     read_model,
     read_records,
+    stop_at,
 )
 
 DATASET = load_digits()
@@ -107,7 +109,7 @@ def assert_same(one: Path, other: Path, runs: Sequence[RunConfig]) -> None:
         assert_same_run(store_of(one, config).folder, store_of(other, config).folder)
 
 
-@pytest.mark.parametrize("name", ["PRODEN", "FREDIS", "RECORDS", "IDGP"])
+@pytest.mark.parametrize("name", ["PRODEN", "FREDIS", "RECORDS", "IDGP", "CEL"])
 def test_stacked_runs_are_the_single_runs(name: str, tmp_path: Path) -> None:
     runs = configs(name)
     outcomes = train(tmp_path, runs)
@@ -131,7 +133,7 @@ def test_stacked_runs_are_the_single_runs(name: str, tmp_path: Path) -> None:
                 assert model[place].untyped_storage().nbytes() == value.untyped_storage().nbytes()
 
 
-@pytest.mark.parametrize("name", ["POP", "RECORDS", "PC"])
+@pytest.mark.parametrize("name", ["POP", "RECORDS", "PC", "CEL"])
 def test_a_killed_stack_resumes_with_the_same_bits(name: str, tmp_path: Path) -> None:
     """Killed after a record of one run, with the checkpoints of some a round behind."""
     runs = configs(name)
@@ -208,23 +210,6 @@ def test_a_run_whose_checkpoint_disappears_is_trained_separately(
     assert resume(tmp_path, runs) == [14, 7, 14]
     (warning,) = read_description(store_of(tmp_path, runs[1]).folder)["notices"]
     assert "its checkpoint after 14 updates can no longer be read" in warning
-
-
-class AtStep(NoCallback):
-    """Does something when the record of a step has been written."""
-
-    def __init__(self, step: int, action: Callable[[], object]) -> None:
-        self.step = step
-        self.action = action
-
-    def evaluated(self, record: Any) -> None:
-        """Do it."""
-        if record["step"] == self.step:
-            self.action()
-
-
-def stop_at(step: int) -> AtStep:
-    return AtStep(step, lambda: signal.raise_signal(signal.SIGTERM))
 
 
 def test_an_interrupted_stack_saves_and_resumes(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from plench.algorithms import Algorithm, AlgorithmEntry, Hyperparameter, LossAlgorithm, register
+from plench.algorithms import Algorithm, AlgorithmEntry, Batch, Hyperparameter, LossAlgorithm, register
 from plench.algorithms.proden import PRODEN
 from plench.algorithms.registry import load_third_party, third_party_entry
-from plench.batch import Batch
 from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check
 from plench.contract.under_test import make_examples
 from plench.runs.folder import RunStore

@@ -3,11 +3,10 @@
 What the author of an algorithm needs is here.
 """
 
-from plench.algorithms.base import Algorithm, AlgorithmCard, LossAlgorithm, register
+from plench.algorithms.base import Algorithm, AlgorithmCard, Batch, LossAlgorithm, register
 from plench.algorithms.classical.any_classifier import ClassifierAlgorithm, ClassifierEM
 from plench.algorithms.fitted import FittedAlgorithm
 from plench.algorithms.registry import AlgorithmEntry, algorithms, cite, describe_algorithms, find_algorithm
-from plench.batch import Batch
 from plench.hparams import Choice, Constant, Hyperparameter, LogRange, PowerOfTwo, by_kind
 from plench.networks import Classifier, Featurizer
 

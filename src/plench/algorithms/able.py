@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import Batch, register
 from plench.algorithms.parts.contrast import BASE_TEMPERATURE, ContrastiveAlgorithm, own_entries
 from plench.algorithms.parts.targets import (
     NEG_INF,
@@ -17,7 +17,6 @@ from plench.algorithms.parts.targets import (
     uniform_over,
 )
 from plench.algorithms.parts.views import one_pass_serves
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 
@@ -29,16 +28,6 @@ def weigh_positives(confidence: Tensor, candidates: Tensor, labels: Tensor) -> T
     """
     counts = torch.zeros_like(confidence[0]).index_add_(0, labels, torch.ones_like(confidence[:, 0]))
     return (confidence * candidates)[:, labels] / counts[labels]
-
-
-def ambiguous_contrast(features: Tensor, positives: Tensor, temperature: float) -> Tensor:
-    """Return the contrastive loss of the rows [weak; strong] (2B, D) under positive weights (B, B)."""
-    similarities = features @ features.T / temperature
-    own = own_entries(similarities)
-    weights = positives.repeat(2, 2).masked_fill(own, 0)
-    log_denominator = similarities.masked_fill(own, NEG_INF).logsumexp(-1)
-    losses = weights.sum(-1) * log_denominator - (weights * similarities).sum(-1)
-    return temperature / BASE_TEMPERATURE * losses.mean()
 
 
 @register(
@@ -91,7 +80,13 @@ class ABLE(ContrastiveAlgorithm):
         confidence = self.rows("confidence", batch.index)
         labels = best_candidate(logits.detach(), batch.candidates)
         positives = weigh_positives(confidence, batch.candidates, labels)
-        contrast = ambiguous_contrast(features, positives, self.hparams["temperature"])
+        temperature = self.hparams["temperature"]
+        similarities = features @ features.T / temperature
+        own = own_entries(similarities)
+        weights = positives.repeat(2, 2).masked_fill(own, 0)
+        log_denominator = similarities.masked_fill(own, NEG_INF).logsumexp(-1)
+        contrasts = weights.sum(-1) * log_denominator - (weights * similarities).sum(-1)
+        contrast = temperature / BASE_TEMPERATURE * contrasts.mean()
         classification = soft_cross_entropy(logits, confidence)
         loss = classification + self.hparams["loss_weight"] * contrast
         return {"loss": loss, "loss_cls": classification, "loss_cont": contrast}

@@ -2,9 +2,8 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import gce_of_classes, mae_of_classes
-from plench.batch import Batch
 from plench.hparams import Constant, Hyperparameter
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import epoch_of, first_step_of, register, starts_epoch
+from plench.algorithms.base import Batch, epoch_of, first_step_of, register, starts_epoch
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     MOMENTUM_HPARAMS,
@@ -18,7 +18,6 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.targets import onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, mix
-from plench.batch import Batch
 from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
 
 # Keeps the margin finite where no label is outside the candidates; the authors' constant.
@@ -29,13 +28,6 @@ def weigh_labels(scores: Tensor, candidates: Tensor, importance: float) -> Tenso
     """Add log W to scores (…, B, K), W = 1 on candidates and λ elsewhere (−∞ for λ = 0)."""
     log_importance = math.log(importance) if importance > 0 else -math.inf
     return torch.where(candidates, scores, scores + log_importance)
-
-
-def find_margins(scores: Tensor, candidates: Tensor) -> Tensor:
-    """Return how far the best candidate is above the best other label, as a ratio of scores (…, B)."""
-    inside = scores.masked_fill(~candidates, 0).amax(-1)
-    outside = scores.masked_fill(candidates, 0).amax(-1)
-    return inside / (GUARD + outside)
 
 
 def choose_importance(margins: Tensor, noise_rate: float) -> float:
@@ -145,7 +137,7 @@ class ALIM(MomentumContrast):
         queue, queue_labels = self.queue["features"], self.queue["labels"]
         contrast = supervised_contrast(queries, keys, labels, queue, queue_labels, self.num_classes)
         self.queue.push(features=keys, labels=labels)
-        self.remember_margins(find_margins(scores.softmax(-1), batch.candidates))
+        self.remember_margins(scores.softmax(-1), batch.candidates)
         if self.steps_done < self.hparams["prot_start"]:
             confidence = self.rows("confidence", batch.index)
         else:
@@ -191,8 +183,10 @@ class ALIM(MomentumContrast):
             self.importance = choose_importance(margins, self.hparams["noise_rate"])
         self.margin_count = 0
 
-    def remember_margins(self, margins: Tensor) -> None:
-        """Append the batch's margins to those of the running epoch."""
+    def remember_margins(self, scores: Tensor, candidates: Tensor) -> None:
+        """Append the batch's margins: the best candidate's score over that of the best other label."""
+        inside = scores.masked_fill(~candidates, 0).amax(-1)
+        margins = inside / (GUARD + scores.masked_fill(candidates, 0).amax(-1))
         end = self.margin_count + len(margins)
         self.margins[self.margin_count : end] = margins
         self.margin_count = end

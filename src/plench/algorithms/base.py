@@ -19,12 +19,82 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.batch import VIEWS, Batch
 from plench.errors import PlenchError, UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
 
+VIEWS = ("original", "weak", "strong", "distill")
 FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
+
+
+class Batch:
+    """The examples of one step: `index` (B,) into the training split, `candidates` (B, K) bool, and views.
+
+    `weights` (B, K) are those of the candidates, None where all of a set count the same.
+
+    The views an algorithm declares are attributes (`batch.weak`, …). A batch unpacks into the paper's six:
+    original, weak and strong view (None where not declared), candidates as floats, None in place of the
+    public benchmark's true labels, and index. `second` is the second, independent batch of an algorithm that
+    declares one.
+    """
+
+    __slots__ = ("_views", "candidates", "index", "second", "weights")
+
+    def __init__(
+        self,
+        index: Tensor,
+        candidates: Tensor,
+        views: Mapping[str, Tensor],
+        second: Batch | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.index = index
+        self.candidates = candidates
+        self.second = second
+        self.weights = weights
+        self._views = views
+
+    def view(self, name: str) -> Tensor:
+        """Return a view by name."""
+        try:
+            return self._views[name]
+        except KeyError:
+            declared = ", ".join(self._views) or "none"
+            raise AttributeError(
+                f"the algorithm did not declare the view {name!r} (declared: {declared})"
+            ) from None
+
+    @property
+    def original(self) -> Tensor:
+        """The inputs as they are."""
+        return self.view("original")
+
+    @property
+    def weak(self) -> Tensor:
+        """The weakly augmented inputs."""
+        return self.view("weak")
+
+    @property
+    def strong(self) -> Tensor:
+        """The strongly augmented inputs."""
+        return self.view("strong")
+
+    @property
+    def distill(self) -> Tensor:
+        """The inputs augmented for distillation."""
+        return self.view("distill")
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Tensor | None]:
+        views = self._views
+        yield views.get("original")
+        yield views.get("weak")
+        yield views.get("strong")
+        yield self.candidates.float()
+        yield None
+        yield self.index
 
 
 @dataclass(frozen=True)
@@ -96,6 +166,8 @@ def register(
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
     stacked; `not_stackable` says why not.
     """
+    if cite and cite not in references():
+        raise PlenchError(f"references.bib has no entry {cite!r}; it has {', '.join(sorted(references()))}")
     for view in views:
         if view not in VIEWS:
             raise UsageError(f"algorithm {name}: unknown view {view!r}; expected one of {', '.join(VIEWS)}")
@@ -111,7 +183,7 @@ def register(
             name=name,
             family=family,
             venue=venue,
-            bibtex=find_reference(cite) if cite else bibtex.strip(),
+            bibtex=references()[cite] if cite else bibtex.strip(),
             views=tuple(views) if cls.shared else (),
             second_batch=second_batch,
             passes=passes,
@@ -141,13 +213,6 @@ def references() -> dict[str, str]:
     return {entry[1]: entry[0] for entry in entries}
 
 
-def find_reference(key: str) -> str:
-    """Return the BibTeX entry of a key."""
-    if key not in references():
-        raise PlenchError(f"references.bib has no entry {key!r}; it has {', '.join(sorted(references()))}")
-    return references()[key]
-
-
 class TrainingInputs(Protocol):
     """All training inputs in order, without labels."""
 
@@ -166,6 +231,8 @@ class Algorithm(nn.Module):
 
     card: ClassVar[AlgorithmCard]
     transient: ClassVar[tuple[str, ...]] = ()
+    # Modules that models saved for prediction leave out.
+    training_only: ClassVar[tuple[str, ...]] = ()
     # Whether the hyperparameters that networks share are declared, and what else a class declares for those
     # that build on it.
     shared: ClassVar[bool] = True
@@ -269,15 +336,20 @@ class LossAlgorithm(Algorithm):
         self.build_optimizers()
 
     def build_networks(self, input_shape: Sequence[int]) -> None:
-        """Build `network`, from inputs to logits (B, K), and others if there are any."""
+        """Build `network`, from inputs to logits (B, K), and others if there are any; all are trained."""
         self.network = build_network(input_shape, self.num_classes, self.hparams)
 
     def setup(self, candidates: Tensor) -> None:
         """Make the state, from the candidates (N, K) of the training split."""
 
     def build_optimizers(self) -> None:
-        """Build `optimizer`, an Adam on the network, and others if there are any."""
-        self.optimizer = build_adam(self.network.parameters(), self.hparams)
+        """Build `optimizer`, an Adam on every parameter that requires a gradient, and others if needed.
+
+        This comes after `build_networks` and `setup`. Freeze there what must not be trained, such as a slow
+        copy of the network: `copy.deepcopy(self.network).requires_grad_(False)`.
+        """
+        trained = (parameter for parameter in self.parameters() if parameter.requires_grad)
+        self.optimizer = build_adam(trained, self.hparams)
 
     def passes(self, batch: Batch) -> Any:
         """Return a tensor or several: the logits (B, K) of the weak view, unless overridden."""

@@ -3,19 +3,13 @@
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy, uniform_over
-from plench.batch import Batch
 
 
 def activation_value(logits: Tensor) -> Tensor:
     """Return the class activation value z·|1 − z| of each logit."""
     return logits * (1 - logits).abs()
-
-
-def select_label(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return, one-hot, the candidate with the largest class activation value (the first of equals)."""
-    return onehot_like(best_candidate(activation_value(logits), candidates), logits)
 
 
 @register(
@@ -49,5 +43,6 @@ class CAVL(LossAlgorithm):
     def revise(self, logits: Tensor, batch: Batch) -> None:
         """Choose among the candidates by a second pass, with the new parameters."""
         with torch.no_grad():
-            chosen = select_label(self.network(batch.weak), batch.candidates)
+            values = activation_value(self.network(batch.weak))
+        chosen = onehot_like(best_candidate(values, batch.candidates), values)
         self.write_rows("confidence", batch.index, chosen)

@@ -2,9 +2,8 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import candidate_nll
-from plench.batch import Batch
 
 
 def weighted_nll(logits: Tensor, weights: Tensor) -> Tensor:

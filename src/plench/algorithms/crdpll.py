@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import (
     agree_on_target,
     divergence_from_target,
@@ -14,7 +14,6 @@ from plench.algorithms.parts.targets import (
     uniform_over,
 )
 from plench.algorithms.parts.views import pass_views
-from plench.batch import Batch
 
 
 def consistency_weight(step: int, max_steps: int) -> float:

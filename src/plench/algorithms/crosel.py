@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms.base import (
+    Batch,
     LossAlgorithm,
     TrainingInputs,
     build_network,
@@ -19,7 +20,6 @@ from plench.algorithms.base import (
 )
 from plench.algorithms.parts.targets import candidate_nll, masked_softmax, mean_over, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix, pass_all_inputs, pass_together
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 
@@ -126,21 +126,20 @@ class CroSel(LossAlgorithm):
         return epoch_of(self.steps_done, self.num_data, self.hparams["batch_size"])
 
     def passes(self, batch: Batch) -> tuple[Any, ...]:
-        """Return each network's logits (B, K) in the warm-up, then its `Passes`; new epochs begin here."""
+        """Return each network's logits (B, K) in the warm-up, then its `Passes`.
+
+        A new epoch begins with records of all training inputs and, after the warm-up, a new selection.
+        """
         if starts_epoch(self.steps_done, self.num_data, self.hparams["batch_size"]):
-            self.begin_epoch()
+            if self.inputs is None:
+                raise RuntimeError("CroSel needs attach_inputs(inputs) before its second epoch")
+            logits = [pass_all_inputs(network, self.inputs) for network in self.network]
+            self.record(torch.stack(logits, dim=1).softmax(-1))
+            if not self.warming_up:
+                self.select()
         if self.warming_up:
             return tuple(network(batch.original) for network in self.network)
         return tuple(self.pass_network(network, batch) for network in self.network)
-
-    def begin_epoch(self) -> None:
-        """Record what both networks say of all training inputs; after the warm-up, select anew."""
-        if self.inputs is None:
-            raise RuntimeError("CroSel needs attach_inputs(inputs) before its second epoch")
-        logits = [pass_all_inputs(network, self.inputs) for network in self.network]
-        self.record(torch.stack(logits, dim=1).softmax(-1))
-        if not self.warming_up:
-            self.select()
 
     def record(self, probs: Tensor) -> None:
         """Add the networks' probabilities (N, 2, K) to their records; the oldest record drops out."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import Batch, register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     ContrastiveAlgorithm,
@@ -23,7 +23,6 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.targets import mask_out, masked_softmax, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import one_pass_serves
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 
@@ -44,22 +43,6 @@ def rectify(logits: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     # The rest is not 1 − share, which next to 1 has lost the digits that keep non-candidates below.
     rest = (product / (upper + product)).masked_fill(candidates.all(-1), 0)
     return share[..., None] * inside + rest[..., None] * outside, share
-
-
-def refined_contrast(
-    queries: Tensor, keys: Tensor, queue: Tensor, within: Tensor, beyond: Tensor, temperature: float
-) -> Tensor:
-    """Return −(τ/0.07) (1/B) Σ_i Σ_j ω_ij log-softmax of the similarities.
-
-    ω is the affinities `within` the batch (B, B), for queries (the own one aside) and for keys, and `beyond`
-    it (B, Q), divided by their sum; the own key has affinity 1, so the sum is not 0.
-    """
-    similarities = compare(queries, keys, queue, temperature)
-    others = within.masked_fill(own_entries(within), 0)
-    total = others.sum(-1) + within.sum(-1) + beyond.sum(-1)
-    positive = (others * similarities.queries + within * similarities.keys).sum(-1)
-    positive = positive + (queries * (beyond @ queue)).sum(-1) / temperature
-    return temperature / BASE_TEMPERATURE * (similarities.log_denominator - positive / total).mean()
 
 
 @register(
@@ -152,7 +135,7 @@ class DIRK(ContrastiveAlgorithm):
         return {"loss": loss, "loss_teach": teaching, "loss_cont": contrast}
 
     def contrast(self, queries: Tensor, keys: Tensor, rectified: Tensor, candidates: Tensor) -> Tensor:
-        """Return the contrastive loss of the phase."""
+        """Return the contrastive loss of the phase; later −(τ/0.07) (1/B) Σ_ij ω_ij log-softmax."""
         features, temperature = self.queue["features"], self.hparams["feat_temperature"]
         if self.steps_done < self.hparams["prot_start"]:
             return instance_contrast(queries, keys, features, temperature)
@@ -161,7 +144,16 @@ class DIRK(ContrastiveAlgorithm):
         beyond = find_affinities(
             rectified, candidates, self.queue["distributions"], self.queue["candidates"], closeness
         )
-        return refined_contrast(queries, keys, features, within, beyond, temperature)
+        # ω, the affinities over their sum: for queries (the own one aside) and keys of the batch, and for the
+        # queue. The own key has affinity 1, so the sum is not 0.
+        similarities = compare(queries, keys, features, temperature)
+        others = within.masked_fill(own_entries(within), 0)
+        total = others.sum(-1) + within.sum(-1) + beyond.sum(-1)
+        positive = (others * similarities.queries + within * similarities.keys).sum(-1)
+        positive = positive + (queries * (beyond @ features)).sum(-1) / temperature
+        losses = similarities.log_denominator - positive / total
+        contrast: Tensor = temperature / BASE_TEMPERATURE * losses.mean()
+        return contrast
 
     def revise(self, outputs: tuple[Tensor, ...], batch: Batch) -> None:
         """Let the teacher follow the student."""

@@ -15,11 +15,31 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from plench.algorithms.base import Algorithm, TrainingInputs
-from plench.algorithms.classical.parts import Bools, Floats, normalise_rows, share_equally, take_logs
-from plench.batch import Batch
+from plench.algorithms.base import Algorithm, Batch, TrainingInputs
+from plench.algorithms.classical.parts import (
+    Bools,
+    Floats,
+    LinearModel,
+    mean_surprise,
+    normalise_rows,
+    predict_by_folds,
+    share_equally,
+    sharpen,
+    take_logs,
+)
 from plench.errors import UsageError
+from plench.hparams import Choice, Hyperparameter
 from plench.settings import seed_hash
+
+LEAST = 1e-3
+SHARPENING = Hyperparameter(
+    "sharpening", 1.0, "power of the probabilities in the revision", Choice(1.0, 1.5, 2.0, 4.0), above=0
+)
+ROUNDS = Hyperparameter("rounds", 4, "rounds of fitting and revising", at_least=1)
+FOLDS = Hyperparameter("folds", 3, "folds that out-of-sample probabilities come from", at_least=2)
+FLOOR = Hyperparameter("floor", LEAST, "added to probabilities before they are compared", above=0)
+# What the revision of the targets is ruled by; `FOLDS` aside, which a model with its own hold-out lacks.
+REVISION = (SHARPENING, ROUNDS, FLOOR)
 
 
 class UnfitError(ValueError):
@@ -150,12 +170,61 @@ class FittedAlgorithm(Algorithm):
         return self.targets.numpy()
 
 
+class LinearAlgorithm(FittedAlgorithm):
+    """A method whose outcome is one linear model, `fitted` as its weight and bias."""
+
+    @property
+    def model(self) -> LinearModel:
+        """The model of the last round."""
+        return LinearModel(self.fitted["weight"], self.fitted["bias"])
+
+    def keep(self, model: LinearModel) -> None:
+        """Keep a model as the outcome of a round."""
+        self.fitted = {"weight": model.weight, "bias": model.bias}
+
+    def score(self, features: Floats) -> Floats:
+        """Return the linear scores."""
+        return self.model.score(features)
+
+
+class TargetAlgorithm(FittedAlgorithm):
+    """A model fitted on soft targets, once, or in rounds that revise them by out-of-sample probabilities.
+
+    In-sample probabilities would only confirm the targets: a forest whose leaves hold one example gives back
+    what it was fitted on. So the revision asks models that have not seen the example, by folds of examples
+    unless the model holds examples out by itself.
+    """
+
+    def fit_round(self, number: int) -> float:
+        """Fit on the targets and, unless it is the last round, revise them: q_ij ∝ w_ij (P_ij + ε)^γ."""
+        outside = self.fit_model(self.seed_for("fit", number))
+        last = number == self.rounds
+        if outside is None:
+            if last:
+                return self.last_loss
+            folds = int(self.hparams["folds"])
+            outside = predict_by_folds(
+                self.features, self.soft_targets, folds, self.seed, number, self.fit_and_predict
+            )
+        floor = float(self.hparams.get("floor", LEAST))
+        if not last:
+            sharpening = float(self.hparams["sharpening"])
+            self.set_targets(sharpen(outside, self.prior_weights, sharpening, floor))
+        return mean_surprise(outside, self.candidates, floor)
+
+    def fit_model(self, seed: int) -> Floats | None:
+        """Fit on features and targets, fill `fitted`; return out-of-sample probabilities if there are any."""
+        raise NotImplementedError(f"{type(self).__name__} has no fit_model(seed)")
+
+    def fit_and_predict(self, features: Floats, targets: Floats, queries: Floats, seed: int) -> Floats:
+        """Fit a model of the same kind on some examples; return its probabilities for others."""
+        raise NotImplementedError(f"{type(self).__name__} has no fit_and_predict(features, targets, …)")
+
+
 def limit_threads() -> Any:
     """Let BLAS and OpenMP use as many threads as the run's tensors do, inside a `with` block."""
-    return _controller().limit(limits=torch.get_num_threads())
+    return thread_controller().limit(limits=torch.get_num_threads())
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    """Return the controller of the libraries that are loaded, all of them by now."""
-    return ThreadpoolController()
+# Of the libraries that are loaded when it is first asked for: all of them by then.
+thread_controller = cache(ThreadpoolController)

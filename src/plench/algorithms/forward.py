@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import NEG_INF, mean_over_pairs
-from plench.batch import Batch
 
 
 def log_complement(logits: Tensor) -> Tensor:
@@ -20,11 +19,6 @@ def log_complement(logits: Tensor) -> Tensor:
     of_likeliest = others.logsumexp(-1, keepdim=True) - logits.logsumexp(-1, keepdim=True)
     probs = logits.softmax(-1).scatter(-1, likeliest, 0.0)
     return torch.log1p(-probs).scatter(-1, likeliest, of_likeliest)
-
-
-def forward_losses(logits: Tensor) -> Tensor:
-    """Return −log((1 − p_j)/(K − 1)), the loss of each label were it complementary (uniform transition)."""
-    return math.log(logits.shape[-1] - 1) - log_complement(logits)
 
 
 @register(
@@ -46,4 +40,5 @@ class Forward(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean over pairs of the forward loss."""
-        return mean_over_pairs(forward_losses(logits), batch.candidates)
+        losses = math.log(self.num_classes - 1) - log_complement(logits)
+        return mean_over_pairs(losses, batch.candidates)

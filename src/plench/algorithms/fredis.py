@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, device_with_doubles, register
+from plench.algorithms.base import Batch, LossAlgorithm, device_with_doubles, register
 from plench.algorithms.parts.targets import (
     agree_on_target,
     divergence_from_target,
@@ -17,7 +17,6 @@ from plench.algorithms.parts.targets import (
     uniform_over,
 )
 from plench.algorithms.parts.views import pass_views
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 SMALL_TO_LARGE = Choice(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

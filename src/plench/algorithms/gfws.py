@@ -6,20 +6,13 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import masked_softmax, push_non_candidates, soft_cross_entropy
 from plench.algorithms.parts.views import pass_together
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 # What a class's mean probability counts as at least, so that its logarithm is finite.
 SMALLEST_MEAN = 1e-6
-
-
-def spread_over_classes(logits: Tensor) -> Tensor:
-    """Return −(1/K) Σ_k log p̄_k, p̄ the batch's mean probabilities, those below 1e-6 as the constant 1e-6."""
-    means = logits.softmax(-1).mean(-2)
-    return -means.clamp(SMALLEST_MEAN, 1).log().mean(-1)
 
 
 @register(
@@ -66,6 +59,7 @@ class GFWS(LossAlgorithm):
         posterior = masked_softmax(weak.detach(), batch.candidates)
         push = push_non_candidates(weak, batch.candidates)
         fit = soft_cross_entropy(logits, posterior).mean(0)
-        spread = spread_over_classes(weak)
+        means = weak.softmax(-1).mean(-2)
+        spread = -means.clamp(SMALLEST_MEAN, 1).log().mean(-1)
         loss = push + fit + self.hparams["entropy_weight"] * spread
         return {"loss": loss, "loss_sup": push, "loss_em": fit, "loss_ent": spread}

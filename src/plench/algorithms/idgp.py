@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, build_adam, build_network, first_step_of, register
+from plench.algorithms.base import Batch, LossAlgorithm, build_adam, build_network, first_step_of, register
 from plench.algorithms.parts.targets import masked_softmax, uniform_over
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 
@@ -90,7 +89,7 @@ class IDGP(LossAlgorithm):
 
     def build_optimizers(self) -> None:
         """Build an Adam for each network."""
-        super().build_optimizers()
+        self.optimizer = build_adam(self.network.parameters(), self.hparams)
         self.generator_optimizer = build_adam(self.generator.parameters(), self.hparams)
 
     def setup(self, candidates: Tensor) -> None:
@@ -99,7 +98,7 @@ class IDGP(LossAlgorithm):
         self.per_example("addition", candidates.to(torch.get_default_dtype()))
         batch_size, epochs = self.hparams["batch_size"], self.hparams["warm_up_epoch"]
         self.warm_up = warm_up_updates(self.num_data, batch_size, epochs)
-        self.ramp = ramp_updates(self.hparams["max_steps"])
+        self.ramp = max(1, self.hparams["max_steps"] // 5)  # updates in which the KL terms gain weight
 
     def passes(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits (B, K) of the classifier and of the generator."""
@@ -169,11 +168,6 @@ def sum_over_batch(values: Tensor) -> Tensor:
 def warm_up_updates(num_data: int, batch_size: int, warm_up_epochs: int) -> int:
     """Return the length of the warm-up, ⌈warm_up_epochs·n/B⌉ updates; B is at most n."""
     return first_step_of(warm_up_epochs, num_data, min(batch_size, num_data))
-
-
-def ramp_updates(max_steps: int) -> int:
-    """Return how many updates the weight of the KL terms takes to rise to 1: a fifth of the run."""
-    return max(1, max_steps // 5)
 
 
 def kl_weight(update: int, warm_up: Tensor | int, ramp: int) -> Tensor | float:

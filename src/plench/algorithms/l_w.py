@@ -2,16 +2,8 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import mean_over_pairs
-from plench.batch import Batch
-
-
-def weighted_losses(logits: Tensor) -> Tensor:
-    """Return −(1 + u_j/(K − 1)) log softmax(u)_j, u = 1 − p, the loss of each label were it complementary."""
-    unlikeliness = 1 - logits.softmax(-1)
-    weights = unlikeliness / (logits.shape[-1] - 1)
-    return -(1 + weights) * unlikeliness.log_softmax(-1)
 
 
 @register(
@@ -33,4 +25,6 @@ class L_W(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean over pairs of the weighted loss."""
-        return mean_over_pairs(weighted_losses(logits), batch.candidates)
+        unlikeliness = 1 - logits.softmax(-1)
+        weights = unlikeliness / (self.num_classes - 1)
+        return mean_over_pairs(-(1 + weights) * unlikeliness.log_softmax(-1), batch.candidates)

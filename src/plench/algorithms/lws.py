@@ -3,27 +3,12 @@
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import over_rows
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 # Added to each of the K entries before a group is summed; part of the authors' definition.
 GUARD = 1e-8
-
-
-def leveraged_loss(logits: Tensor, candidates: Tensor, weights: Tensor, leverage: Tensor | float) -> Tensor:
-    """Return the mean over rows of Σ_j w_j (σ(−z_j) on candidates, leverage · σ(z_j) on the others)."""
-    sigmoid_losses = torch.where(candidates, (-logits).sigmoid(), over_rows(leverage) * logits.sigmoid())
-    return (weights * sigmoid_losses).sum((-2, -1)) / logits.shape[-2]
-
-
-def group_weights(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return the probabilities, normalised separately over candidates and over non-candidates."""
-    probs = logits.softmax(-1)
-    candidate_mass = torch.where(candidates, probs, 0.0).sum(-1, keepdim=True)
-    other_mass = torch.where(candidates, 0.0, probs).sum(-1, keepdim=True)
-    return probs / (torch.where(candidates, candidate_mass, other_mass) + logits.shape[-1] * GUARD)
 
 
 @register(
@@ -56,11 +41,15 @@ class LWS(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the leveraged weighted loss with the stored weights."""
-        weights = self.rows("weights", batch.index)
-        return leveraged_loss(logits, batch.candidates, weights, self.hparams["lw_weight"])
+        leverage = over_rows(self.hparams["lw_weight"])
+        losses = torch.where(batch.candidates, (-logits).sigmoid(), leverage * logits.sigmoid())
+        return (self.rows("weights", batch.index) * losses).sum((-2, -1)) / logits.shape[-2]
 
     def revise(self, logits: Tensor, batch: Batch) -> None:
-        """Renew the weights from a second pass, with the new parameters."""
+        """Renew the weights: a second pass's probabilities, normalised within each of the two groups."""
         with torch.no_grad():
-            weights = group_weights(self.network(batch.weak), batch.candidates)
-        self.write_rows("weights", batch.index, weights)
+            probs = self.network(batch.weak).softmax(-1)
+        candidate_mass = torch.where(batch.candidates, probs, 0.0).sum(-1, keepdim=True)
+        other_mass = torch.where(batch.candidates, 0.0, probs).sum(-1, keepdim=True)
+        mass = torch.where(batch.candidates, candidate_mass, other_mass) + self.num_classes * GUARD
+        self.write_rows("weights", batch.index, probs / mass)

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import gce_of_classes, mse_of_classes
-from plench.batch import Batch
 
 REVERSED = (
     "the public code divides by the complementary loss instead of multiplying: the gradient is reversed"
@@ -14,32 +13,16 @@ REVERSED = (
 GCE_EXPONENT = 0.7
 
 
-def set_weight(candidates: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return (K − 1)/(K − |S|) for each row, and 0 for a row with every label, which says nothing."""
-    num_classes = candidates.shape[-1]
-    num_complementary = (~candidates).sum(-1, dtype=dtype)
-    weight = (num_classes - 1) / num_complementary.clamp(min=1)
-    return torch.where(num_complementary > 0, weight, 0.0)
+def unbiased_risk(class_losses: Tensor, candidates: Tensor) -> Tensor:
+    """Return, for each row, the unbiased estimate Σ_j a_j ℓ_j of its loss; it may be negative.
 
-
-def exponential_loss(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return, for each row, the weighted exponential loss of the candidates' total probability."""
-    candidate_mass = (logits.softmax(-1) * candidates.to(logits.dtype)).sum(-1)
-    return set_weight(candidates, logits.dtype) * (-candidate_mass).exp()
-
-
-def signed_weights(candidates: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 1 on candidates and −(|S| − 1)/(K − |S|) elsewhere; 0 everywhere in a row with every label."""
-    num_complementary = (~candidates).sum(-1, keepdim=True, dtype=dtype)
+    a is 1 on candidates and −(|S| − 1)/(K − |S|) elsewhere; 0 everywhere in a row with every label.
+    """
+    num_complementary = (~candidates).sum(-1, keepdim=True, dtype=class_losses.dtype)
     num_candidates = candidates.shape[-1] - num_complementary
     on_candidates = num_complementary.clamp(max=1)
     on_complementary = (1 - num_candidates) / num_complementary.clamp(min=1)
-    return torch.where(candidates, on_candidates, on_complementary)
-
-
-def unbiased_risk(class_losses: Tensor, candidates: Tensor) -> Tensor:
-    """Return, for each row, the unbiased estimate Σ_j a_j ℓ_j of its loss; it may be negative."""
-    return (signed_weights(candidates, class_losses.dtype) * class_losses).sum(-1)
+    return (torch.where(candidates, on_candidates, on_complementary) * class_losses).sum(-1)
 
 
 @register(
@@ -62,7 +45,11 @@ class EXP(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean over rows of the weighted exponential loss."""
-        return exponential_loss(logits, batch.candidates).mean(-1)
+        num_complementary = (~batch.candidates).sum(-1, dtype=logits.dtype)
+        weight = (self.num_classes - 1) / num_complementary.clamp(min=1)
+        weight = torch.where(num_complementary > 0, weight, 0.0)
+        candidate_mass = (logits.softmax(-1) * batch.candidates.to(logits.dtype)).sum(-1)
+        return (weight * (-candidate_mass).exp()).mean(-1)
 
 
 @register(

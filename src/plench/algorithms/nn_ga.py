@@ -6,9 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import over_rows
-from plench.batch import Batch
 from plench.hparams import Constant, Hyperparameter
 
 WRONG_PRIOR = "the public code multiplies by the whole prior vector instead of by one class's prior"
@@ -41,11 +40,6 @@ def class_risks(logits: Tensor, candidates: Tensor, prior: Tensor) -> ClassRisks
     return ClassRisks(-(coefficients * logits.log_softmax(-1)).sum(-2), counts)
 
 
-def clip_risks(risks: Tensor, beta: Tensor | float) -> Tensor:
-    """Return Σ_k max(r_k, −β)."""
-    return risks.clamp(min=-over_rows(beta, 1)).sum(-1)
-
-
 class Ascent(NamedTuple):
     """What GA minimises in a step, and whether the step is one of ascent."""
 
@@ -60,6 +54,16 @@ def correct_by_ascent(risks: Tensor, counts: Tensor) -> Ascent:
     return Ascent(torch.where(is_ascent, pushed_up, risks.sum(-1)), is_ascent)
 
 
+class ComplementaryRisk(LossAlgorithm):
+    """What NN and GA share: the share of each class among the complementary labels."""
+
+    prior: Tensor
+
+    def setup(self, candidates: Tensor) -> None:
+        """Count the complementary labels of the training split, once."""
+        self.register_buffer("prior", complementary_prior(candidates))
+
+
 @register(
     "NN",
     stacked=True,
@@ -72,7 +76,7 @@ def correct_by_ascent(risks: Tensor, counts: Tensor) -> Ascent:
     cite="ishida2019complementary",
     public_fault=WRONG_PRIOR,
 )
-class NN(LossAlgorithm):
+class NN(ComplementaryRisk):
     """Estimate each class's risk without bias from complementary labels, and clip what is negative.
 
     Under uniform complementary labels a class's risk cannot be negative in expectation; where its estimate
@@ -82,16 +86,10 @@ class NN(LossAlgorithm):
     the examples with complementary label j, π the share of each class among complementary labels.
     """
 
-    prior: Tensor
-
-    def setup(self, candidates: Tensor) -> None:
-        """Count the complementary labels of the training split, once."""
-        self.register_buffer("prior", complementary_prior(candidates))
-
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the sum of the clipped class risks."""
         risks, _ = class_risks(logits, batch.candidates, self.prior)
-        return clip_risks(risks, self.hparams["beta"])
+        return risks.clamp(min=-over_rows(self.hparams["beta"], 1)).sum(-1)
 
 
 @register(
@@ -104,7 +102,7 @@ class NN(LossAlgorithm):
     cite="ishida2019complementary",
     public_fault=WRONG_PRIOR,
 )
-class GA(LossAlgorithm):
+class GA(ComplementaryRisk):
     """Estimate each class's risk without bias, and undo by gradient ascent what has become negative.
 
     A step in which some class's risk is negative raises the negative risks and ignores the others. On data
@@ -114,12 +112,6 @@ class GA(LossAlgorithm):
     Objective: Σ_k r_k if every r_k ≥ 0, else −Σ_k n_k min(r_k, 0); r as in NN, n_k the number of pairs with
     label k in the batch. The loss reported is Σ_k r_k in both cases.
     """
-
-    prior: Tensor
-
-    def setup(self, candidates: Tensor) -> None:
-        """Count the complementary labels of the training split, once."""
-        self.register_buffer("prior", complementary_prior(candidates))
 
     def losses(self, logits: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         """Return the risk, and as the objective what descent or ascent minimises, as the risks decide."""

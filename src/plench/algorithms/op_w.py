@@ -2,25 +2,12 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import mean_over_pairs
-from plench.batch import Batch
 
 # Both are part of the authors' definition: the first bounds reciprocals at 1e18, which float32 can hold.
 SMALLEST_PROB = 1e-18
 SMALLEST_WEIGHT = 1e-6
-
-
-def order_preserving_losses(logits: Tensor) -> Tensor:
-    """Return −w_j log b_j, b = softmax(−z), the loss of each label were it complementary.
-
-    The weight w = softmax(z)·softmax(1/b), up to small constants, is not held constant: the gradient goes
-    through it as well.
-    """
-    liked = logits.softmax(-1) + SMALLEST_PROB
-    disliked = (-logits).softmax(-1) + SMALLEST_PROB
-    weights = liked * disliked.reciprocal().softmax(-1) + SMALLEST_WEIGHT
-    return -weights * disliked.log()
 
 
 @register(
@@ -41,5 +28,8 @@ class OP_W(LossAlgorithm):
     """
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the mean over pairs of the weighted order-preserving loss."""
-        return mean_over_pairs(order_preserving_losses(logits), batch.candidates)
+        """Return the mean over pairs of the weighted loss; the gradient goes through the weight as well."""
+        liked = logits.softmax(-1) + SMALLEST_PROB
+        disliked = (-logits).softmax(-1) + SMALLEST_PROB
+        weights = liked * disliked.reciprocal().softmax(-1) + SMALLEST_WEIGHT
+        return mean_over_pairs(-weights * disliked.log(), batch.candidates)

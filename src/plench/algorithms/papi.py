@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import Batch, register
 from plench.algorithms.parts.contrast import (
     ContrastiveAlgorithm,
     confidence_momentum,
@@ -23,7 +23,6 @@ from plench.algorithms.parts.targets import (
     uniform_over,
 )
 from plench.algorithms.parts.views import draw_partners, draw_share, mix, one_pass_serves
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
-from plench.batch import Batch
+from plench.algorithms.base import Batch, LossAlgorithm, register
 
 
 def pairwise_comparison(logits: Tensor, candidates: Tensor, most_candidates: int) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from plench.algorithms.base import register
+from plench.algorithms.base import Batch, register
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     MOMENTUM_HPARAMS,
@@ -15,7 +15,6 @@ from plench.algorithms.parts.contrast import (
     supervised_contrast,
 )
 from plench.algorithms.parts.targets import best_candidate, onehot_like, soft_cross_entropy
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 

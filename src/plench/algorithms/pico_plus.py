@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import first_step_of, register, starts_epoch
+from plench.algorithms.base import Batch, first_step_of, register, starts_epoch
 from plench.algorithms.parts.contrast import (
     BASE_TEMPERATURE,
     MOMENTUM_HPARAMS,
@@ -21,7 +21,6 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.targets import best_candidate, mean_over, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
-from plench.batch import Batch
 from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
 
 MIXUP_ALPHA = 4.0

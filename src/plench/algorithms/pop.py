@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import (
     masked_softmax,
     over_rows,
@@ -13,7 +13,6 @@ from plench.algorithms.parts.targets import (
     soft_cross_entropy,
     uniform_over,
 )
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter, LogRange
 
 # The threshold grows while it is below the first and a purification removes a smaller share than the second
@@ -88,14 +87,12 @@ class POP(LossAlgorithm):
         self.write_rows("confidence", batch.index, masked_softmax(logits, left))
         epoch, rest = divmod(self.steps_done + 1, self.updates_per_epoch)
         if rest == 0:
-            self.close_epoch(epoch - 1)
-
-    def close_epoch(self, epoch: int) -> None:
-        """Add the confidences to the window; where it ends, purify (from `warm_up` on) and empty it."""
-        self.window += self.confidence
-        ends = torch.as_tensor(epoch % self.hparams["rollWindow"] == 0, device=self.window.device)
-        self.purify(ends & (epoch >= self.hparams["warm_up"]))
-        self.window *= over_rows(~ends)
+            # The confidences join the window; where it ends, it is purified by and emptied.
+            epoch -= 1
+            self.window += self.confidence
+            ends = torch.as_tensor(epoch % self.hparams["rollWindow"] == 0, device=self.window.device)
+            self.purify(ends & (epoch >= self.hparams["warm_up"]))
+            self.window *= over_rows(~ends)
 
     def purify(self, due: Tensor) -> None:
         """Where `due`, remove candidates whose sum over the window is far below that of their row's best.

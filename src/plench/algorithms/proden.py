@@ -2,9 +2,8 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import masked_softmax, soft_cross_entropy, uniform_over
-from plench.batch import Batch
 
 
 @register(

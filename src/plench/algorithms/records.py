@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, epoch_of, first_step_of, register
+from plench.algorithms.base import Batch, LossAlgorithm, epoch_of, first_step_of, register
 from plench.algorithms.parts.targets import (
     agree_on_target,
     divergence_from_target,
@@ -17,17 +17,10 @@ from plench.algorithms.parts.targets import (
     uniform_over,
 )
 from plench.algorithms.parts.views import pass_together
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 # Added to probabilities before the logarithm: bounds the push on non-candidates and the correction.
 EPSILON = 1e-9
-
-
-def push_outside(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Return the mean over rows of −Σ_{k∉S} log(|1 − p_k| + 1e-9)."""
-    logs = ((1 - logits.softmax(-1)).abs() + EPSILON).log()
-    return -logs.masked_fill(candidates, 0).sum(-1).mean(-1)
 
 
 def log_prior(logits: Tensor) -> Tensor:
@@ -94,14 +87,10 @@ class RECORDS(LossAlgorithm):
         featurizer, classifier = self.network
         views = self.choose_views(("weak", "strong"), self.hparams)
         features = pass_together(featurizer, *(batch.view(view) for view in views))
-        self.move_mean(features.detach())
-        return classifier(features), self.find_log_prior().detach()
-
-    def move_mean(self, features: Tensor) -> None:
-        """Move the feature mean (…, F) towards that of the batch's features (V, …, B, F)."""
         momentum = over_rows(self.hparams["m"], 1)
-        moved = momentum * self.feature_mean + (1 - momentum) * features.mean(0).mean(-2)
+        moved = momentum * self.feature_mean + (1 - momentum) * features.detach().mean(0).mean(-2)
         self.feature_mean.copy_(moved)
+        return classifier(features), self.find_log_prior().detach()
 
     def find_log_prior(self) -> Tensor:
         """Return the logarithm of the prior (…, 1, K) that the classifier assigns to the feature mean."""
@@ -113,7 +102,8 @@ class RECORDS(LossAlgorithm):
         confidence = self.rows("confidence", batch.index)
         if self.hparams["base"] == "PRODEN":
             return {"loss": soft_cross_entropy(logits[0], confidence)}
-        push = push_outside(logits, batch.candidates).sum(0)
+        logs = ((1 - logits.softmax(-1)).abs() + EPSILON).log()
+        push = -logs.masked_fill(batch.candidates, 0).sum(-1).mean(-1).sum(0)
         consistency = divergence_from_target(logits, confidence).sum(0)
         return {"loss": push + consistency, "loss_sup": push, "loss_con": consistency}
 

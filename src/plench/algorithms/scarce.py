@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import uniform_over
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 

@@ -2,22 +2,11 @@
 
 from torch import Tensor
 
-from plench.algorithms.base import LossAlgorithm, register
+from plench.algorithms.base import Batch, LossAlgorithm, register
 from plench.algorithms.parts.targets import mean_over_pairs
-from plench.batch import Batch
 
 # Inside the logarithm of SCL_NL; part of its definition in the authors' laboratory's code.
 NL_CONSTANT = 1e-6
-
-
-def exponential_losses(logits: Tensor) -> Tensor:
-    """Return e^{p_j}, the loss of each label were it complementary."""
-    return logits.softmax(-1).exp()
-
-
-def negative_learning_losses(logits: Tensor) -> Tensor:
-    """Return −log(1 − p_j + 1e-6), the loss of each label were it complementary."""
-    return -(1 - logits.softmax(-1) + NL_CONSTANT).log()
 
 
 @register("SCL_EXP", stacked=True, family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
@@ -32,7 +21,7 @@ class SCL_EXP(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean over pairs of the exponential loss."""
-        return mean_over_pairs(exponential_losses(logits), batch.candidates)
+        return mean_over_pairs(logits.softmax(-1).exp(), batch.candidates)
 
 
 @register("SCL_NL", stacked=True, family="vanilla CLL", venue="ICML 2020", cite="chou2020unbiased")
@@ -48,4 +37,5 @@ class SCL_NL(LossAlgorithm):
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean over pairs of the negative-learning loss."""
-        return mean_over_pairs(negative_learning_losses(logits), batch.candidates)
+        losses = -(1 - logits.softmax(-1) + NL_CONSTANT).log()
+        return mean_over_pairs(losses, batch.candidates)

@@ -12,6 +12,7 @@ from torch.distributions import Dirichlet
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from plench.algorithms.base import (
+    Batch,
     LossAlgorithm,
     TrainingInputs,
     build_adam,
@@ -22,7 +23,6 @@ from plench.algorithms.base import (
 )
 from plench.algorithms.parts.targets import mask_out, restrict, uniform_over
 from plench.algorithms.parts.views import pass_all_inputs
-from plench.batch import Batch
 from plench.hparams import Choice, Hyperparameter
 
 # Added to probabilities before the logarithm and in the revision: caps the loss and prevents 0/0.
@@ -133,7 +133,12 @@ class VALEN(LossAlgorithm):
         if self.warming_up:
             return logits, None, None
         encoded = self.encoder(batch.weak)
-        return logits, encoded, draw_distribution(concentrate(encoded, batch.candidates))
+        # d ~ Dirichlet(κ), with a gradient through κ. Its sampler computes with doubles inside, so a device
+        # without them lets the CPU draw.
+        concentration = concentrate(encoded, batch.candidates)
+        place = device_with_doubles(concentration.device)
+        sample = Dirichlet(concentration.to(place), validate_args=False).rsample()
+        return logits, encoded, sample.to(concentration.device)
 
     @torch.no_grad()
     def end_warm_up(self) -> None:
@@ -183,16 +188,6 @@ class VALEN(LossAlgorithm):
     def phases(self) -> Mapping[str, int]:
         """Return when the encoder starts to train."""
         return {"inference of label distributions (warm_up)": self.hparams["warm_up"]}
-
-
-def draw_distribution(concentration: Tensor) -> Tensor:
-    """Draw d ~ Dirichlet(κ), row by row, with a gradient through κ.
-
-    Dirichlet samplers compute with doubles inside, so a device without them lets the CPU draw.
-    """
-    place = device_with_doubles(concentration.device)
-    sample: Tensor = Dirichlet(concentration.to(place), validate_args=False).rsample()
-    return sample.to(concentration.device)
 
 
 def clamped_concentration(logits: Tensor) -> Tensor:

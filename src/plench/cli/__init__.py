@@ -11,13 +11,13 @@ import argparse
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.settings import __version__
-from plench.text import clean_text
+from plench.text import clean_text, unknown_name
 
 HELP = """Benchmark and toolbox for partial-label learning.
 
@@ -108,9 +108,21 @@ class Parser(argparse.ArgumentParser):
                     yield from below.walk()
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse with the arguments of the command."""
+        """Parse with the arguments of the command; an unknown option is an error of the command itself."""
         self.load()
-        return super().parse_known_args(*args, **kwargs)
+        found, rest = super().parse_known_args(*args, **kwargs)
+        for word in rest:
+            if word.startswith("--"):
+                name = word.partition("=")[0]
+                self.error(str(unknown_name(name, self._option_string_actions, "option")))
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = "value" if action.option_strings else str(action.metavar or action.dest).lower()
+            raise argparse.ArgumentError(
+                action, str(unknown_name(str(value), map(str, action.choices), what))
+            )
 
     def error(self, message: str) -> NoReturn:
         """Exit with a message on bad usage, without control characters of what was given."""
@@ -118,23 +130,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> Parser:
-    """Build the parser of `plench`."""
+    """Build the parser of `plench`, with a parser for each command, whose module has the same name."""
     parser = Parser(prog="plench")
     parser.set_page(HELP)
     parser.add_argument("--version", action="version", version=f"plench {__version__}")
-    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True), COMMANDS)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        commands.add_parser(name, help=text, fill=partial(fill_from_module, name))
     return parser
 
 
-def add_commands(commands: Any, table: Mapping[str, str]) -> None:
-    """Add a parser for each command of a table; its module has the same name."""
-    for name, text in table.items():
-        commands.add_parser(name, help=text, fill=partial(fill_from_module, name.replace("-", "_")))
-
-
-def add_command(commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Parser:
+def add_command(
+    commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int], aliases: Sequence[str] = ()
+) -> Parser:
     """Add a command to those of a group; return its parser."""
-    parser: Parser = commands.add_parser(name, help=text, description=text)
+    parser: Parser = commands.add_parser(name, help=text, description=text, aliases=aliases)
     parser.set_defaults(run=run)
     return parser
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag(name), type=int, default=default, metavar="N", help=text)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write JSON, with hardware and versions")
     parser.add_argument("--json", action="store_true", help="print the same JSON")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,9 +68,6 @@ def run(args: argparse.Namespace) -> int:
     for name in NUMBERS:
         if getattr(args, name) < 1:
             raise UsageError(f"{flag(name)} must be at least 1, not {getattr(args, name)}")
-    if args.here:
-        print(json.dumps(measure_here(parts[0], args)))
-        return 0
     rows: list[dict[str, Any]] = []
     for part in parts:
         for row in measure_part(part, args):
@@ -110,38 +107,13 @@ def measure_part(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]
     elif part == "reading":
         yield {"part": part, **bench.measure_reading(args.runs, min(args.repeats, 5))}
     else:
-        for dataset in ["DigitImages"] if part == "image" else args.datasets:
-            for name in names:
-                yield {"part": part, **measure_apart(part, name, dataset, args)}
-
-
-def measure_apart(part: str, algorithm: str, dataset: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Measure in a process of its own, so that nothing of the last one is in its memory."""
-    words = [part, "--here", "-a", algorithm, "-d", dataset, "--repeats", str(args.repeats)]
-    words += ["--batch-size", str(args.batch_size), "--stack", str(args.stack)]
-    words += [] if args.data_dir is None else ["--data-dir", str(args.data_dir)]
-    command = [sys.executable, "-m", "plench", "bench", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RunFailedError(f"{algorithm} on {dataset} could not be measured: {done.stderr.strip()[-2000:]}")
-    row: dict[str, Any] = json.loads(done.stdout)
-    return row
-
-
-def measure_here(part: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Measure one algorithm on one dataset in this process."""
-    from plench import bench
-
-    names, datasets, repeats = args.algorithms or [], args.datasets, args.repeats
-    if len(names) != 1 or len(datasets) != 1:
-        raise UsageError(
-            f"--here measures one algorithm on one dataset, not {len(names)} algorithms on {len(datasets)}"
-        )
-    what = (names[0], datasets[0], args.data_dir)
-    if part == "evaluation":
-        return bench.measure_evaluation(*what, repeats)
-    if part == "stack":
-        return bench.measure_stack(*what, args.batch_size, repeats, args.stack)
-    if part == "image":
-        return bench.measure_step(*what, None, repeats, warm_up=2)
-    return bench.measure_step(*what, args.batch_size, repeats)
+        numbers = (args.data_dir, args.batch_size, args.repeats, args.stack)
+        # A fresh process for each, so that nothing of the last one is in its memory.
+        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+            for dataset in ["DigitImages"] if part == "image" else args.datasets:
+                for name in names:
+                    measured = pool.submit(bench.measure, part, name, dataset, *numbers)
+                    try:
+                        yield {"part": part, **measured.result()}
+                    except BrokenProcessPool as error:
+                        raise RunFailedError(f"{name} on {dataset}: the measuring process exited") from error

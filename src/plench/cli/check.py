@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,14 @@ def run(args: argparse.Namespace) -> int:
 
     entry = find_algorithm(args.algorithm)
     choose_device(args.device)
-    with show_progress(len(checks())) as report:
+    console = Console(file=sys.stderr)  # of now: the checks replace the stream by their own
+    columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("checks", total=len(checks()))
+
+        def report(outcome: Outcome) -> None:
+            progress.update(task, advance=1, description=outcome.check.name.replace("_", " "))
+
         outcomes = run_suite(AlgorithmUnderTest(entry, args.device), report)
     passed = all(outcome.status != "failed" for outcome in outcomes)
     if args.json:
@@ -56,23 +62,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(format_outcomes(entry.name, outcomes))
     return 0 if passed else 1
-
-
-@contextmanager
-def show_progress(total: int) -> Iterator[Callable[[Outcome], None] | None]:
-    """Show a bar on a terminal."""
-    console = Console(file=sys.stderr)  # of now: the checks replace the stream by their own
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("checks", total=total)
-
-        def report(outcome: Outcome) -> None:
-            progress.update(task, advance=1, description=outcome.check.name.replace("_", " "))
-
-        yield report
 
 
 def format_outcomes(name: str, outcomes: Sequence[Outcome]) -> str:

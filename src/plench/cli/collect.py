@@ -37,21 +37,13 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add_plan_options(parser)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--format", choices=FORMATS, default="text", help="form of the tables (default: text)")
-    shape.add_argument(
-        "--latex", dest="format", action="store_const", const="latex", help="the same as --format latex"
-    )
-    shape.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
-    )
-    parser.add_argument(
-        "--by",
-        choices=("dataset", "criterion"),
-        default="dataset",
-        help="one table per dataset (columns: criteria) or per criterion (columns: datasets)",
-    )
-    parser.add_argument(
-        "--without-error", action="store_true", help="leave out the standard errors (text, Markdown, LaTeX)"
-    )
+    for name in ("latex", "json"):
+        text = f"the same as --format {name}"
+        shape.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=text)
+    text = "one table per dataset (columns: criteria) or per criterion (columns: datasets)"
+    parser.add_argument("--by", choices=("dataset", "criterion"), default="dataset", help=text)
+    text = "leave out the standard errors (text, Markdown, LaTeX)"
+    parser.add_argument("--without-error", action="store_true", help=text)
     parser.add_argument("--chosen", action="store_true", help="show the chosen configuration of every split")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of printing")
 

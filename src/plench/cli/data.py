@@ -1,4 +1,4 @@
-"""Describe, download or draw a dataset.
+"""Describe, download or draw a dataset, or turn an annotation tool's export into tables.
 
 examples:
   plench data info Digits_USS --trial-seed 1
@@ -7,15 +7,20 @@ examples:
   plench data info Lost --data-dir data --pl-type fps --fps-rate 0.5 --json
   plench data views DigitImages -o sheet.png
   plench data stats Lost --data-dir data --output lost.svg
+  plench data import export.json -o items.csv --from-name sentiment
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -24,11 +29,19 @@ from plench.cli.options import (
     CANDIDATE_SETTINGS,
     add_settings,
     add_width_option,
-    read_candidates,
-    settings_of,
+    check_outputs,
+    given_settings,
 )
-from plench.data import CandidateSpec, Dataset, download_dataset, draw_candidates, load_dataset
+from plench.data import (
+    CandidateSpec,
+    Dataset,
+    choose_candidates,
+    download_dataset,
+    draw_candidates,
+    load_dataset,
+)
 from plench.data.answers import describe_answers
+from plench.data.importers import IMPORTERS, Export, read_export
 from plench.data.sources import find_source
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
@@ -39,46 +52,55 @@ from plench.report.dataset_stats import (
     measure_noise_by_answers,
 )
 from plench.report.drawing import check_figure, figure_style, save_figure
-from plench.text import clean
+from plench.runs.files import write_through
+from plench.settings import Settings
+from plench.text import clean, clean_text
 
 COLUMNS_SHOWN = 8
 CLASSES_SHOWN = 10
 ANNOTATORS_SHOWN = 10
 COUNTS_SHOWN = 10
 BAR_WIDTH = 40
+WARNINGS = "notices"  # in the JSON of `data info`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
-
     info = add_command(commands, "info", "card, sizes, candidate sets and warnings of a dataset", show_info)
-    stats = add_command(
-        commands, "stats", "set sizes, noise, flipping probabilities, ambiguity degree", show_stats
-    )
+    text = "set sizes, noise, flipping probabilities, ambiguity degree"
+    stats = add_command(commands, "stats", text, show_stats)
     views = add_command(commands, "views", "draw every view and every operation of a few images", draw_views)
     for command in (info, stats, views):
-        command.add_argument(
-            "name", metavar="NAME", help="a dataset, in any spelling (`plench list datasets`)"
-        )
-        command.add_argument("--data-dir", help="folder of the data files; built-in datasets need none")
+        text = "a dataset, in any spelling (`plench list datasets`)"
+        command.add_argument("name", metavar="NAME", help=text)
+        text = "folder of the data files; built-in datasets need none"
+        command.add_argument("--data-dir", metavar="DIR", help=text)
     for command in (info, stats):
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command, ("trial_seed", *CANDIDATE_SETTINGS))
-    stats.add_argument(
-        "--output", type=Path, metavar="FILE", help="also draw: FILE.svg, FILE.pdf or FILE.png"
-    )
+    text = "also draw: FILE.svg, FILE.pdf or FILE.png"
+    stats.add_argument("--output", type=Path, metavar="FILE", help=text)
     add_width_option(stats)
     views.add_argument("-o", "--output", required=True, metavar="FILE.png", help="where to write the sheet")
-    views.add_argument("--count", type=int, default=8, metavar="N", help="images on the sheet (default 8)")
-    views.add_argument("--seed", type=int, default=0, metavar="N", help="decides the draws (default 0)")
-
-    download = add_command(
-        commands, "download", "download public datasets and verify their checksums", run_download
-    )
+    views.add_argument("--count", type=int, default=8, metavar="N", help="images on the sheet (default: 8)")
+    views.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
+    text = "download public datasets and verify their checksums"
+    download = add_command(commands, "download", text, run_download)
     download.add_argument("names", nargs="*", metavar="NAME", help="datasets, in any spelling")
     download.add_argument("--suite", metavar="NAME", help="the datasets of a suite: tabular, image or full")
-    download.add_argument("--data-dir", required=True, help="folder to put the files into")
+    download.add_argument("--data-dir", required=True, metavar="DIR", help="folder to put the files into")
+
+    text = "write an annotation tool's export as tables of items and of answers"
+    importing = add_command(commands, "import", text, run_import)
+    importing.add_argument("export", metavar="EXPORT", help=".json, .jsonl, .csv or .zip file, or a folder")
+    importing.add_argument(
+        "-o", "--output", required=True, metavar="FILE.csv", help="items; answers go to FILE-answers.csv"
+    )
+    importing.add_argument("--tool", help=f"{', '.join(IMPORTERS.own)} (default: recognised)")
+    importing.add_argument("--from-name", metavar="NAME", help="the question to read, if there are several")
+    importing.add_argument("--no-predictions", action="store_true", help="leave predictions of models out")
+    importing.add_argument("--force", action="store_true", help="replace files that are there")
 
 
 def run_download(arguments: argparse.Namespace) -> int:
@@ -98,12 +120,53 @@ def run_download(arguments: argparse.Namespace) -> int:
             for path in download_dataset(name, arguments.data_dir):
                 print(path, flush=True)
         except DataError as error:
-            failures.append(error)
-    if len(failures) == 1:
-        raise failures[0]
+            failures.append(str(error))
     if failures:
-        raise DataError("\n".join([f"{len(failures)} of {len(names)} failed:", *map(str, failures)]))
+        count = [f"{len(failures)} of {len(names)} failed:"] if len(failures) > 1 else []
+        raise DataError("\n".join([*count, *failures]))
     return 0
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Write items and answers of an export, and print what was found and how to use it."""
+    items = Path(args.output)
+    if items.suffix.lower() != ".csv":
+        raise UsageError(f"--output must be a file ending in .csv, not {args.output}")
+    answers = items.with_name(f"{items.stem}-answers.csv")
+    for path in (items, answers):
+        check_outputs({"--output": str(path)}, {"the export": args.export})
+        if path.exists() and not args.force:
+            raise UsageError(f"{path} is already there; replace it with --force or name another file")
+    export = read_export(Path(args.export), args.tool, args.from_name, not args.no_predictions)
+    *contents, options = export.to_tables()
+    for path, content in zip((answers, items), reversed(contents), strict=True):
+        write_through(path, partial(Path.write_bytes, data=content))
+    query = urlencode({"answers": answers.name, **options}, safe=",;/|")
+    reference = shlex.quote(f"{items}?{query}")
+    print(clean_text("\n".join([*format_export(export), f"wrote {items} and {answers}; next:"])))
+    print(f"  plench data info {reference}\n  plench fit {reference} -o model.plench")
+    return 0
+
+
+def format_export(export: Export) -> list[str]:
+    """Return what was found in an export, as lines."""
+    given = Counter(annotator for _, annotator in export.answers)
+    people = {name: count for name, count in given.items() if name not in export.models}
+    unsure = sum(not answer.labels for (_, name), answer in export.answers.items() if name in people)
+    silent = len(export.items) - len({item for item, _ in export.answers})
+    models = [f"{clean(name)} {given[name]:,}" for name in sorted(export.models)]
+    shown = [f"{clean(name)} {count:,}" for name, count in people.items()]
+    rows = {
+        "items": f"{len(export.items):,}" + (f", {silent:,} of them without an answer" if silent else ""),
+        "data fields": ", ".join(map(clean, export.columns)),
+        "annotators": f"{len(people):,}: {list_some(shown, ANNOTATORS_SHOWN)}",
+        "answers": f"{sum(people.values()):,}, {unsure:,} of them unsure",
+        "predictions": ", ".join(models) or "0",
+        "gold labels": f"{len(export.truth):,}",
+        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in export.skipped.items()) or "0",
+    }
+    lines = [f"{export.name} ({export.tool})", *(f"  {key:<14}{value}" for key, value in rows.items())]
+    return lines + [f"  warning: {warning}" for warning in export.warnings]
 
 
 def draw_views(arguments: argparse.Namespace) -> int:
@@ -129,15 +192,13 @@ def show_info(arguments: argparse.Namespace) -> int:
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
     if folder is None and source.obtain is not None:
         info: dict[str, Any] = {"card": asdict(source.card), "obtain": source.obtain}
-        text = format_card(info)
     else:
         loaded = source.load(folder)  # not load_dataset: warnings are part of the output
-        spec = read_candidates(arguments, loaded.card)
-        trial_seed = settings_of(arguments).trial_seed
-        dataset = draw_candidates(loaded, spec, trial_seed)
-        info = describe_data(dataset, spec, trial_seed, loaded.fingerprint)
-        text = format_info(info)
-    print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else text)
+        settings = Settings(**given_settings(arguments))
+        spec = choose_candidates(loaded.card.candidates, settings)
+        dataset = draw_candidates(loaded, spec, settings.trial_seed)
+        info = describe_data(dataset, spec, settings.trial_seed, loaded.fingerprint)
+    print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))
     return 0
 
 
@@ -157,7 +218,7 @@ def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, finger
         "noise_rate": dataset.noise_rate,
         "set_sizes": {int(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "fingerprint": fingerprint,
-        "notices": list(dataset.warnings),
+        WARNINGS: list(dataset.warnings),
     }
     if dataset.class_names is not None:
         info["class_names"] = list(dataset.class_names)
@@ -190,8 +251,9 @@ def summarise_answers(dataset: Dataset) -> dict[str, Any]:
     return stats
 
 
-def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
-    """Return the rows of a card."""
+def format_info(info: dict[str, Any]) -> str:
+    """Return what `data info` shows as text: the card, and what the files hold or how to get them."""
+    card = info["card"]
     rows = {
         "task": card["task"],
         "source": card["source"],
@@ -201,37 +263,32 @@ def list_card_rows(card: dict[str, Any]) -> dict[str, str]:
     }
     if card["protocol_noise_rate"] is not None:
         rows["given noise"] = f"{card['protocol_noise_rate']:.3%}, given to noise-aware methods"
-    return rows
+    lines = []
+    if "obtain" in info:
+        sizes = card["published"] or card["sizes"]
+        if sizes is not None:
+            rows |= {name: f"{sizes[name]:,}" for name in ("examples", "features", "classes")}
+        if card["published"] is not None:
+            rows["mean set size"] = f"{card['published']['mean_candidates']:.2f}"
+            rows["noise rate"] = f"{card['published']['noise_rate']:.2%}"
+        rows["the files"] = f"{info['obtain']}, and name their folder with --data-dir"
+    else:
+        rows |= list_data_rows(info)
+        lines = ["  set sizes", *format_histogram(info["set_sizes"])]
+        if info.get("answers"):
+            lines += format_answers(info["answers"])
+        lines += [f"  warning: {warning}" for warning in info[WARNINGS]]
+    shown = (f"  {key:<14}{value}" for key, value in rows.items())
+    return "\n".join([f"{card['name']} ({card['kind']})", *shown, *lines])
 
 
-def format_card(info: dict[str, Any]) -> str:
-    """Return what is known of a dataset without its files, as text."""
-    card, rows = info["card"], list_card_rows(info["card"])
-    sizes = card["published"] or card["sizes"]
-    if sizes is not None:
-        rows |= {name: f"{sizes[name]:,}" for name in ("examples", "features", "classes")}
-    if card["published"] is not None:
-        rows["mean set size"] = f"{card['published']['mean_candidates']:.2f}"
-        rows["noise rate"] = f"{card['published']['noise_rate']:.2%}"
-    rows["the files"] = f"{info['obtain']}, and name their folder with --data-dir"
-    return format_rows(card, rows)
-
-
-def format_rows(card: dict[str, Any], rows: dict[str, str]) -> str:
-    """Return the dataset's name, and a line for each row."""
-    return "\n".join(
-        [f"{card['name']} ({card['kind']})", *(f"  {key:<14}{value}" for key, value in rows.items())]
-    )
-
-
-def format_info(info: dict[str, Any]) -> str:
-    """Return the content of `describe_data` as text."""
-    card, spec = info["card"], info["candidates"]
+def list_data_rows(info: dict[str, Any]) -> dict[str, str]:
+    """Return the rows about loaded data."""
+    spec = info["candidates"]
     rates = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "pl_type" and value)
     noise = "unknown (no true labels)" if info["noise_rate"] is None else f"{info['noise_rate']:.2%}"
     own_test = "" if info["test_examples"] is None else f", and {info['test_examples']:,} in its own test set"
     rows = {
-        **list_card_rows(card),
         "examples": f"{info['examples']:,}{own_test}",
         "features": " × ".join(f"{size:,}" for size in info["input_shape"][1:]),
         "classes": f"{info['classes']:,}",
@@ -243,20 +300,21 @@ def format_info(info: dict[str, Any]) -> str:
     if info.get("class_names"):
         rows["classes"] += f": {list_some(map(clean, info['class_names']), CLASSES_SHOWN)}"
     parts = []
-    for kind, title in (("number", "numbers"), ("boolean", "truth values"), ("category", "categories")):
+    for kind, title in (
+        ("number", "numbers"),
+        ("boolean", "truth values"),
+        ("category", "categories"),
+        ("text", "texts"),
+    ):
         found = [column for column in info.get("columns", ()) if column["kind"] == kind]
         names = [
-            clean(column["name"]) + (f" ({column['categories']:,})" if kind == "category" else "")
+            clean(column["name"]) + (f" ({column['categories']:,})" if kind in ("category", "text") else "")
             for column in found
         ]
         parts += [f"{title} {list_some(names, COLUMNS_SHOWN)}"] * bool(found)
     if parts:
         rows["features"] += f": {'; '.join(parts)}"
-    lines = [format_rows(card, rows), "  set sizes", *format_histogram(info["set_sizes"])]
-    if info.get("answers"):
-        lines += format_answers(info["answers"])
-    lines += [f"  warning: {warning}" for warning in info["notices"]]
-    return "\n".join(lines)
+    return rows
 
 
 def list_some(texts: Any, most: int) -> str:
@@ -284,16 +342,13 @@ def format_answers(stats: dict[str, Any]) -> list[str]:
             f"                {stats['unanimous']:.1%} of the items have equal answers only, "
             f"{stats['common']:.1%} a class that is in all",
         ]
-    for title, key, what, of in (
-        ("an item has", "answers_per_item", "answers", "items"),
-        ("an answer has", "set_sizes", "labels", "answers"),
-    ):
-        counts = [f"{number} {what}: {count:,} {of}" for number, count in stats[key].items()]
-        lines.append(f"  {title:<13} {list_some(counts, COUNTS_SHOWN)}")
+    sizes = [f"{number} answers: {count:,} items" for number, count in stats["answers_per_item"].items()]
+    lines.append(f"  an item has   {list_some(sizes, COUNTS_SHOWN)}")
+    sizes = [f"{number} labels: {count:,} answers" for number, count in stats["set_sizes"].items()]
+    lines.append(f"  an answer has {list_some(sizes, COUNTS_SHOWN)}")
     by_annotator = sorted(stats["answers_per_annotator"].items(), key=lambda entry: -entry[1])
-    shown = ", ".join(f"{clean(name)} {count:,}" for name, count in by_annotator[:ANNOTATORS_SHOWN])
-    rest = len(by_annotator) - ANNOTATORS_SHOWN
-    lines.append(f"  annotators    {shown}" + (f" and {rest} more" if rest > 0 else ""))
+    shown = [f"{clean(name)} {count:,}" for name, count in by_annotator]
+    lines.append(f"  annotators    {list_some(shown, ANNOTATORS_SHOWN)}")
     if stats["noise_by_annotators"]:
         lines.append("  noise of the union of 1, 2, … annotators")
         lines += [
@@ -307,7 +362,10 @@ def show_stats(args: argparse.Namespace) -> int:
     """Print the statistics of a dataset's candidate sets, and draw them if a file is named."""
     source = find_source(args.name)
     loaded = load_dataset(args.name, args.data_dir)
-    dataset = draw_candidates(loaded, read_candidates(args, loaded.card), settings_of(args).trial_seed)
+    settings = Settings(**given_settings(args))
+    dataset = draw_candidates(
+        loaded, choose_candidates(loaded.card.candidates, settings), settings.trial_seed
+    )
     stats = describe_candidates(dataset.candidates, dataset.labels, dataset.class_names)
     noise = None
     answers = dataset.answers

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
+from plench.cli.options import add_folder_options
 from plench.data.sources import dataset_names, find_source
 from plench.errors import MissingDataError, PlenchError
 from plench.settings import __version__
@@ -35,8 +36,7 @@ EXTRAS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data files to look for")
-    parser.add_argument("--output-dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
+    add_folder_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -48,6 +48,13 @@ def run(args: argparse.Namespace) -> int:
         needed = ["numpy", "scipy", "torch"]
     names = sorted(re.split(r"[^\w.-]", text)[0] for text in needed)
     packages = {name: find_version(name) for name in names}
+    try:
+        import torch
+
+        cards = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+        devices = ["cpu", *cards, *(["mps"] if torch.backends.mps.is_available() else [])]
+    except ImportError:
+        devices = []
     place = Path(args.output_dir).absolute()
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -56,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "system": platform.platform(),
         "packages": packages,
-        "devices": list_devices(),
+        "devices": devices,
         "cores": os.cpu_count(),
         "threads_of_a_run": 1,
         "disk": {
@@ -83,16 +90,6 @@ def find_version(package: str) -> str | None:
         return None
 
 
-def list_devices() -> list[str]:
-    """Return the devices that torch can use."""
-    try:
-        import torch
-    except ImportError:
-        return []
-    names = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    return ["cpu", *names, *(["mps"] if torch.backends.mps.is_available() else [])]
-
-
 def describe_data(name: str, data_dir: str | None) -> dict[str, Any]:
     """Return whether the files of a dataset are there, and how to get them."""
     source = find_source(name)
@@ -111,14 +108,14 @@ def describe_data(name: str, data_dir: str | None) -> dict[str, Any]:
 def format_findings(found: dict[str, Any], data_dir: str | None) -> str:
     """Return the findings as text."""
     disk = found["disk"]
+    read_only = "" if disk["writable"] else ", NOT WRITABLE"
     versions = ", ".join(f"{name} {number or 'MISSING'}" for name, number in found["packages"].items())
     lines = [
         f"plench {found['plench']}, Python {found['python']}, {found['system']}",
         f"packages: {versions}",
         f"devices:  {', '.join(found['devices']) or 'none: torch is missing'}",
         f"threads:  {found['cores']} cores; a run uses 1 thread unless --threads is given",
-        f"disk:     {disk['free_gb']:,} GB free in {disk['folder']}"
-        + ("" if disk["writable"] else ", NOT WRITABLE"),
+        f"disk:     {disk['free_gb']:,} GB free in {disk['folder']}{read_only}",
         "extras:",
     ]
     for row in found["extras"]:

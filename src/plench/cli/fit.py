@@ -29,7 +29,11 @@ if TYPE_CHECKING:  # imports torch
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("data", metavar="DATA", help="table, .npz or .mat file, folder of images, or a name")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="table, .npz or .mat file, folder of images, export of an annotation tool, or a name",
+    )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="model file to write (.plench)")
     parser.add_argument("-a", "--algorithm", default="auto", help="auto, or a method (default: auto)")
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters, as {"lr": 0.01}')
@@ -41,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stopping = "keep the best model of one method by CR or AA"
     parser.add_argument("--early-stopping", metavar="NAME", help=stopping)
     parser.add_argument("--no-refit", action="store_true", help="do not retrain auto's choice on all data")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of split and training (0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -40,11 +40,14 @@ def run(args: argparse.Namespace) -> int:
             print(f"# {name}\n{clean_text(source.decode('utf-8', 'replace'))}")
     else:
         try:
-            lines = [*describe_model(head), *describe_code(sources)]
+            lines = [*describe_model(head)]
         except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{args.model} does not describe its model as plench does ({error!r})") from None
         for name, text in lines:
             print(clean_text(f"{name + ':' if name else '':<14} {text}", keep=""))
+        for name, source in sources.items():
+            text = f"{name}, {len(source):,} bytes: runs only with --run-code; read it with --code"
+            print(clean_text(f"has code:      {text}", keep=""))
     return 0
 
 
@@ -76,12 +79,6 @@ def describe_model(head: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     names = ("plench", "python", "torch", "numpy")
     yield "made with", ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
     yield "made", str(run["timings"]["written"])
-
-
-def describe_code(sources: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Yield the lines about third-party code."""
-    for name, source in sources.items():
-        yield "has code", f"{name}, {len(source):,} bytes: runs only with --run-code; read it with --code"
 
 
 def show(value: Any) -> str:

@@ -17,9 +17,14 @@ from typing import Any
 
 import plench
 from plench.hparams import SHARED, DataTraits
-from plench.text import normalise
+from plench.text import find_name
 
 LISTS = ("algorithms", "datasets", "criteria", "models", "citations")
+SINGULAR = {"criteria": "criterion"}
+ABOUT_ANSWERS = (
+    "answers: kept ones weigh candidates (--candidate-weights votes) and are used by MV_LR and DS_LR; "
+    "combined ones are only in the candidate sets"
+)
 PLAIN_WIDTH = 200  # characters per line if the table goes to a file or a pipe
 # Columns of sentences, which may be wrapped to so many characters; other columns are not wrapped.
 SENTENCES = {"task": 10, "views": 10, "passes": 16, "state": 16, "meaning": 24, "idea": 40}
@@ -28,8 +33,8 @@ GAP, EDGES = 3, 2  # spaces between columns, and at the edges of a table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("what", choices=LISTS)
-    parser.add_argument("pattern", nargs="*", default=["*"], help="only names that match, e.g. 'SCL_*'")
+    parser.add_argument("what", choices=LISTS, metavar="LIST", help=", ".join(LISTS))
+    parser.add_argument("pattern", nargs="*", metavar="NAME", help="only names that match, e.g. 'SCL_*'")
     parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -38,30 +43,33 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "citations":
         from plench.algorithms import cite
 
-        print("\n\n".join(cite(args.pattern)))
+        print("\n\n".join(cite(args.pattern or ["*"])))
         return 0
-    rows = [
-        row
-        for row in list_rows(args.what)
-        if any(
-            fnmatchcase(row["name"].lower(), pattern.lower()) or normalise(row["name"]) == normalise(pattern)
-            for pattern in args.pattern
-        )
-    ]
-    named = args.what == "algorithms" and args.pattern != ["*"]
-    if named:
+    rows = list_rows(args.what)
+    if args.pattern:
+        names = [row["name"] for row in rows]
+        found = set()
+        for pattern in args.pattern:
+            matching = [name for name in names if fnmatchcase(name.lower(), pattern.lower())]
+            found.update(matching or [find_name(pattern, names, SINGULAR.get(args.what, args.what[:-1]))])
+        rows = [row for row in rows if row["name"] in found]
+    shown = rows
+    if args.pattern and args.what == "algorithms":
         rows = [{**row, "hyperparameters": list_hyperparameters(row["name"])} for row in rows]
     if args.json:
         print(json.dumps(rows, indent=1))
-    elif not rows:
-        print(f"no {args.what} match {' '.join(args.pattern)}")
-    else:
-        print_table([{k: v for k, v in row.items() if k != "hyperparameters"} for row in rows])
-        for row in rows if named else ():
+        return 0
+    print_table(shown)
+    for row in rows:
+        if "hyperparameters" in row:
             print(f"hyperparameters of {row['name']}")
             print_table(row["hyperparameters"])
-        if args.what == "datasets" and args.pattern == ["*"]:
-            print_remarks()
+    if args.what == "datasets" and not args.pattern:
+        from plench.data.sources import dataset_patterns
+
+        for pattern, meaning in dataset_patterns().items():
+            print(f"also {pattern}: {meaning}")
+        print(ABOUT_ANSWERS)
     return 0
 
 
@@ -72,9 +80,9 @@ def list_rows(what: str) -> list[dict[str, Any]]:
     if what == "datasets":
         return plench.list_datasets()
     if what == "models":
-        from plench.networks import describe_networks
+        from plench.networks import networks
 
-        return describe_networks()
+        return [{"name": name, "meaning": network.meaning} for name, network in networks().items()]
     from plench.criteria import CRITERIA
 
     keys = ("needs_labels", "early_stopping", "meaning")
@@ -91,21 +99,20 @@ def list_hyperparameters(name: str) -> list[dict[str, Any]]:
     card = find_algorithm(name).card
     rows: list[dict[str, Any]] = []
     for parameter in (*(SHARED if card.shared else ()), *card.hyperparameters):
-        table, image = (
+        (default, search), (image_default, image_search) = (
             (parameter.default_for(traits), str(parameter.search_for(traits)))
             for traits in (DataTraits("tabular"), DataTraits("image"))
         )
-        rows.append(
-            {
-                "name": parameter.name,
-                "default": table[0],
-                "search": table[1],
-                "range": parameter.range_text(),
-                "meaning": parameter.meaning,
-                "image_default": image[0] if image[0] != table[0] else None,
-                "image_search": image[1] if image[1] != table[1] else None,
-            }
-        )
+        row: dict[str, Any] = {
+            "name": parameter.name,
+            "default": default,
+            "search": search,
+            "range": parameter.range_text(),
+        }
+        row["meaning"] = parameter.meaning
+        row["image_default"] = image_default if image_default != default else None
+        row["image_search"] = image_search if image_search != search else None
+        rows.append(row)
     return rows
 
 
@@ -144,26 +151,10 @@ def choose_columns(cells: list[dict[str, str]], width: int) -> list[str]:
 
 def format_value(column: str, value: Any) -> str:
     """Return a value as text for people."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float) and "default" in column:
-        return f"{value:g}"
     if isinstance(value, float):
-        return f"{value:.2%}" if column.endswith("rate") else f"{value:.2f}"
+        return format(value, "g" if "default" in column else ".2%" if column.endswith("rate") else ".2f")
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def print_remarks() -> None:
-    """Print how datasets without a fixed name are given, and what annotators' answers are used for."""
-    from plench.data.sources import dataset_patterns
-
-    for pattern, meaning in dataset_patterns().items():
-        print(f"also {pattern}: {meaning}")
-    print(
-        "answers: kept ones weigh candidates (--candidate-weights votes) and are used by MV_LR and DS_LR; "
-        "combined ones are only in the candidate sets"
-    )

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from plench.errors import UsageError
-from plench.settings import Settings, declared
+from plench.settings import declared
 from plench.text import clean, flag, guard_formula
 
-if TYPE_CHECKING:  # these import numpy
-    from plench.data import CandidateSpec, DatasetCard
+if TYPE_CHECKING:  # imports numpy
     from plench.report.results import Results
 
 STREAM = "-"  # standard input or output
@@ -51,50 +50,29 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Return the settings with what was given on the command line."""
-    return Settings(**given_settings(arguments))
-
-
-def read_candidates(arguments: argparse.Namespace, card: DatasetCard) -> CandidateSpec:
-    """Return the candidate sets that a user asked for on this dataset."""
-    from plench.data import choose_candidates
-
-    return choose_candidates(card.candidates, settings_of(arguments))
-
-
-def add_folder_options(parser: argparse.ArgumentParser) -> None:
+def add_folder_options(parser: argparse.ArgumentParser, output: str = "runs") -> None:
     """Add the folders of data and runs."""
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="folder with the data files; built-in data needs none"
-    )
-    parser.add_argument("--output-dir", default="runs", metavar="DIR", help="folder of runs (default: runs)")
+    data = "folder with the data files; built-in data needs none"
+    parser.add_argument("--data-dir", metavar="DIR", help=data)
+    text = f"folder of runs (default: {output})"
+    parser.add_argument("--output-dir", default=output, metavar="DIR", help=text)
 
 
 def add_model_options(parser: argparse.ArgumentParser, data: str) -> None:
     """Add model, data, output and device of commands that apply a model."""
     parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")
     parser.add_argument("data", metavar="DATA", help=data)
-    parser.add_argument(
-        "-o", "--output", default=STREAM, metavar="FILE", help="CSV file to write (default: standard output)"
-    )
+    text = "CSV file to write (default: standard output)"
+    parser.add_argument("-o", "--output", default=STREAM, metavar="FILE", help=text)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
-    parser.add_argument(
-        "--run-code",
-        action="store_true",
-        help="run third-party code in the model file: only if you trust its author",
-    )
+    text = "run third-party code in the model file: only if you trust its author"
+    parser.add_argument("--run-code", action="store_true", help=text)
 
 
 def add_width_option(parser: argparse.ArgumentParser) -> None:
     """Add the width of a figure."""
-    parser.add_argument(
-        "--width",
-        type=float,
-        default=3.3,
-        metavar="INCHES",
-        help="width of the figure (default 3.3, a column)",
-    )
+    text = "width of the figure (default: 3.3, a column)"
+    parser.add_argument("--width", type=float, default=3.3, metavar="INCHES", help=text)
 
 
 def terminal_width() -> int | None:
@@ -126,21 +104,16 @@ def add_input_options(parser: argparse.ArgumentParser, *, folder_option: bool = 
         parser.add_argument("folders", nargs="+", **many)
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these (patterns like 'Digits_*')")
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="only these (patterns like 'SCL_*')")
-    parser.add_argument(
-        "--where",
-        nargs="+",
-        metavar="KEY=VALUE",
-        help="only experiments with these values, such as steps=10000 model=ResNet",
-    )
+    text = "only experiments with these values, such as steps=10000 model=ResNet"
+    parser.add_argument("--where", nargs="+", metavar="KEY=VALUE", help=text)
     parser.add_argument("--criteria", nargs="+", metavar="NAME", help=f"only these of {', '.join(criteria)}")
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add the numbers of planned runs, for commands that report missing ones."""
-    parser.add_argument("--planned-trials", type=int, metavar="N", help="how many splits were planned")
-    parser.add_argument(
-        "--planned-hparams", type=int, metavar="N", help="how many configurations were planned"
-    )
+    for name, what in (("trials", "splits"), ("hparams", "configurations")):
+        text = f"how many {what} were planned"
+        parser.add_argument(f"--planned-{name}", type=int, metavar="N", help=text)
 
 
 def read_input(args: argparse.Namespace, *, folders_apart: bool = False) -> Results:

@@ -7,45 +7,83 @@ examples:
   plench sweep pilot --output-dir pilot --plot-only --output pilot.svg
 """
 
+# The paper's pilot experiment: is a clean validation set better used for choosing or for training? The first
+# arm is an ordinary sweep, in which true labels of the validation split choose among configurations. In the
+# second, the validation examples join the training split with their true label as the only candidate, and
+# nothing is chosen.
+
+from __future__ import annotations
+
 import argparse
 import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
-from plench.cli.options import add_width_option, print_warnings, read_hparams
-from plench.criteria import criteria, find_criterion
-from plench.errors import UsageError
-from plench.report.drawing import check_figure, figure_style, save_figure
+import numpy as np
+
+from plench.cli.options import (
+    CANDIDATE_SETTINGS,
+    add_settings,
+    add_width_option,
+    given_settings,
+    print_warnings,
+    read_hparams,
+)
+from plench.criteria import Criterion, criteria, find_criterion
+from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
+from plench.errors import DataError, UsageError
+from plench.report import drawing
+from plench.report.drawing import COLUMN, DARK, GREY, check_figure, figure_style, label, save_figure
+from plench.report.leaderboard import label_settings
 from plench.report.results import read_results
-from plench.report.tables import render_text
+from plench.report.tables import (
+    Notes,
+    TableEntry,
+    TableLayout,
+    describe_gaps,
+    render_text,
+    show_mean,
+    text_entries,
+)
 from plench.runs import read_runs_with_warnings
-from plench.runs.sweep_spec import Grid
-from plench.sweeps.progress import watch_sweep
+from plench.runs.records import Experiment, Run
+from plench.runs.select import Plan, place_experiments, select
+from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.settings import declared, seed_hash
+from plench.text import counted
+
+if TYPE_CHECKING:  # these import torch or matplotlib
+    from matplotlib.figure import Figure
+
+    from plench.training import RunOutcome
+
+# Folders of the two arms below the pilot's own.
+VALIDATION_ARM = "validation"
+TRAINING_ARM = "training"
+# Ends the name of data whose validation examples have joined the training split.
+SUFFIX = "+validation"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--algorithms", nargs="+", metavar="NAME", help="algorithms to compare")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="datasets to compare them on")
-    parser.add_argument(
-        "--n-hparams",
-        type=int,
-        default=20,
-        metavar="N",
-        help="end of the configurations: 0 to N-1 (default 20)",
-    )
-    parser.add_argument(
-        "--n-trials", type=int, default=3, metavar="N", help="end of the splits: 0 to N-1 (default 3)"
-    )
-    parser.add_argument("--steps", type=int, metavar="N", help="updates per run (default: the dataset's)")
-    parser.add_argument(
-        "--checkpoint-freq", type=int, default=1000, metavar="N", help="updates between evaluations"
-    )
+    for name, default, what in (("--n-hparams", 20, "configurations"), ("--n-trials", 3, "splits")):
+        text = f"{what} 0 … N-1 (default: {default})"
+        parser.add_argument(name, type=int, default=default, metavar="N", help=text)
+    add_settings(parser, ("steps", "checkpoint_freq"))
     parser.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
-    parser.add_argument("--output-dir", default="pilot", metavar="DIR", help="folder of both arms (pilot)")
+    folder = "folder of both arms (default: pilot)"
+    parser.add_argument("--output-dir", default="pilot", metavar="DIR", help=folder)
     parser.add_argument("--workers", type=int, metavar="N", help="parallel runs in the first arm")
     oracles = [name for name, criterion in criteria.items() if criterion.needs_labels]
-    parser.add_argument("--criterion", default=oracles[0], help=f"what chooses: {' or '.join(oracles)}")
+    chooses = f"what chooses: {' or '.join(oracles)} (default: {oracles[0]})"
+    parser.add_argument("--criterion", default=oracles[0], help=chooses)
     parser.add_argument("--plot-only", action="store_true", help="run nothing, show existing results")
     parser.add_argument("--output", type=Path, metavar="FILE", help="figure (default: DIR/pilot.svg)")
     add_width_option(parser)
@@ -57,54 +95,276 @@ def run(args: argparse.Namespace) -> int:
     criterion = find_criterion(args.criterion)
     if not criterion.needs_labels:
         raise UsageError(f"the pilot experiment is about clean validation labels; {criterion.name} uses none")
-    output = args.output or Path(args.output_dir) / "pilot.svg"
+    folder = Path(args.output_dir)
+    output = args.output or folder / "pilot.svg"
     check_figure(output, args.width)
-    code = 0
-    if not args.plot_only:
-        if not args.algorithms or not args.datasets:
-            raise UsageError("name the --algorithms and --datasets to run (or use --plot-only)")
-        code = _run(args)
-    if code != 130:
-        _show(args, output)
+    code = 0 if args.plot_only else run_arms(args)
+    if code == 130:
+        return code
+    choosing = read_results(folder / VALIDATION_ARM, criteria=[args.criterion])
+    training, warnings = read_runs_with_warnings(folder / TRAINING_ARM)
+    results, apart = gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
+    print_warnings([*choosing.warnings, *(f"{TRAINING_ARM}/{text}" for text in warnings), *apart])
+    with figure_style():
+        save_figure(draw_pilot(results, args.width), output)
+    if args.json:
+        print(json.dumps(pilot_rows(results), indent=2))
+    else:
+        print(render_text(pilot_tables(results)))
+        print(f"figure: {output}")
     return code
 
 
-def _run(args: argparse.Namespace) -> int:
-    from plench.pilot import run_pilot
+def run_arms(args: argparse.Namespace) -> int:
+    """Run both arms, or what is missing of them; return the exit code: 1 if a run failed, 130 if stopped."""
     from plench.sweeps.engines.local import LocalEngine
+    from plench.sweeps.launch import launch_sweep
+    from plench.sweeps.plan import StackOptions
+    from plench.sweeps.progress import watch_sweep
 
+    if not args.algorithms or not args.datasets:
+        raise UsageError("name the --algorithms and --datasets to run (or use --plot-only)")
     grid = Grid(
         algorithms=tuple(args.algorithms),
         datasets=tuple(args.datasets),
         n_hparams=args.n_hparams,
         n_trials=args.n_trials,
-        steps=args.steps,
-        checkpoint_freq=args.checkpoint_freq,
         hparams=read_hparams(args.hparams),
+        **given_settings(args),
     )
-    with watch_sweep() as callback:
-        engine = LocalEngine(workers=args.workers)
-        outcome = run_pilot(grid, args.output_dir, data_dir=args.data_dir, engine=engine, callback=callback)
-    for entry in outcome.sweep.failed:
-        print(f"failed: {entry.run.folder}: {entry.message}")
-    for run in outcome.training:
-        if run.status == "failed":
-            print(f"failed: {run.folder.name}: {run.message}")
-    return outcome.exit_code
-
-
-def _show(args: argparse.Namespace, output: Path) -> None:
-    from plench import pilot
-
     folder = Path(args.output_dir)
-    choosing = read_results(folder / pilot.VALIDATION_ARM, criteria=[args.criterion])
-    training, said = read_runs_with_warnings(folder / pilot.TRAINING_ARM)
-    results, apart = pilot.gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
-    print_warnings([*choosing.warnings, *(f"{pilot.TRAINING_ARM}/{text}" for text in said), *apart])
-    with figure_style():
-        save_figure(pilot.draw_pilot(results, args.width), output)
-    if args.json:
-        print(json.dumps(pilot.pilot_rows(results), indent=2))
-    else:
-        print(render_text(pilot.pilot_tables(results)))
-        print(f"figure: {output}")
+    with watch_sweep() as callback:
+        sweep = launch_sweep(
+            SweepSpec((grid,)),
+            folder / VALIDATION_ARM,
+            data_dir=args.data_dir,
+            engine=LocalEngine(workers=args.workers),
+            callback=callback,
+            stack=StackOptions(size=1),  # as the other arm is trained
+        )
+        states = set()
+        for outcome in (
+            () if sweep.unfinished else train_with_validation(grid, args.data_dir, folder / TRAINING_ARM)
+        ):
+            states.add(outcome.status)
+            if outcome.status == "failed":
+                print(f"failed: {outcome.folder.name}: {outcome.message}")
+            elif outcome.status == "interrupted":
+                break
+    for entry in sweep.failed:
+        print(f"failed: {entry.run.folder}: {entry.message}")
+    if sweep.unfinished or "interrupted" in states:
+        return 130
+    return 1 if "failed" in states else sweep.exit_code
+
+
+def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path) -> Iterator[RunOutcome]:
+    """Run the second arm, run by run."""
+    from plench.algorithms import find_algorithm
+    from plench.sweeps.plan import DatasetCache
+    from plench.training import configure_run, run_training
+    from plench.training.data import prepare_split
+    from plench.training.environment import choose_device
+
+    datasets = DatasetCache(data_dir)
+    candidates = dict.fromkeys(CANDIDATE_SETTINGS)  # the joined data have their candidate sets already
+    for name in grid.datasets:
+        for trial_seed in grid.trial_seeds:
+            dataset, split = join_validation(datasets.get(name), grid, trial_seed)
+            prepared = prepare_split(dataset, split, choose_device(grid.device))
+            for algorithm in grid.algorithms:
+                entry = find_algorithm(algorithm)
+                seed = seed_hash(dataset.card.name, entry.name, 0, trial_seed)  # the default configuration
+                settings = {**grid.values(), **candidates, "trial_seed": trial_seed, "seed": seed}
+                config = configure_run(entry, dataset.card, hparams=grid.hparams, **settings)
+                yield run_training(config, dataset, entry, folder, prepared=prepared)
+
+
+def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Dataset, Split]:
+    """Return the trial's data with validation examples as clean training examples, and the split for it.
+
+    The validation part of the split stays as it is, so that records have their usual figures; they are
+    measured on training examples here and choose nothing. The name marks the data as not the dataset itself.
+    """
+    if dataset.labels is None:
+        raise DataError(
+            f"{dataset.card.name} has no true labels: the pilot experiment needs those of validation"
+        )
+    drawn = draw_candidates(dataset, choose_candidates(dataset.card.candidates, grid), trial_seed)
+    split = split_dataset(
+        drawn,
+        trial_seed,
+        test_fraction=grid.tabular_test_fraction,
+        holdout_fraction=grid.holdout_fraction,
+        imbalance=grid.imbalance,
+    )
+    candidates = drawn.candidates.copy()
+    candidates[split.validation] = np.eye(drawn.n_classes, dtype=bool)[dataset.labels[split.validation]]
+    card = replace(dataset.card, name=dataset.card.name + SUFFIX, candidates=CandidateSpec())
+    joined = replace(drawn, candidates=candidates, card=card)
+    return joined, replace(split, train=np.concatenate([split.train, split.validation]))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Test accuracies over splits of one use of the validation set."""
+
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean test accuracy."""
+        return fmean(self.accuracies)
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the mean; None for a single split."""
+        n = len(self.accuracies)
+        return stdev(self.accuracies) / math.sqrt(n) if n > 1 else None
+
+
+@dataclass(frozen=True)
+class PilotResult:
+    """One algorithm on one dataset: validation labels used for choosing, and used for training.
+
+    `dataset` also names the setting where there are several. `gaps` is what the choosing arm lacks,
+    `n_planned` how many splits there should be.
+    """
+
+    dataset: str
+    algorithm: str
+    choosing: Arm
+    training: Arm
+    n_planned: int
+    gaps: str
+
+
+def gather_pilot(
+    choosing_runs: Iterable[Run],
+    training_runs: Iterable[Run],
+    criterion: Criterion,
+    plans: Mapping[Experiment, Plan] | None = None,
+) -> tuple[list[PilotResult], list[str]]:
+    """Compare both arms on the splits that both have, and name what has no split in common.
+
+    Runs of other steps, another network or other fractions are other experiments and are not compared.
+    """
+    trained: dict[tuple[object, ...], dict[int, float]] = {}
+    for run in training_runs:
+        record = run.last_record if run.finished else None
+        test = record.get("test_acc") if record is not None else None
+        if test is not None:
+            trained.setdefault(_identify(run.experiment), {})[run.trial_seed] = test
+    results, apart = [], []
+    cells = select(choosing_runs, criterion, plans)
+    tables = place_experiments(cell.experiment for cell in cells)
+    labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
+    for cell in cells:
+        named = (labels[tables[cell.experiment][0]], cell.experiment.algorithm)
+        chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
+        other = trained.get(_identify(cell.experiment), {})
+        common = sorted(chosen.keys() & other.keys())
+        if common:
+            choosing, training = (Arm(tuple(values[trial] for trial in common)) for values in (chosen, other))
+            n_planned = len(cell.plan.trial_seeds)
+            results.append(PilotResult(*named, choosing, training, n_planned, describe_gaps(cell)))
+        else:
+            apart.append(f"{named[0]}, {named[1]}: no split with a result in both arms")
+    return results, apart
+
+
+def _identify(experiment: Experiment) -> tuple[object, ...]:
+    """Return what an experiment has in common with that of the other arm, which has other data."""
+    details = experiment.details
+    settings = (setting.cell for setting in declared().values() if setting.cell and not setting.block)
+    shared = ("protocol", "model", *settings)
+    return (experiment.dataset.removesuffix(SUFFIX), experiment.algorithm, *map(details.get, shared))
+
+
+def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
+    """Return the results as flat rows; accuracies are fractions."""
+    return [
+        {
+            "dataset": result.dataset,
+            "algorithm": result.algorithm,
+            "n_splits": len(result.choosing.accuracies),
+            "planned_splits": result.n_planned,
+            "note": result.gaps,
+            "choosing_mean": result.choosing.mean,
+            "choosing_standard_error": result.choosing.stderr,
+            "training_mean": result.training.mean,
+            "training_standard_error": result.training.stderr,
+            "gain_of_training": result.training.mean - result.choosing.mean,
+        }
+        for result in results
+    ]
+
+
+def pilot_tables(results: Iterable[PilotResult]) -> list[TableLayout]:
+    """Return one table per dataset."""
+    header = ("Algorithm", "choosing", "training", "training − choosing", "splits")
+    legend = "Test accuracy in %, [standard error of the mean]; the difference in points."
+    grids = []
+    for dataset, group in _by_dataset(results).items():
+        notes = Notes()
+        rows = []
+        for result in group:
+            choosing, training = result.choosing, result.training
+            texts = [
+                show_mean(training.mean, training.stderr),
+                f"{100 * (training.mean - choosing.mean):+.2f}",
+                f"{len(choosing.accuracies)} of {result.n_planned}",
+            ]
+            shown = show_mean(choosing.mean, choosing.stderr)
+            first = TableEntry(text=shown, marks=notes.mark(result.gaps))
+            rows.append((result.algorithm, (first, *text_entries(*texts))))
+        title = f"{dataset}: clean validation labels used for"
+        grids.append(TableLayout(title, header, tuple(rows), notes.listed(), legend))
+    return grids
+
+
+def _by_dataset(results: Iterable[PilotResult]) -> dict[str, list[PilotResult]]:
+    groups: dict[str, list[PilotResult]] = {}
+    for result in results:
+        groups.setdefault(result.dataset, []).append(result)
+    return groups
+
+
+def draw_pilot(results: Sequence[PilotResult], width: float = COLUMN) -> Figure:
+    """Draw two points with standard errors per algorithm, one panel per dataset: the paper's first figure."""
+    groups = _by_dataset(results)
+    if not groups:
+        raise UsageError("no algorithm has finished runs of both arms on a common split")
+    figure = drawing.new_figure(width, sum(0.125 * len(group) + 0.45 for group in groups.values()))
+    ratios = [len(group) + 2 for group in groups.values()]
+    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=ratios).ravel()
+    n_beyond = 0
+    for axes, (dataset, group) in zip(panels, groups.items(), strict=True):
+        arms = [arm for result in group for arm in (result.choosing, result.training)]
+        ends = [100 * (arm.mean + sign * (arm.stderr or 0.0)) for arm in arms for sign in (-1, 1)]
+        scale = drawing.find_range(ends)
+        for place, result in enumerate(group):
+            means = [100 * arm.mean for arm in (result.choosing, result.training)]
+            if not all(map(scale.holds, means)):
+                text = f"{means[0]:.1f} → {means[1]:.1f}"
+                drawing.write_beyond(axes, place, text, low=min(means) < scale.low)
+                n_beyond += 1
+                continue
+            for arm, shift, fill in ((result.choosing, -0.17, "white"), (result.training, 0.17, DARK)):
+                style: dict[str, Any] = {"marker": "o", "markersize": 3, "markerfacecolor": fill}
+                style |= {"markeredgecolor": DARK, "markeredgewidth": 0.7, "linewidth": 0.7}
+                style["color"] = GREY if fill == "white" else DARK
+                error = 100 * (arm.stderr or 0.0)
+                axes.errorbar([100 * arm.mean], [place + shift], xerr=[error], **style)
+        axes.set_title(label(dataset, 60))
+        drawing.name_rows(axes, [label(result.algorithm, 22) for result in group])
+        axes.set_xlim(scale.padded(0.06))
+        drawing.add_grid(axes, "x")
+    panels[-1].set_xlabel("test accuracy (%)")
+    splits = [len(result.choosing.accuracies) for result in results]
+    n = str(max(splits)) if min(splits) == max(splits) else f"{min(splits)} to {max(splits)}"
+    what = "Clean validation labels used for choosing and for training"
+    drawing.add_title(figure, f"{what}: {counted(len(groups), 'dataset')}, n = {n} splits")
+    legend = "Rings: for choosing; dots: for training; bars: ± one standard error of the mean."
+    drawing.add_notes(figure, [legend, "◂ ▸ beyond the scale: choosing → training." if n_beyond else ""])
+    return figure

@@ -16,7 +16,7 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,8 @@ TOP = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_model_options(parser, data="table (.csv, .tsv, .parquet), .npy, folder of images, or - for CSV")
-    parser.add_argument(
-        "--criterion",
-        default="last",
-        metavar="NAME",
-        help="which model of a run: last, CR, AA, or a step as step1000 (default: last)",
-    )
+    text = "which model of a run: last, CR, AA, or a step as step1000 (default: last)"
+    parser.add_argument("--criterion", default="last", metavar="NAME", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +46,16 @@ def run(args: argparse.Namespace) -> int:
     model = plench.load(args.model, args.criterion, args.device, run_code=args.run_code)
     columns, features = read_data(model, args.data)
     labels = [str(label) for label in model.classes]
-    write_csv(args.output, list_predictions(labels, columns, model.predict_proba(features)))
+    probs = model.predict_proba(features)
+    best = np.argsort(-probs, axis=1, kind="stable")[:, :TOP]
+    header = [*columns, "label", "probability"]
+    for place in range(2, best.shape[1] + 1):
+        header += [f"label_{place}", f"probability_{place}"]
+    rows = [header]
+    for row, chosen in enumerate(best):
+        ranked = [text for k in chosen for text in (labels[k], f"{probs[row, k]:.6f}")]
+        rows.append([*(str(values[row]) for values in columns.values()), *ranked])
+    write_csv(args.output, rows)
     return 0
 
 
@@ -77,18 +82,3 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
         expected = "an .npy file (n, D)" if kind == "tabular" else "a folder of image files or an .npy file"
         raise UsageError(f"{data}: the model expects {expected}")
     return {}, read_array(Path(data), data)
-
-
-def list_predictions(
-    labels: Sequence[str], columns: dict[str, Sequence[Any]], probs: np.ndarray
-) -> Iterator[list[str]]:
-    """Yield the header and the rows: columns that name the row, then the most probable labels."""
-    shown = min(TOP, len(labels))
-    header = ["label", "probability"]
-    for place in range(2, shown + 1):
-        header += [f"label_{place}", f"probability_{place}"]
-    yield [*columns, *header]
-    best = np.argsort(-probs, axis=1, kind="stable")[:, :shown]
-    for row, chosen in enumerate(best):
-        ranked = [text for k in chosen for text in (labels[k], f"{probs[row, k]:.6f}")]
-        yield [*(str(values[row]) for values in columns.values()), *ranked]

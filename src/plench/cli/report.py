@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input
 from plench.errors import UsageError
-from plench.report.figures.costs import read_costs
+from plench.report.figures import read_costs
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 
 
@@ -23,29 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_input_options(parser)
     add_plan_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder of the site: a new one, or that of an earlier page",
-    )
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        metavar="DIR",
-        help="also show statistics of candidate sets of datasets in this folder or built in",
-    )
-    parser.add_argument(
-        "--costs", type=Path, metavar="JSON", help="also show the cost of a step (plench bench step --output)"
-    )
-    parser.add_argument(
-        "--every",
-        type=float,
-        metavar="S",
-        help="rewrite it every S seconds until all planned runs have ended",
-    )
+    text = "folder of the site: a new one, or that of an earlier page"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help=text)
+    text = "also show statistics of candidate sets of datasets in this folder or built in"
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help=text)
+    text = "also show the cost of a step (plench bench step --output)"
+    parser.add_argument("--costs", type=Path, metavar="JSON", help=text)
+    text = "rewrite it every S seconds until all planned runs have ended"
+    parser.add_argument("--every", type=float, metavar="S", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

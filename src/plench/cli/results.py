@@ -29,7 +29,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plench.cli import Parser, add_command
 from plench.cli.options import (
@@ -43,85 +43,63 @@ from plench.cli.options import (
 from plench.errors import UsageError
 from plench.report.leaderboard import split_by_truth, warn_of_defects
 from plench.report.tables import SCORED_LEGEND, describe_incomplete, render_text
-from plench.runs.gather import gather_results
-from plench.runs.parquet import StoredResults, check_name, write_results_file
 from plench.runs.records import Run
+from plench.runs.results import StoredResults, check_name, gather_results, write_results_file
 from plench.runs.verify import TOLERANCE, check_submission, choose_sample, merge_results
 from plench.settings import PROTOCOL_VERSION
 from plench.text import clean
 
-if TYPE_CHECKING:  # imports torch
-    from plench.training import Verdict
-
 RESULTS: dict[str, Any] = {"metavar": "DIR", "help": "folder of runs, or results file"}
-PARQUET: dict[str, Any] = {"type": Path, "required": True, "metavar": "FILE", "help": "FILE.parquet"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    stats = add_command(
-        commands, "stats", "test differences between algorithms and judge the criteria", show_statistics
-    )
+    text = "test differences between algorithms and judge the criteria"
+    stats = add_command(commands, "stats", text, show_statistics)
     add_input_options(stats)
-    stats.add_argument("--alpha", type=float, default=0.05, help="level of significance (default 0.05)")
+    stats.add_argument("--alpha", type=float, default=0.05, help="level of significance (default: 0.05)")
     stats.add_argument("--pairs", action="store_true", help="list all pairs, not only those with the best")
     stats.add_argument("--json", action="store_true", help="print JSON (with all pairs)")
     commands.add_parser("plot", help="draw a figure (box plots, ranks, curves, …)", fill=add_figures)
-    paper = add_command(
-        commands, "compare-paper", "compare PLCIFAR10 results with the paper's", compare_with_paper
-    )
+    text = "compare PLCIFAR10 results with the paper's"
+    paper = add_command(commands, "compare-paper", text, compare_with_paper)
     add_input_options(paper)
     add_plan_options(paper)
     paper.add_argument("--json", action="store_true", help="print JSON")
     export = add_command(commands, "export", "write all records to one Parquet file", export_results)
     export.add_argument("folders", **RESULTS, nargs="+")
-    export.add_argument("-o", "--output", **PARQUET)
-    verify = add_command(
-        commands, "verify", "repeat a random sample of runs and compare their records", verify_results
-    )
-    verify.add_argument("results", **RESULTS)
-    add_repeat_options(verify)
+    text = "repeat a random sample of runs and compare their records"
+    verify = add_command(commands, "verify", text, repeat_sample)
     submit = commands.add_parser("submit", help="check runs of a new algorithm, or merge them into results")
     steps = submit.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    check = add_command(
-        steps, "check", "check that runs are complete and match their description", check_submitted
-    )
-    check.add_argument("results", **RESULTS)
+    text = "check that runs are complete and match their description"
+    check = add_command(steps, "check", text, check_submitted)
     check.add_argument("--against", metavar="FILE", help="results file that they would be added to")
-    add_repeat_options(check)
-    merge = add_command(
-        steps, "merge", "add a submission that passes the check to a results file", merge_submission
-    )
+    for command in (verify, check):
+        command.add_argument("results", **RESULTS)
+        add_repeat_options(command)
+    text = "add a submission that passes the check to a results file"
+    merge = add_command(steps, "merge", text, merge_submission)
     merge.add_argument("into", metavar="FILE", help="results file, or folder of runs")
     merge.add_argument("results", metavar="DIR", help="the submission: folder of runs, or results file")
     merge.add_argument("--source", type=Path, required=True, metavar="FILE", help="the algorithm's file")
-    merge.add_argument("-o", "--output", **PARQUET)
+    for command in (export, merge):
+        command.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="FILE.parquet")
 
 
 def add_repeat_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose which runs are repeated, and how."""
-    parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default 5)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sample (default 0)")
+    parser.add_argument("--sample", type=int, default=5, metavar="N", help="how many runs (default: 5)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sample (default: 0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files")
-    parser.add_argument("--device", default="cpu", help="device to repeat them on (default cpu)")
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=TOLERANCE,
-        metavar="T",
-        help=f"largest difference of accuracies where they need not be bit-equal (default {TOLERANCE})",
-    )
-    parser.add_argument(
-        "--other-processor",
-        action="store_true",
-        help="the runs were made on another kind of processor: they need not be bit-equal",
-    )
-    parser.add_argument(
-        "--run-code",
-        action="store_true",
-        help="also repeat runs of third-party algorithms, which executes their code",
-    )
+    parser.add_argument("--device", default="cpu", help="device to repeat them on (default: cpu)")
+    text = f"largest difference of accuracies where they need not be bit-equal (default: {TOLERANCE})"
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="T", help=text)
+    text = "the runs were made on another kind of processor: they need not be bit-equal"
+    parser.add_argument("--other-processor", action="store_true", help=text)
+    text = "also repeat runs of third-party algorithms, which executes their code"
+    parser.add_argument("--run-code", action="store_true", help=text)
     parser.add_argument("--source", type=Path, metavar="FILE", help="file of the third-party algorithm")
 
 
@@ -136,9 +114,8 @@ def add_figures(parser: Parser) -> None:
             add_input_options(kind)
         for flag, details in figure.options.items():
             kind.add_argument(flag, **details)
-        kind.add_argument(
-            "--output", type=Path, required=True, metavar="FILE", help="FILE.svg, FILE.pdf or FILE.png"
-        )
+        text = "FILE.svg, FILE.pdf or FILE.png"
+        kind.add_argument("--output", type=Path, required=True, metavar="FILE", help=text)
         add_width_option(kind)
         kind.set_defaults(run=plot, figure=figure)
 
@@ -189,15 +166,15 @@ def plot(args: argparse.Namespace) -> int:
 
 def compare_with_paper(args: argparse.Namespace) -> int:
     """Print the comparison with the paper."""
-    from plench.report.compare_paper import pair_with_paper, paper_rows, paper_tables
+    from plench.report import compare_paper
 
     found = read_input(args)
-    pairs, reasons = pair_with_paper(found.board, found.runs)
+    rows, reasons = compare_paper.compare_with_paper(found.board, found.runs)
     if args.json:
-        print(json.dumps({"cells": paper_rows(pairs), "not_compared": reasons}, indent=2))
+        print(json.dumps({"cells": rows, "not_compared": reasons}, indent=2))
     else:
-        tables = render_text(paper_tables(pairs), terminal_width())
-        print(tables if pairs else "nothing here can be compared with the paper")
+        tables = render_text(compare_paper.paper_tables(rows), terminal_width())
+        print(tables if rows else "nothing here can be compared with the paper")
         for reason in reasons:
             print(f"not compared: {clean(reason, None)}")
     print_warnings(found.warnings)
@@ -214,19 +191,15 @@ def export_results(args: argparse.Namespace) -> int:
     return 0
 
 
-def verify_results(args: argparse.Namespace) -> int:
-    """Repeat a sample of runs and print how each compares."""
-    return repeat_sample(args, gather_results([args.results]).runs)
-
-
-def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
-    """Repeat `args.sample` of the runs; return 1 if any of them does not agree, else 0."""
+def repeat_sample(args: argparse.Namespace, runs: list[Run] | None = None) -> int:
+    """Repeat `args.sample` of the runs, by default of all; return 1 if one does not agree, else 0."""
     from plench.training import verify_runs
 
     if args.sample < 1:
         raise UsageError(f"--sample must be at least 1, not {args.sample}")
     if not 0 <= args.tolerance <= 1:
         raise UsageError(f"--tolerance must lie between 0 and 1, not {args.tolerance}")
+    runs = gather_results([args.results]).runs if runs is None else runs
     sample, warnings = choose_sample(runs, args.sample, args.seed, args.run_code)
     print_warnings(warnings)
     if not sample:
@@ -241,24 +214,19 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run]) -> int:
         other_processor=args.other_processor,
     ):
         n_good += verdict.good
-        print(_describe(verdict, args.tolerance), flush=True)
+        text = "bit-equal"
+        if verdict.differences:
+            more = len(verdict.differences) - 3
+            text = "DIFFERS: " + "; ".join(clean(text, 300) for text in verdict.differences[:3])
+            text += f"; and {more} more" if more > 0 else ""
+            if verdict.repeated and not verdict.conditions:
+                text += " (if the runs were made on another kind of processor, add --other-processor)"
+        elif verdict.conditions:
+            conditions = clean(", ".join(verdict.conditions), 300)
+            text = f"within {args.tolerance:g} (different here: {conditions})"
+        print(f"{clean(verdict.run.path.name, None)}: {text}", flush=True)
     print(f"{n_good} of {len(sample)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})")
     return 0 if n_good == len(sample) else 1
-
-
-def _describe(verdict: Verdict, tolerance: float) -> str:
-    name = clean(verdict.run.path.name, None)
-    if verdict.differences:
-        more = len(verdict.differences) - 3
-        shown = "; ".join(clean(text, 300) for text in verdict.differences[:3])
-        shown += f"; and {more} more" if more > 0 else ""
-        if verdict.repeated and not verdict.conditions:
-            shown += " (if the runs were made on another kind of processor, add --other-processor)"
-        return f"{name}: DIFFERS: {shown}"
-    if verdict.conditions:
-        conditions = clean(", ".join(verdict.conditions), 300)
-        return f"{name}: within {tolerance:g} (different here: {conditions})"
-    return f"{name}: bit-equal"
 
 
 def check_submitted(args: argparse.Namespace) -> int:

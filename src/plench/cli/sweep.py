@@ -1,4 +1,4 @@
-"""Many runs: plan, launch, status, best, retry, delete-incomplete.
+"""Plan, launch and inspect many runs, and train what was chosen among them on all data.
 
 examples:
   plench sweep plan --suite lite                        how many runs, how long, how much disk
@@ -13,34 +13,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from plench.cli import add_commands
+from plench.cli import add_command, fill_from_module
 from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
 from plench.cli.train import add_refit
 from plench.errors import UsageError
 from plench.runs.sweep_spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import declared
 from plench.sweeps.engines import ENGINES, Engine
-from plench.sweeps.status import PENDING, RunState, load_plan_cache, read_extended, read_states
+from plench.sweeps.status import PENDING, RunState, read_extended, read_plan, read_states, stamp_plench
 from plench.text import clean, clean_text, counted, find_name, flag
 
 if TYPE_CHECKING:  # these import torch, which the help and a status do not need
     from plench.runs.sweep_spec import Grid
     from plench.sweeps.launch import SweepOutcome
-    from plench.sweeps.plan import PlannedRun, Task
+    from plench.sweeps.plan import PlannedRun, StackOptions, Task
     from plench.sweeps.scheduler import Limits
-    from plench.sweeps.stacks import StackOptions
 
-MORE_COMMANDS = {
-    "pilot": "compare clean validation labels for choosing with the same labels for training",
-}
+SIZES = "fleets"  # of stacks, in the JSON of a plan
 PROBLEMS = ("failed", "foreign", "damaged")
 PROBLEMS_SHOWN = 20
 # Options of single engines: the engines, the engine's argument, type, metavar and help.
@@ -54,13 +53,7 @@ ENGINE_OPTIONS: dict[str, tuple[tuple[str, ...], str, type, str, str]] = {
     "slurm_memory_gb": (("slurm",), "memory_gb", float, "G", "memory per job"),
     "slurm_gpus": (("slurm",), "gpus", int, "N", "GPUs per job (default: 0)"),
     "slurm_max_jobs": (("slurm",), "max_jobs", int, "N", "array jobs that may run at once"),
-    "slurm_options": (
-        ("slurm",),
-        "more",
-        str,
-        "NAME=VALUE",
-        "more options of sbatch, such as qos=low",
-    ),
+    "slurm_options": (("slurm",), "more", str, "NAME=VALUE", "more options of sbatch, such as qos=low"),
     "runs_per_job": (("slurm",), "runs_per_job", int, "N", "runs per job (default: 1)"),
 }
 
@@ -68,51 +61,42 @@ ENGINE_OPTIONS: dict[str, tuple[tuple[str, ...], str, type, str, str]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def add(name: str, run: Any, text: str, **more: Any) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text, **more)
-        command.set_defaults(run=run)
-        if name != "delete-incomplete":
-            command.add_argument("--json", action="store_true", help="print JSON")
-        return command
-
     text = "show how many runs there are, how many are done, and the time and disk the rest needs"
-    command = add("plan", plan, text)
-    command.add_argument(
-        "--probe-seconds",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds for measuring (0: none)",
-    )
-    add_grid_options(command)
-    add_launch_options(command)
-    for name, text in (
-        ("launch", "run what is not finished; failed runs are not repeated"),
-        ("retry", "run what failed, and whatever else is not finished"),
-    ):
-        command = add(name, launch, text)
-        command.set_defaults(retry=name == "retry")
-        add_grid_options(command)
-        add_launch_options(command)
+    planning = add_command(commands, "plan", text, plan)
+    probe = "seconds for measuring (default: 30; 0: none)"
+    planning.add_argument("--probe-seconds", type=float, default=30.0, metavar="S", help=probe)
+    text = "run what is not finished; failed runs are not repeated"
+    launching = add_command(commands, "launch", text, launch)
+    text = "run what failed, and whatever else is not finished"
+    retrying = add_command(commands, "retry", text, launch)
     text = "show the run that a criterion chooses among all algorithms, and its folder"
-    command = add("best", show_best, text)
-    command.add_argument("folder", metavar="DIR", help="folder of runs")
-    command.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
-    command = add("status", status, "show the progress of the runs, read from their folders")
-    add_grid_options(command)
-    add_extend_option(command)
+    best = add_command(commands, "best", text, show_best)
+    best.add_argument("folder", metavar="DIR", help="folder of runs")
+    best.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
+    inspecting = add_command(
+        commands, "status", "show the progress of the runs, read from their folders", status
+    )
     text = "delete the folders of runs that are not finished"
-    command = add("delete-incomplete", delete_incomplete, text, aliases=["delete_incomplete"])
-    add_grid_options(command)
-    command.add_argument("--skip-confirmation", action="store_true", help="do not ask")
+    deleting = add_command(commands, "delete-incomplete", text, delete_incomplete, ["delete_incomplete"])
+    text = "retrain the configuration that a criterion chose on all data"
+    commands.add_parser("refit", help=text, fill=add_refit)
+    text = "compare clean validation labels for choosing with the same labels for training"
+    commands.add_parser("pilot", help=text, fill=partial(fill_from_module, "pilot"))
+    for command in (planning, launching, retrying, best, inspecting):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    for command in (planning, launching, retrying, inspecting, deleting):
+        add_grid_options(command)
+    text = "results files (`plench results export`) whose done and diverged runs count as finished"
+    for command in (planning, launching, retrying, inspecting):
+        command.add_argument("--extend", nargs="+", default=[], metavar="FILE", help=text)
+    for command in (planning, launching, retrying):
+        add_launch_options(command)
+        command.set_defaults(retry=command is retrying)
+    deleting.add_argument("--skip-confirmation", action="store_true", help="do not ask")
     # As in the public benchmark, a launch command may be repeated with this verb in its place.
-    same = "accepted as in the launch command, without effect"
-    command.add_argument("--command-launcher", metavar="ENGINE", help=same)
-    command.add_argument("--skip-model-save", action="store_true", help=same)
-    refit = "retrain the configuration that a criterion chose on all data"
-    commands.add_parser("refit", help=refit, fill=add_refit)
-    add_commands(commands, MORE_COMMANDS)
+    text = "accepted as in the launch command, without effect"
+    deleting.add_argument("--command-launcher", metavar="ENGINE", help=text)
+    deleting.add_argument("--skip-model-save", action="store_true", help=text)
 
 
 def add_grid_options(parser: argparse.ArgumentParser) -> None:
@@ -124,57 +108,42 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--suite", metavar="NAME", help="lite, tabular, image, full or extended")
     group.add_argument("--file", metavar="FILE", help="a sweep file (TOML), as written into output folders")
     group.add_argument("--algorithms", nargs="+", metavar="NAME", help="names, or path/to/file.py:ClassName")
-    group.add_argument(
-        "--datasets",
-        nargs="+",
-        metavar="NAME",
-        help="names or paths, see `plench list datasets`; with --suite, which of its datasets",
+    text = "names or paths, see `plench list datasets`; with --suite, which of its datasets"
+    group.add_argument("--datasets", nargs="+", metavar="NAME", help=text)
+    text = "skip datasets whose files do not exist, with a warning"
+    group.add_argument("--skip-missing", action="store_true", help=text)
+    ranges = (
+        "first configuration (default: 0, all hyperparameters at their defaults)",
+        "configurations 0 … N-1 (default: 20)",
+        "first split (default: 0)",
+        "splits 0 … N-1 (default: 5 for tabular data, 3 for images)",
     )
-    group.add_argument(
-        "--skip-missing", action="store_true", help="skip datasets whose files do not exist, with a warning"
-    )
-    first = "first configuration (default: 0, all hyperparameters at their defaults)"
-    group.add_argument("--n-hparams-from", type=int, metavar="N", help=first)
-    group.add_argument("--n-hparams", type=int, metavar="N", help="configurations 0 … N-1 (default: 20)")
-    group.add_argument("--n-trials-from", type=int, metavar="N", help="first split (default: 0)")
-    group.add_argument(
-        "--n-trials", type=int, metavar="N", help="splits 0 … N-1 (default: 5 for tabular data, 3 for images)"
-    )
+    for name, text in zip(RANGES, ranges, strict=True):
+        group.add_argument(flag(name), type=int, metavar="N", help=text)
     group.add_argument("--hparams", metavar="JSON", help="hyperparameters to set in every configuration")
     add_settings(parser, grid_settings())
 
 
-def add_extend_option(parser: argparse.ArgumentParser) -> None:
-    """Add the results files that a sweep extends."""
-    text = "results files (`plench results export`) whose done and diverged runs count as finished"
-    parser.add_argument("--extend", nargs="+", default=[], metavar="FILE", help=text)
-
-
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Add how runs are run."""
-    add_extend_option(parser)
-    options: list[tuple[str, Any, str, str]] = [
-        ("--run-timeout", float, "S", "time limit of one attempt at a run, in seconds"),
-        ("--memory-limit-gb", float, "G", "memory limit of a run or stack"),
-        ("--worker-silence", float, "S", "seconds until a silent local worker is replaced (default: 120)"),
-        ("--stack", str, "SIZE", "train runs in stacks of up to SIZE: auto (default), off or a number"),
-        ("--stack-memory-gb", float, "G", "memory that a stack may take (default: 1)"),
-    ]
-    for name, kind, metavar, text in options:
-        parser.add_argument(name, type=kind, metavar=metavar, help=text)
-    parser.set_defaults(stack="auto")
+    for name, metavar, text in (
+        ("--run-timeout", "S", "time limit of one attempt at a run, in seconds"),
+        ("--memory-limit-gb", "G", "memory limit of a run or stack"),
+        ("--worker-silence", "S", "seconds until a silent local worker is replaced (default: 120)"),
+        ("--stack-memory-gb", "G", "memory that a stack may take (default: 1)"),
+    ):
+        parser.add_argument(name, type=float, metavar=metavar, help=text)
+    text = "train runs in stacks of up to SIZE: auto (default), off or a number"
+    parser.add_argument("--stack", default="auto", metavar="SIZE", help=text)
     parser.add_argument("--skip-confirmation", action="store_true", help="do not ask before starting")
     parser.add_argument("--no-progress", action="store_true", help="do not show progress")
     parser.add_argument("--quiet", action="store_true", help="print nothing; see the exit code")
     add_settings(parser, execution_settings())
-    parser.add_argument(
-        "--command-launcher",
-        default="local",
-        metavar="ENGINE",
-        help="engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands",
-    )
-    groups = {"ray": parser.add_argument_group("Ray (plench[ray])")}
-    groups["slurm"] = parser.add_argument_group("Slurm (plench[slurm])")
+    text = "engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands"
+    parser.add_argument("--command-launcher", default="local", metavar="ENGINE", help=text)
+    groups = {
+        name: parser.add_argument_group(f"{name.title()} (plench[{name}])") for name in ("ray", "slurm")
+    }
     for option, (engines, _, kind, metavar, text) in ENGINE_OPTIONS.items():
         several: dict[str, Any] = {"nargs": "+"} if option == "slurm_options" else {}
         groups.get(engines[0], parser).add_argument(
@@ -201,7 +170,7 @@ def read_specs(args: argparse.Namespace) -> list[SweepSpec]:
             raise UsageError("--file already says what to run: omit --suite, --datasets and --algorithms")
         specs = [read_sweep(args.file)]
     elif named:
-        specs = [SweepSpec(tuple(replace(grid, **changes) for grid in _read_grids(args)))]
+        specs = [SweepSpec(tuple(replace(grid, **changes) for grid in name_grids(args)))]
     elif changes:
         raise UsageError(f"{flag(next(iter(changes)))} needs --suite, or --datasets and --algorithms")
     else:
@@ -214,7 +183,7 @@ def read_specs(args: argparse.Namespace) -> list[SweepSpec]:
     return [replace(spec, grids=tuple(replace(grid, **execution) for grid in spec.grids)) for spec in specs]
 
 
-def _read_grids(args: argparse.Namespace) -> tuple[Grid, ...]:
+def name_grids(args: argparse.Namespace) -> tuple[Grid, ...]:
     """Return the grids of a suite or of named datasets and algorithms."""
     from plench.sweeps.plan import make_grids, make_suite
 
@@ -235,8 +204,8 @@ def _read_grids(args: argparse.Namespace) -> tuple[Grid, ...]:
 
 def read_launch(args: argparse.Namespace) -> tuple[Engine, Limits, StackOptions]:
     """Return the engine, the limits of a run and how runs are stacked; refuse options of other engines."""
+    from plench.sweeps.plan import read_stack_options
     from plench.sweeps.scheduler import Limits
-    from plench.sweeps.stacks import read_stack_options
 
     engine: Any = ENGINES.find(args.command_launcher).member
     given: dict[str, Any] = {}
@@ -248,17 +217,18 @@ def read_launch(args: argparse.Namespace) -> tuple[Engine, Limits, StackOptions]
             )
         if value is not None:
             given[argument] = value
+    for word in given.get("more", ()):
+        if word.find("=") < 1:
+            raise UsageError(f"--slurm-options takes NAME=VALUE, not {word!r}")
     if "more" in given:
-        pairs = [word.partition("=") for word in given["more"]]
-        for name, equals, value in pairs:
-            if not name or not equals:
-                raise UsageError(f"--slurm-options takes NAME=VALUE, not {name + value!r}")
-        given["more"] = {name: value for name, _, value in pairs}
-    limits = {name: getattr(args, name) for name in ("run_timeout", "memory_limit_gb", "worker_silence")}
-    limits = {name: value for name, value in limits.items() if value is not None}
-    for name, value in limits.items():
-        if not value > 0:
+        given["more"] = dict(word.split("=", 1) for word in given["more"])
+    limits = {}
+    for name in ("run_timeout", "memory_limit_gb", "worker_silence"):
+        value = getattr(args, name)
+        if value is not None and not value > 0:
             raise UsageError(f"{flag(name)} must be above 0, not {value}")
+        if value is not None:
+            limits[name] = value
     return engine(**given), Limits(**limits), read_stack_options(args.stack, args.stack_memory_gb)
 
 
@@ -270,12 +240,12 @@ def launch(args: argparse.Namespace) -> int:
     specs = read_specs(args)
     engine, limits, stack = read_launch(args)
     if engine.writes and not args.skip_confirmation and sys.stdin.isatty():
-        sizes = [
+        n_runs = sum(
             len(grid.algorithms) * len(grid.datasets) * len(grid.hparams_seeds) * len(grid.trial_seeds)
             for spec in specs
             for grid in spec.grids
-        ]
-        confirm(f"Launch up to {counted(sum(sizes), 'run')} into {args.output_dir}?")
+        )
+        confirm(f"Launch up to {counted(n_runs, 'run')} into {args.output_dir}?")
     with nullcontext() if args.quiet or args.no_progress else watch_sweep() as callback:
         outcome = launch_sweep(
             specs,
@@ -304,11 +274,10 @@ def plan(args: argparse.Namespace) -> int:
     extended = read_extended(args.extend)
     cached = None if named else read_cached_states(specs, args.output_dir, extended)
     if cached is not None and not any(entry.state in PENDING for entry in cached):
-        show_plan(cached, {**summarise(cached), "to_do": 0, "workers": 0, "fleets": []}, args.json)
+        show_plan(cached, {**summarise(cached), "to_do": 0, "workers": 0, SIZES: []}, args.json)
         return 0
-    from plench.sweeps.plan import DatasetCache, is_own, plan_runs, scan_runs
+    from plench.sweeps.plan import DatasetCache, PlannedRun, estimate_gb, group_runs, plan_runs, scan_runs
     from plench.sweeps.probe import estimate_cost
-    from plench.sweeps.stacks import group_runs, make_estimate
 
     datasets = DatasetCache(args.data_dir, skip_missing=args.skip_missing)
     engine, _, options = read_launch(args)
@@ -317,7 +286,7 @@ def plan(args: argparse.Namespace) -> int:
     states = read_states(runs, args.output_dir, extended)
     todo = [entry.run for entry in states if entry.state in PENDING]
     # Third-party code that a file names is not imported; what the command names is.
-    usable = [entry.run for entry in states if not entry.in_extended and (named or is_own(entry.run))]
+    usable = [entry.run for entry in states if not entry.in_extended and isinstance(entry.run, PlannedRun)]
     measured = {run.folder for run in usable}.intersection(run.folder for run in todo)
     probes = bool(measured) and args.probe_seconds > 0
     content = {**summarise(states), "to_do": len(todo), "workers": slots}
@@ -326,8 +295,8 @@ def plan(args: argparse.Namespace) -> int:
         grouped = group_runs(usable, datasets, options, engine)
         left = (tuple(run for run in stack if run.folder in measured) for stack in grouped)
         stacks = [stack for stack in left if len(stack) > 1]
-        content["fleets"] = [len(stack) for stack in stacks]
-        content["fleet_gigabytes"] = max(map(make_estimate(datasets), stacks), default=0.0)
+        content[SIZES] = [len(stack) for stack in stacks]
+        content["fleet_gigabytes"] = max((estimate_gb(stack, datasets) for stack in stacks), default=0.0)
     if probes:
         wanted = [run for run in todo if run.folder in measured]
         estimate = estimate_cost(wanted, datasets, args.probe_seconds, stacks)
@@ -347,7 +316,7 @@ def show_plan(states: Sequence[RunState], content: dict[str, Any], as_json: bool
         return
     print_states(states)
     print(f"to do: {content['to_do']}")
-    sizes, slots = content.get("fleets"), content["workers"]
+    sizes, slots = content.get(SIZES), content["workers"]
     if sizes:
         print(
             f"stacked: {sum(sizes)} runs in {counted(len(sizes), 'stack')} of up to {max(sizes)}, "
@@ -447,22 +416,21 @@ def delete_incomplete(args: argparse.Namespace) -> int:
 
 def find_folder(output_dir: str) -> Path:
     """Return the output folder; raise UsageError if it does not exist."""
-    try:
-        if Path(output_dir).is_dir():
-            return Path(output_dir)
-    except OSError:  # a name too long for a folder
-        pass
-    raise UsageError(f"there is no folder {output_dir}")
+    if not os.path.isdir(output_dir):  # not Path.is_dir, which raises for a name that is too long
+        raise UsageError(f"there is no folder {output_dir}")
+    return Path(output_dir)
 
 
 def read_cached_states(
     specs: list[SweepSpec], folder: str | Path, extended: Mapping[str, str]
 ) -> list[RunState] | None:
-    """Return the states of the runs of the plan cache; None if there is no such cache. Needs no torch."""
-    cached = load_plan_cache(specs, Path(folder))
-    if cached is None:
+    """Return the states of the runs that launches have listed; None without a list. Needs no torch."""
+    stamp = stamp_plench()
+    listed = [read_plan(spec, folder, stamp) for spec in specs]
+    if None in listed:
         return None
-    return read_states(cast("list[PlannedRun]", cached), folder, extended)
+    runs = list({run.folder: run for part in listed for run in part or ()}.values())
+    return read_states(cast("list[PlannedRun]", runs), folder, extended)
 
 
 def scan_states(args: argparse.Namespace, extended: Mapping[str, str] | None = None) -> list[RunState]:

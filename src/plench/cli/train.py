@@ -45,15 +45,10 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every option of a run."""
-    parser.add_argument(
-        "-a", "--algorithm", required=True, help="name, path/to/file.py:ClassName or module:ClassName"
-    )
-    parser.add_argument(
-        "-d",
-        "--dataset",
-        required=True,
-        help="name (`plench list datasets`), or the path of an .npz or .mat file or of a folder of images",
-    )
+    algorithm = "name, path/to/file.py:ClassName or module:ClassName"
+    parser.add_argument("-a", "--algorithm", required=True, help=algorithm)
+    data = "name (`plench list datasets`), or path of a table, an .npz or .mat file or a folder of images"
+    parser.add_argument("-d", "--dataset", required=True, help=data)
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters to set, as {"lr": 0.01}')
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_folder_options(parser)
@@ -67,8 +62,8 @@ def add_refit(parser: Parser) -> None:
     parser.add_argument("--criterion", default="CR", metavar="NAME", help="criterion (default: CR)")
     parser.add_argument("-d", "--dataset", metavar="DATA", help="dataset of the run, if it was given by path")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    add_folder_options(parser)
-    parser.set_defaults(run=refit, output_dir="refit")
+    add_folder_options(parser, output="refit")
+    parser.set_defaults(run=refit)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,14 +90,7 @@ def refit(args: argparse.Namespace) -> int:
 def print_outcome(outcome: RunOutcome, as_json: bool) -> int:
     """Print how the run ended; return the exit code."""
     if as_json:
-        content = {
-            "status": outcome.status,
-            "folder": str(outcome.folder),
-            "updates_made": outcome.updates_made,
-            "message": outcome.message,
-            **describe_records(outcome),
-        }
-        print(json.dumps(content))
+        print(json.dumps(describe_outcome(outcome)))
     else:
         remark = f" ({outcome.message})" if outcome.message else ""
         print(f"{outcome.status}{remark}: {outcome.folder}")
@@ -119,24 +107,28 @@ def print_outcome(outcome: RunOutcome, as_json: bool) -> int:
     return 1
 
 
-def describe_records(outcome: RunOutcome) -> dict[str, Any]:
-    """Return the last record, and for each criterion the checkpoint that it chooses, as plain data.
+def describe_outcome(outcome: RunOutcome) -> dict[str, Any]:
+    """Return how a run ended, its last record, and the checkpoint that each criterion chooses, as plain data.
 
-    They are None for a run without records, or one that is not finished.
+    The last two are None for a run without records, or one that is not finished.
     """
     from plench.criteria import criteria  # imports numpy, which other commands of this module do not need
     from plench.runs.select import choose_checkpoint
 
     run = read_run(outcome.folder)
-    chosen: dict[str, Any] = dict.fromkeys(criteria)
+    content = {key: getattr(outcome, key) for key in ("status", "folder", "updates_made", "message")}
+    content |= {"folder": str(outcome.folder), "last_record": None, "chosen": dict.fromkeys(criteria)}
+    if run.records:
+        last = run.records[-1]
+        values = {k: v for k, v in last.values.items() if k not in ("args", "hparams")}
+        content["last_record"] = {"step": last.step, **values}
     for name, criterion in criteria.items():
         found = choose_checkpoint(run, criterion) if run.finished else None
         if found is not None:
             record, score = found
-            chosen[name] = {"step": record.step, "value": score, "test_acc": record.get("test_acc")}
-    figures = None
-    if run.records:
-        last = run.records[-1]
-        values = {k: v for k, v in last.values.items() if k not in ("args", "hparams")}
-        figures = {"step": last.step, **values}
-    return {"last_record": figures, "chosen": chosen}
+            content["chosen"][name] = {
+                "step": record.step,
+                "value": score,
+                "test_acc": record.get("test_acc"),
+            }
+    return content

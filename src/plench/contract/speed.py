@@ -21,6 +21,7 @@ from plench.contract.under_test import (
     advised,
     ensure,
     make_examples,
+    only_for,
     required,
 )
 from plench.training.stack import StackedStep, StackError, choose_form
@@ -82,7 +83,6 @@ def count_operators(
     tested: AlgorithmUnderTest, batch_size: int, num_classes: int
 ) -> dict[int, OperatorCounter]:
     """Return the operators of updates in the middle of epochs, in every phase, by number of the update."""
-    tested.need_batches()
     session = tested.start(make_examples(EPOCH * batch_size, num_classes), batch_size=batch_size)
     starts = list(session.algorithm.phases().values())
     changes = {first + offset for first in starts for offset in (-1, 0, 1)}
@@ -115,18 +115,21 @@ def compare_operators(tested: AlgorithmUnderTest, many: tuple[int, int], sizes: 
         )
 
 
+@only_for("batches")
 @required
 def does_not_loop_over_examples(tested: AlgorithmUnderTest) -> None:
     """An update takes the same number of tensor operations with 16 and with 256 examples."""
     compare_operators(tested, (256, 4), ("16 examples", "256"))
 
 
+@only_for("batches")
 @required
 def does_not_loop_over_classes(tested: AlgorithmUnderTest) -> None:
     """An update takes the same number of tensor operations with 4 and with 40 classes."""
     compare_operators(tested, (16, 40), ("4 classes", "40"))
 
 
+@only_for("batches")
 @advised
 def does_not_wait_for_the_device(tested: AlgorithmUnderTest) -> None:
     """An update does not wait for results of the device (`loss.item()` instead of `loss.detach()`, indexing
@@ -153,6 +156,7 @@ ADVICE = {
 RTOL, ATOL = 1e-3, 1e-4
 
 
+@only_for("stacks")
 @advised
 def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
     """Sweeps stack runs that differ in seed and configuration where an algorithm allows it: then each must
@@ -160,10 +164,9 @@ def trains_in_a_stack(tested: AlgorithmUnderTest) -> str:
     runs, or runs are trained one by one. With it, a single run may take a step written by hand, which must
     have the bits of `update`.
     """
-    tested.need_batches()
     members = [tested.start(seed=seed) for seed in range(RUNS)]
+    form = choose_form(tested.entry.cls)
     try:
-        form = choose_form(tested.entry.cls)
         step = StackedStep([member.run for member in members])
     except StackError as reason:
         raise NotChecked(f"its runs are not stacked: {reason}") from None

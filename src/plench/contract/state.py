@@ -10,6 +10,7 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,19 +22,19 @@ from torch import Tensor, nn
 from plench.contract.training import find_difference, snapshot, train_and_predict
 from plench.contract.under_test import (
     AlgorithmUnderTest,
-    ContractViolation,
     NotChecked,
     Session,
     advised,
     ensure,
     make_examples,
+    only_for,
     required,
 )
 from plench.data import Dataset, split_dataset
 from plench.runs.folder import RunStore
-from plench.training.checkpoint import dump, list_state, parse, read_checkpoints, take_snapshot
-from plench.training.evaluate import evaluate
-from plench.training.streams import capture_global
+from plench.training.checkpoint import list_state, read_checkpoints, take_snapshot
+from plench.training.environment import capture_global
+from plench.training.run import evaluate
 
 # Where a walk ends: code and its surroundings lead to every module that is loaded, and plain values nowhere.
 ENDS = (types.ModuleType, type, types.CodeType, str, bytes, int, float, complex, bool, type(None))
@@ -65,10 +66,10 @@ def repeats_with_the_same_seed(tested: AlgorithmUnderTest) -> None:
     )
 
 
+@only_for("batches")
 @required
 def differs_with_another_seed(tested: AlgorithmUnderTest) -> None:
     """Two runs with different seeds differ."""
-    tested.need_batches()
     different = find_difference(train_phases(tested, seed=0), train_phases(tested, seed=1))
     ensure(different, "runs with the seeds 0 and 1 are the same: is a fixed seed set somewhere?")
 
@@ -103,7 +104,7 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
                 session.run.write_checkpoint()
             losses += session.update(1)
         for cut in sorted(cuts):
-            resumed = resume(tested, RunStore(Path(folder) / str(cut)), session)
+            resumed = resume(tested, RunStore(Path(folder) / str(cut)))
             again = resumed.update(updates - cut)
             different = find_difference(describe(session, losses[cut:]), describe(resumed, again))
             unsaved = ", ".join(take_snapshot(session.algorithm).unsaved)
@@ -116,22 +117,10 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
             )
 
 
-def resume(tested: AlgorithmUnderTest, store: RunStore, saved: Session) -> Session:
-    """Build a fresh run and resume it from the checkpoint that a session has written."""
+def resume(tested: AlgorithmUnderTest, store: RunStore) -> Session:
+    """Build a fresh run and resume it from its checkpoint."""
     session = tested.start(store=store)
-    checkpoint = next(read_checkpoints(store), None)
-    if checkpoint is None:
-        causes = []
-        for path, value in snapshot(saved.algorithm).items():
-            try:
-                parse(dump({"value": value}))
-            except ValueError:
-                causes.append(f"{path} ({type(value).__name__})")
-        raise ContractViolation(
-            f"a checkpoint was written but cannot be read back (cause: {', '.join(causes) or 'unknown'}). "
-            "Checkpoints hold plain tensors, arrays and numbers: keep no tensors of types of your own, or "
-            "name them in the class attribute `transient` if they hold no state"
-        )
+    checkpoint = next(read_checkpoints(store))
     with session.run.streams.ambient("algorithm"):
         session.run.restore(checkpoint)
     return session
@@ -223,11 +212,11 @@ def lists_its_state(tested: AlgorithmUnderTest) -> None:
     )
 
 
+@only_for("batches")
 @advised
 def moves_with_the_module(tested: AlgorithmUnderTest) -> None:
     """`to(device)` moves all state: tensors are parameters or buffers (`register_buffer`, `per_example`), not
     plain attributes."""
-    tested.need_batches()
     session = tested.start()
     session.algorithm.to("meta")
     reached = reach_tensors(session).items()
@@ -236,10 +225,10 @@ def moves_with_the_module(tested: AlgorithmUnderTest) -> None:
     ensure(not left, f"after to('meta') these stayed behind: {left}. {advice}")
 
 
+@only_for("batches")
 @advised
 def keeps_single_precision(tested: AlgorithmUnderTest) -> None:
     """State is float32 or smaller: float64 doubles the memory, slows the step, and MPS devices lack it."""
-    tested.need_batches()
     session = tested.start()
     session.update(1)
     double = [path for path, tensor in reach_tensors(session).items() if tensor.dtype == torch.float64]
@@ -255,6 +244,40 @@ def trains_on_accelerators(tested: AlgorithmUnderTest) -> None:
     for kind in (kind for kind, available in kinds.items() if available):
         session = tested.start(device=kind)
         train_and_predict(session, session.updates)
+
+
+@only_for("batches")
+@required
+def optimizes_what_has_a_gradient(tested: AlgorithmUnderTest) -> None:
+    """A parameter that receives a gradient belongs to an optimiser, or `update` changes it in another way."""
+    session = tested.start()
+    algorithm = session.algorithm
+    learning = {name: value for name, value in algorithm.named_parameters() if value.requires_grad}
+    before = {name: value.detach().clone() for name, value in learning.items()}
+    received: set[str] = set()
+
+    def note(gradient: Tensor, name: str) -> None:
+        if gradient.any():
+            received.add(name)
+
+    for name, parameter in learning.items():
+        parameter.register_hook(partial(note, name=name))
+    session.update(session.updates)
+    optimizers = (value for _, value in walk(algorithm, "") if isinstance(value, torch.optim.Optimizer))
+    trained = {id(value) for each in optimizers for group in each.param_groups for value in group["params"]}
+    forgotten = [
+        name
+        for name in learning
+        if name in received
+        and id(learning[name]) not in trained
+        and learning[name].detach().equal(before[name])
+    ]
+    ensure(
+        not forgotten,
+        f"{', '.join(forgotten[:4])}{', …' if len(forgotten) > 4 else ''} received gradients but never "
+        "changed, since no optimiser holds them: give their parameters to one in __init__ (LossAlgorithm: "
+        "build_optimizers), or freeze what must not be trained with requires_grad_(False)",
+    )
 
 
 # Isolation -----------------------------------------------------------------------------------------------

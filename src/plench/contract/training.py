@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from plench.algorithms import FittedAlgorithm
+from plench.algorithms.base import Batch
 from plench.algorithms.fitted import UnfitError
-from plench.batch import Batch
 from plench.contract.under_test import (
     BATCH_SIZE,
     AlgorithmUnderTest,
@@ -28,6 +28,7 @@ from plench.contract.under_test import (
     advised,
     ensure,
     make_examples,
+    only_for,
     required,
 )
 from plench.data import Dataset, dataset_card, draw_candidates, load_dataset
@@ -150,10 +151,10 @@ def trains_on_built_in_data(tested: AlgorithmUnderTest) -> None:
         train_and_predict(session, min(3, session.run.config.steps))
 
 
+@only_for("batches")
 @advised
 def trains_on_images(tested: AlgorithmUnderTest) -> None:
     """It trains and predicts on images too; `networks.Featurizer` builds a network that suits the data."""
-    tested.need_batches()
     session = tested.start(make_examples(32, images=True), batch_size=8)
     train_and_predict(session, session.updates)
 
@@ -211,10 +212,10 @@ def trains_on_fewer_examples_than_a_batch(tested: AlgorithmUnderTest) -> None:
     train_on(tested, make_examples(BATCH_SIZE // 2 + 1), hint)
 
 
+@only_for("batches")
 @required
 def trains_on_short_batches(tested: AlgorithmUnderTest) -> None:
     """It trains when batches have fewer rows than `hparams["batch_size"]`, down to one."""
-    tested.need_batches()
     session = tested.start()
     for size in (BATCH_SIZE - 3, 2, 1):
         session.update(2)
@@ -222,10 +223,10 @@ def trains_on_short_batches(tested: AlgorithmUnderTest) -> None:
         train_and_predict(session, 2, "Take the number of rows from the batch, not from hparams")
 
 
+@only_for("batches")
 @required
 def survives_huge_logits(tested: AlgorithmUnderTest) -> None:
     """Loss, weights and state stay finite in float32 when logits reach ±200."""
-    tested.need_batches()
     session = tested.start()
     for done in (1, session.updates - 2):
         session.update(done)
@@ -282,9 +283,7 @@ def enlarge_logits(session: Session) -> float:
 
 
 def start_fitted(tested: AlgorithmUnderTest) -> tuple[Session, FittedAlgorithm]:
-    """Start a run of a fitted method; skip the check for others."""
-    if not tested.fitted:
-        raise NotChecked("it makes steps on batches")
+    """Start a run of a fitted method."""
     session = tested.start()
     algorithm = session.algorithm
     if not isinstance(algorithm, FittedAlgorithm):
@@ -292,6 +291,7 @@ def start_fitted(tested: AlgorithmUnderTest) -> tuple[Session, FittedAlgorithm]:
     return session, algorithm
 
 
+@only_for("rounds")
 @required
 def leaves_single_candidates_alone(tested: AlgorithmUnderTest) -> None:
     """Soft targets stay within the candidates, sum to 1, and never change where there is one candidate."""
@@ -308,6 +308,7 @@ def leaves_single_candidates_alone(tested: AlgorithmUnderTest) -> None:
         ensure(within, f"update {number}: targets outside the candidates, or not summing to 1")
 
 
+@only_for("rounds")
 @required
 def predicts_any_input(tested: AlgorithmUnderTest) -> None:
     """After every update `predict` is finite for any input, zeros and distant ones too; before the first
@@ -323,6 +324,7 @@ def predicts_any_input(tested: AlgorithmUnderTest) -> None:
         ensure(same, "before the first round predict(x) must be the candidate prior everywhere")
 
 
+@only_for("rounds")
 @required
 def repeats_every_round(tested: AlgorithmUnderTest) -> None:
     """A round depends on the seed and the round before alone: whatever else draws random numbers in between
@@ -409,10 +411,10 @@ class RecordedViews(UserDict[str, Tensor]):
         return super().__getitem__(name)
 
 
+@only_for("batches")
 @advised
 def uses_declared_views(tested: AlgorithmUnderTest) -> None:
     """Every view that is declared is used; making one that is not wastes time on images."""
-    tested.need_batches()
     session = tested.start()
     read: set[str] = set()
     views = tested.entry.card.views

@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry
-from plench.batch import Batch
+from plench.algorithms.base import Batch
 from plench.data import Dataset, DatasetCard
 from plench.data.answers import Answers
 from plench.errors import UsageError
 from plench.runs.folder import RunStore
 from plench.training.config import configure_run
 from plench.training.data import TrainingSet
-from plench.training.evaluate import Totals
-from plench.training.run import TrainingRun
+from plench.training.run import Totals, TrainingRun
+from plench.training.stack import StackError, choose_form
 
 FEATURES = 6
 IMAGE_SHAPE = (3, 8, 8)
@@ -46,7 +46,7 @@ class ContractViolation(Exception):
 
 
 class NotChecked(Exception):
-    """A check does not apply here; the text is the reason."""
+    """A check cannot be made on this machine or data; the text is the reason."""
 
 
 def ensure(condition: object, problem: str) -> None:
@@ -61,12 +61,28 @@ class Check:
 
     Required is what correct results and exact resuming need; the paper's minimal contract is enough for it.
     Advised is what every algorithm of this package does as well, such as state that moves with the module.
+    `only` says which methods it concerns: those that make steps on batches, those fitted in rounds, or those
+    whose runs can be stacked.
     """
 
     name: str
     demand: str
     level: Literal["required", "advised"]
     function: Callable[[AlgorithmUnderTest], str | None]
+    only: Literal["", "batches", "rounds", "stacks"] = ""
+
+    def why_not_applicable(self, tested: AlgorithmUnderTest) -> str:
+        """Return why the check does not concern an algorithm, or an empty text if it does."""
+        if self.only in ("batches", "stacks") and tested.fitted:
+            return "a method fitted in rounds makes no steps on batches"
+        if self.only == "rounds" and not tested.fitted:
+            return "it makes steps on batches"
+        if self.only == "stacks":
+            try:
+                choose_form(tested.entry.cls)
+            except StackError as reason:
+                return f"its runs are not stacked: {reason}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +102,11 @@ def required(function: Callable[[AlgorithmUnderTest], str | None]) -> Check:
 def advised(function: Callable[[AlgorithmUnderTest], str | None]) -> Check:
     """Make a function an advised check; its docstring is the demand."""
     return replace(required(function), level="advised")
+
+
+def only_for(methods: Literal["batches", "rounds", "stacks"]) -> Callable[[Check], Check]:
+    """Return a decorator that limits a check to some methods (see `Check.only`)."""
+    return lambda check: replace(check, only=methods)
 
 
 # Example data --------------------------------------------------------------------------------------------
@@ -193,16 +214,13 @@ class Session:
 
 def read_loss(logged: Any) -> float:
     """Return the loss that an update reports. Raises TypeError if the loop could not add it up."""
+    totals = Totals()
     try:
-        totals = Totals()
         totals.add(logged)
-    except (TypeError, ValueError, AttributeError) as error:
+        return totals.means()["loss"]
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         demand = "update must return a mapping with the key 'loss' and single numbers to log"
         raise TypeError(f"{demand}, not {logged!r} ({error})") from error
-    for name, value in totals.sums.items():
-        if isinstance(value, Tensor) and (value.numel() != 1 or value.is_complex()):
-            raise TypeError(f"update must return single numbers to log, but {name!r} is {value!r}")
-    return totals.means()["loss"]
 
 
 class AlgorithmUnderTest:
@@ -217,11 +235,6 @@ class AlgorithmUnderTest:
     def fitted(self) -> bool:
         """Whether the algorithm is fitted in rounds, without batches."""
         return not self.entry.card.shared
-
-    def need_batches(self) -> None:
-        """Skip a check of steps on batches for an algorithm that is fitted in rounds."""
-        if self.fitted:
-            raise NotChecked("a method fitted in rounds makes no steps on batches")
 
     def start(
         self,

@@ -2,8 +2,14 @@
 
 from plench.data.candidates import choose_candidates, draw_candidates
 from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Published, Sizes, TestSet
-from plench.data.download import download_dataset
-from plench.data.sources import as_dataset, dataset_card, dataset_names, describe_datasets, load_dataset
+from plench.data.sources import (
+    as_dataset,
+    dataset_card,
+    dataset_names,
+    describe_datasets,
+    download_dataset,
+    load_dataset,
+)
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.tables import make_table_dataset
 from plench.data.splits import Split, split_dataset

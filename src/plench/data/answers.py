@@ -77,7 +77,7 @@ def check_num_classes(n_classes: int, n_examples: int, name: str) -> None:
 
     A column of free text, or one wrong number among labels, would otherwise fill the memory.
     """
-    allowed = max(FEW_CLASSES, min(10 * n_examples, MAX_CELLS // n_examples))
+    allowed = max(FEW_CLASSES, min(10 * n_examples, MAX_CELLS // max(1, n_examples)))
     if not 2 <= n_classes <= allowed:
         raise DataError(
             f"{name} has {n_classes:,} classes; expected 2 to {allowed:,} for {n_examples:,} rows"
@@ -216,6 +216,32 @@ class Answer(NamedTuple):
     names: Names
 
 
+def read_set_column(
+    table: RawTable, column: str, separator: str, declared: frozenset[str] = frozenset()
+) -> list[Names]:
+    """Read a column with one candidate set per row; raise DataError for a gap."""
+    sets = []
+    for row, value in enumerate(table.cells(column, declared)):
+        cell = Cell(value, table, row, column)
+        named = None if value is None else read_names(cell, separator, declared)
+        if named is None or not named.names:
+            raise DataError(f"{cell.place}: the candidate set is empty")
+        sets.append(named)
+    return sets
+
+
+def read_answer_columns(
+    table: RawTable, columns: Mapping[str, str], separator: str, declared: frozenset[str] = frozenset()
+) -> list[Answer]:
+    """Read columns of annotators, `columns` from a column to its annotator; a gap is not an answer."""
+    return [
+        Answer(row, annotator, read_names(Cell(value, table, row, column), separator, declared, True))
+        for column, annotator in columns.items()
+        for row, value in enumerate(table.cells(column, declared))
+        if value is not None
+    ]
+
+
 def make_answers(given: Sequence[Answer], classes: ClassList, n_items: int) -> Answers:
     """Lay out answers as arrays; annotators are numbered in the order of their names."""
     names, annotator = np.unique([answer.annotator for answer in given], return_inverse=True)
@@ -336,6 +362,11 @@ def describe_answers(answers: Answers) -> AnswerStats:
         unanimous=unanimous,
         common=common,
     )
+
+
+def has_gaps(array: NDArray[Any]) -> bool:
+    """Whether a matrix of numbers has −1 or NaN, which are gaps among answers and cannot be candidates."""
+    return array.dtype.kind in "fi" and bool(((array == -1) | np.isnan(array)).any())
 
 
 def read_answer_matrix(matrix: ArrayLike, n_classes: int | None = None, name: str = "answers") -> Answers:

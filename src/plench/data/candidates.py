@@ -26,12 +26,8 @@ def choose_candidates(default: CandidateSpec, asked: Settings) -> CandidateSpec:
     """The card's default with what the user asked for on top: a type replaces it, rates adjust it."""
     if asked.pl_type is not None:
         default = CandidateSpec(asked.pl_type, drop_true_rate=default.drop_true_rate)
-    return replace(
-        default,
-        fps_rate=default.fps_rate if asked.fps_rate is None else asked.fps_rate,
-        id_rate=default.id_rate if asked.id_rate is None else asked.id_rate,
-        drop_true_rate=default.drop_true_rate if asked.drop_true_rate is None else asked.drop_true_rate,
-    )
+    rates = {name: getattr(asked, name) for name in ("fps_rate", "id_rate", "drop_true_rate")}
+    return replace(default, **{name: rate for name, rate in rates.items() if rate is not None})
 
 
 def draw_candidates(dataset: Dataset, spec: CandidateSpec, trial_seed: int) -> Dataset:

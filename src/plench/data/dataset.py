@@ -109,11 +109,6 @@ class DatasetCard:
     superclasses: tuple[int, ...] | None = None
     class_names: tuple[str, ...] | None = None
 
-    @property
-    def known_sizes(self) -> Sizes | None:
-        """The sizes that the dataset should have, if they are known."""
-        return self.published or self.sizes
-
 
 @dataclass(frozen=True, eq=False)
 class TestSet:
@@ -186,8 +181,12 @@ class Dataset:
             checked["labels"] = check_labels(self.labels, n_examples, n_classes, name)
         if self.test is not None:
             checked["test"] = check_test(self.test, features, kind, n_classes, name)
-        if self.class_names is not None:
-            check_class_names(self.class_names, n_classes, name)
+        names = self.class_names
+        if names is not None and not len(names) == len(set(names)) == n_classes:
+            raise DataError(
+                f"{name}: {n_classes} classes need {n_classes} different names, not {len(set(names))} "
+                f"different among {len(names)}"
+            )
         for field, dtype in (("groups", np.int64), ("validation", np.bool_)):
             value = getattr(self, field)
             if value is not None:
@@ -374,15 +373,6 @@ def check_labels(labels: ArrayLike, n_examples: int, n_classes: int, name: str) 
         row = wrong.argmax()
         raise DataError(f"{name}: the label of example {row} is {array[row]}; expected 0…{n_classes - 1}")
     return freeze(array.astype(np.int64, copy=False))
-
-
-def check_class_names(names: tuple[str, ...], n_classes: int, name: str) -> None:
-    """Raise DataError unless the names of K classes are K different texts."""
-    if len(names) != n_classes or len(set(names)) != n_classes:
-        raise DataError(
-            f"{name}: {n_classes} classes need {n_classes} different names, not {len(set(names))} different "
-            f"among {len(names)}"
-        )
 
 
 def check_test(

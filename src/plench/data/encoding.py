@@ -5,6 +5,7 @@
 | numbers | one; gaps get the median of the training split |
 | truth values | one, 0 or 1; gaps get the more frequent of the two |
 | categories | one for each category of the training split; a gap or an unknown category is 0 in all |
+| free text | `TEXT_WIDTH`: TF-IDF of words and of parts of words, reduced by truncated SVD; 0 in gaps |
 
 A column with gaps in the training split has one more input, 1 where a value is missing. A column that is
 empty there has no inputs.
@@ -12,9 +13,9 @@ empty there has no inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,10 @@ from numpy.typing import NDArray
 from plench.data.tables import Column, ColumnKind, RawTable, Table, make_column
 from plench.errors import DataError
 from plench.text import short_repr
+
+TEXT_WIDTH = 256
+MAX_TERMS = 10_000  # of words, and of parts of words: the most frequent
+ENCODED_TEXTS = 8192  # at a time
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,18 @@ class ColumnCode:
     categories: tuple[str, ...] = ()
     marks_gaps: bool = False
 
+    @classmethod
+    def fit(cls, column: Column) -> ColumnCode:
+        """Learn the encoding of a column that is not empty."""
+        missing = column.missing
+        present, marks = column.values[~missing], bool(missing.any())
+        if column.kind == "category":
+            used = tuple(column.categories[code] for code in np.unique(present))
+            return cls(column.name, "category", categories=used, marks_gaps=marks)
+        is_number = column.kind == "number"
+        fill = np.median(present.astype(np.float64)) if is_number else present.mean() > 0.5
+        return cls(column.name, column.kind, float(fill), marks_gaps=marks)
+
     @property
     def width(self) -> int:
         """The number of inputs."""
@@ -41,9 +58,8 @@ class ColumnCode:
 
     def encode(self, column: Column, out: NDArray[np.float32]) -> int:
         """Write a column's inputs to `out` (rows, width); return how many cells have an unknown category."""
-        if (column.kind == "category") != (self.kind == "category"):
-            name = short_repr(self.name)
-            raise DataError(f"column {name} has kind {column.kind}; the model was trained on {self.kind}")
+        if column.has_texts != (self.kind == "category"):
+            raise wrong_kind(column, self.kind)
         missing, unknown = column.missing, 0
         if self.kind == "category":
             known = {category: position for position, category in enumerate(self.categories)}
@@ -58,29 +74,154 @@ class ColumnCode:
             out[:, -1] = missing
         return unknown
 
+    def state(self) -> dict[str, Any]:
+        """Return the encoding as plain values."""
+        return {**vars(self), "categories": list(self.categories)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> ColumnCode:
+        """Rebuild from `state()`."""
+        return cls(**{**state, "categories": tuple(state["categories"])})
+
+
+@dataclass(frozen=True, eq=False)
+class TextCode:
+    """How a column of free text is encoded.
+
+    `words` (single words and pairs) and `parts` (3 to 5 letters within a word) are the terms, `idf` their
+    weights, `components` (at most `TEXT_WIDTH`, terms) the projection. The same texts give the same bits.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    parts: tuple[str, ...]
+    idf: NDArray[np.float32]
+    components: NDArray[np.float32]
+    marks_gaps: bool = False
+
+    kind: ClassVar[ColumnKind] = "text"
+
+    @classmethod
+    def fit(cls, column: Column) -> TextCode:
+        """Learn terms, weights and projection of a column that is not empty, each row counted."""
+        from sklearn.utils.extmath import randomized_svd
+        from threadpoolctl import threadpool_limits
+
+        missing = column.missing
+        texts = [column.categories[code] for code in column.values[~missing]]
+        terms: list[tuple[str, ...]] = []
+        weights = []
+        for vectorizer in make_vectorizers(None, None):
+            try:
+                weights.append(vectorizer.fit(texts).idf_)
+                terms.append(tuple(vectorizer.get_feature_names_out().tolist()))
+            except ValueError:  # not one term, such as no words in texts of single letters
+                terms.append(())
+        if not weights:
+            raise DataError(f"column {short_repr(column.name)} is read as text but has no word in it")
+        idf = np.concatenate(weights).astype(np.float32)
+        none = np.zeros((0, len(idf)), np.float32)
+        words, parts = terms
+        code = cls(column.name, words, parts, idf, none, bool(missing.any()))
+        matrix = code.weigh(texts)
+        with threadpool_limits(1):  # the number of threads changes the last bits
+            rank = min(TEXT_WIDTH, *matrix.shape)
+            components = randomized_svd(matrix, rank, random_state=0)[2]
+        return replace(code, components=components.astype(np.float32))
+
+    @property
+    def width(self) -> int:
+        """The number of inputs, whatever the number of components."""
+        return TEXT_WIDTH + self.marks_gaps
+
+    def weigh(self, texts: Sequence[str]) -> Any:
+        """Return the TF-IDF (texts, terms), sparse; words and parts of words have length 1 each."""
+        from scipy import sparse
+
+        blocks, start = [], 0
+        for vectorizer in make_vectorizers(self.words, self.parts):
+            if vectorizer.vocabulary:
+                stop = start + len(vectorizer.vocabulary)
+                vectorizer.idf_ = self.idf[start:stop]
+                blocks.append(vectorizer.transform(texts))
+                start = stop
+        return sparse.hstack(blocks, format="csr", dtype=np.float32)
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> int:
+        """Write a column's inputs to `out` (rows, width); no text is unknown."""
+        if not column.has_texts:
+            raise wrong_kind(column, self.kind)
+        out[:] = 0
+        used, position = np.unique(column.values, return_inverse=True)
+        used_rows = np.flatnonzero(used >= 0)
+        encoded = np.zeros((len(used), TEXT_WIDTH), np.float32)
+        for start in range(0, len(used_rows), ENCODED_TEXTS):
+            rows = used_rows[start : start + ENCODED_TEXTS]
+            weights = self.weigh([column.categories[used[row]] for row in rows])
+            encoded[rows, : len(self.components)] = weights @ self.components.T
+        out[:, :TEXT_WIDTH] = encoded[position]
+        if self.marks_gaps:
+            out[:, -1] = column.missing
+        return 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the encoding as plain values and arrays."""
+        return {**vars(self), "kind": self.kind, "words": list(self.words), "parts": list(self.parts)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> TextCode:
+        """Rebuild from `state()`."""
+        given: dict[str, Any] = {key: value for key, value in state.items() if key != "kind"}
+        return cls(**{**given, "words": tuple(given["words"]), "parts": tuple(given["parts"])})
+
+
+Code = ColumnCode | TextCode
+
+
+def make_vectorizers(words: Sequence[str] | None, parts: Sequence[str] | None) -> Iterator[Any]:
+    """Yield the TF-IDF of words and that of parts of words; terms are chosen by fitting where None."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    shared: dict[str, Any] = {"sublinear_tf": True, "strip_accents": "unicode", "dtype": np.float32}
+    for terms, analysis in (
+        (words, {"ngram_range": (1, 2)}),
+        (parts, {"analyzer": "char_wb", "ngram_range": (3, 5)}),
+    ):
+        limit = MAX_TERMS if terms is None else None
+        yield TfidfVectorizer(vocabulary=terms, max_features=limit, **analysis, **shared)
+
+
+def wrong_kind(column: Column, expected: str) -> DataError:
+    """Return the error for a column of another kind than the model knows."""
+    return DataError(
+        f"column {short_repr(column.name)} has kind {column.kind}; the model was trained on {expected}"
+    )
+
+
+def code_class(kind: str) -> type[ColumnCode] | type[TextCode]:
+    """Return how columns of a kind are encoded."""
+    return TextCode if kind == "text" else ColumnCode
+
+
+def count_inputs(table: Table) -> int:
+    """Return how many inputs a table has if all of it is the training split; texts are not encoded."""
+    return sum(
+        TEXT_WIDTH + bool(column.missing.any()) if column.kind == "text" else ColumnCode.fit(column).width
+        for column in table.columns
+        if not column.missing.all()
+    )
+
 
 class TableEncoder:
     """The encoding learned from a table; other tables are matched by column name, in any order."""
 
-    def __init__(self, codes: Sequence[ColumnCode]) -> None:
+    def __init__(self, codes: Sequence[Code]) -> None:
         self.codes = tuple(codes)
 
     @classmethod
     def fit(cls, table: Table) -> TableEncoder:
         """Learn the encoding from a training split; columns that are empty there are left out."""
-        codes = []
-        for column in table.columns:
-            missing = column.missing
-            present, marks = column.values[~missing], bool(missing.any())
-            if len(present) == 0:
-                continue
-            if column.kind == "category":
-                used = tuple(column.categories[code] for code in np.unique(present))
-                codes.append(ColumnCode(column.name, "category", categories=used, marks_gaps=marks))
-            else:
-                is_number = column.kind == "number"
-                fill = np.median(present.astype(np.float64)) if is_number else present.mean() > 0.5
-                codes.append(ColumnCode(column.name, column.kind, float(fill), marks_gaps=marks))
+        codes = [code_class(column.kind).fit(column) for column in table.columns if not column.missing.all()]
         if not codes:
             raise DataError("no column has a value in the training split")
         return cls(codes)
@@ -115,10 +256,10 @@ class TableEncoder:
             raise DataError(f"{name} has no column {short_repr(missing[0])}{more}; the model needs {needed}")
 
     def state(self) -> list[dict[str, Any]]:
-        """Return the encoding as plain values, for the model's file."""
-        return [{**vars(code), "categories": list(code.categories)} for code in self.codes]
+        """Return the encoding as plain values and arrays, for the model's file."""
+        return [code.state() for code in self.codes]
 
     @classmethod
     def from_state(cls, state: Sequence[Mapping[str, Any]]) -> TableEncoder:
         """Rebuild from `state()`."""
-        return cls([ColumnCode(**{**code, "categories": tuple(code["categories"])}) for code in state])
+        return cls([code_class(code["kind"]).from_state(code) for code in state])

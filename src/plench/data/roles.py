@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -28,7 +28,7 @@ PREFIXES = {
     "class_columns": ("candidate_", "candidate:", "candidate "),
     "annotators": ("annotator_", "annotator:", "annotator ", "worker_", "worker:"),
 }
-LISTS = ("annotators", "class_columns", "classes", "features", "ignore")
+LISTS = ("annotators", "class_columns", "classes", "features", "ignore", "text")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class TableOptions:
     one per class, which take the place of `candidates`. Annotators' answers come from `annotator` and
     `answer` (one answer per row), `annotators` (one column per annotator) or `answers` (a column of lists, or
     a file with one answer per row); `combine` and `min_votes` say how they become candidates. `features` are
-    the feature columns (by default all others), `ignore` those to leave out. `classes` are the classes in
+    the feature columns (by default all others), `ignore` those to leave out, `text` those of free text, which
+    is recognised where it has several words per cell. `classes` are the classes in
     their order, `taxonomy` is a file of nodes and parents.
     """
 
@@ -56,6 +57,7 @@ class TableOptions:
     classes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
     separator: str = "|"
     answer_separator: str = ";"
     combine: str = "union"
@@ -63,10 +65,16 @@ class TableOptions:
     taxonomy: str | None = None
 
     def __post_init__(self) -> None:
-        for name in LISTS:
-            value = getattr(self, name)
-            parts = value.split(",") if isinstance(value, str) else value
-            object.__setattr__(self, name, tuple(strip_text(str(part)) for part in parts))
+        for name, value in list(vars(self).items()):
+            if name in LISTS:
+                parts = value.split(",") if isinstance(value, str) else () if value is None else value
+                if not isinstance(parts, Iterable):
+                    raise UsageError(f"{name} must be a list of texts, not {short_repr(value)}")
+                object.__setattr__(self, name, tuple(strip_text(str(part)) for part in parts))
+            elif isinstance(value, int) and name not in ("separator", "answer_separator", "combine"):
+                object.__setattr__(self, name, str(value))  # frames may have numbers for names
+            elif not isinstance(value, str | None):
+                raise UsageError(f"{name} must be a text, not {short_repr(value)}")
         object.__setattr__(self, "min_votes", check_rule(self.combine, self.min_votes))
         if not self.separator or not self.answer_separator:
             raise UsageError("separator and answer_separator must not be empty")
@@ -104,9 +112,14 @@ def split_reference(reference: str) -> tuple[str, TableOptions]:
     return path, read_options(dict(pairs))
 
 
-def find_roles(table: RawTable, options: TableOptions) -> TableOptions:
-    """Return the options with all roles filled in; a column that could have two roles is an error."""
-    table.check_columns((*options.ignore, *options.features))
+def find_roles(
+    table: RawTable, options: TableOptions, *, is_answers_file: bool = False, has_answers_file: bool = False
+) -> TableOptions:
+    """Return the options with all roles filled in.
+
+    A column that could have two roles is an error, and so are candidate sets that could come from two places.
+    """
+    table.check_columns((*options.ignore, *options.features, *options.text))
     left = [name for name in table.columns if name not in options.ignore]
     found: dict[str, Any] = {}
 
@@ -127,7 +140,8 @@ def find_roles(table: RawTable, options: TableOptions) -> TableOptions:
             continue
         if role == "truth" and "annotator" in found:
             known = TRUTH_AMONG_ANSWERS
-        fitting = [name for name in left if name.lower() in known and name not in options.features]
+        features = {*options.features, *options.text}
+        fitting = [name for name in left if name.lower() in known and name not in features]
         if given is not None:
             fitting = [strip_text(given)]
         if len(fitting) > 1:
@@ -154,6 +168,24 @@ def find_roles(table: RawTable, options: TableOptions) -> TableOptions:
             raise DataError(f"{table.name}: two columns of {', '.join(found[role])} have the same name")
     found["features"] = options.features or tuple(left)
     take("features", options.features)
+    for column in options.text:
+        if column not in found["features"]:
+            raise UsageError(
+                f"{table.name}: text={column}, but column {short_repr(column)} is not a feature; leave it "
+                "out of text= or name it in features="
+            )
+    forms = {
+        "one answer per row": "annotator" in found,
+        "a file of answers": has_answers_file,
+        "columns of annotators": found["annotators"],
+        "a column of lists": "answers" in found,
+        "candidates": "candidates" in found or found["class_columns"],
+    }
+    present = [form for form, is_present in forms.items() if is_present]
+    if len(present) > 1 and not is_answers_file:
+        raise DataError(
+            f"{table.name} has {present[0]} and {present[1]}; leave one of them out with ignore=COLUMN"
+        )
     return replace(options, **found)
 
 

@@ -16,7 +16,7 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -31,12 +31,18 @@ from plench.text import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
-ColumnKind = Literal["number", "boolean", "category"]
+ColumnKind = Literal["number", "boolean", "category", "text"]
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 MISSING_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none"})
 TRUTH_VALUES = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 MAX_CATEGORIES = 1000  # each becomes an input of its own
+# A column of texts is free text, not categories, from so many words per cell and so many different texts.
+MIN_WORDS = 3
+MIN_TEXTS = 10
+# A word contains a letter; codes of digits do not count. A sign of Chinese or Japanese is a word.
+SIGNS = r"\u3040-\u30ff\u3400-\u9fff"
+WORD = re.compile(rf"[{SIGNS}]|[^\s{SIGNS}]*[^\W\d_{SIGNS}][^\s{SIGNS}]*")
 DATE_TYPES = datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64
 DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
@@ -255,7 +261,10 @@ def read_frame(frame: Any, name: str = "the table") -> RawTable:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A typed column. Numbers and truth values are float32, NaN in gaps; categories are codes, −1 in gaps."""
+    """A typed column. Numbers and truth values are float32, NaN in gaps.
+
+    Categories and texts are codes, −1 in gaps: positions in `categories`, which are the different texts.
+    """
 
     name: str
     kind: ColumnKind
@@ -265,7 +274,12 @@ class Column:
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Where the column has gaps."""
-        return self.values < 0 if self.kind == "category" else np.isnan(self.values)
+        return self.values < 0 if self.has_texts else np.isnan(self.values)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the values stand for texts."""
+        return self.kind in ("category", "text")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -313,11 +327,14 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
-    """Type the named columns; return the table, and warnings about what a user may not expect."""
+def make_table(raw: RawTable, names: Iterable[str], text: Collection[str] = ()) -> tuple[Table, list[str]]:
+    """Type the named columns; return the table, and warnings about what a user may not expect.
+
+    Columns in `text` are free text; in other columns free text is recognised.
+    """
     columns, messages = [], []
     for name in names:
-        column = make_column(raw, name)
+        column = make_column(raw, name, "text" if name in text else None)
         gaps = int(column.missing.sum())
         if gaps == len(raw):
             messages.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
@@ -327,6 +344,12 @@ def make_table(raw: RawTable, names: Iterable[str]) -> tuple[Table, list[str]]:
             messages.append(
                 f"{raw.name}: column {short_repr(name)} has {gaps:,} of {len(raw):,} values missing; they "
                 "are filled in from the training split, and an input of its own says where"
+            )
+        if column.kind == "text" and name not in text:
+            words = sum(map(count_words, column.categories)) / len(column.categories)
+            messages.append(
+                f"{raw.name}: column {short_repr(name)} is read as text ({len(column.categories):,} "
+                f"different values, {words:.0f} words on average); ignore={name} leaves it out"
             )
         if column.kind != "category":
             continue
@@ -352,11 +375,12 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
         numbers = values.to_numpy(np.float64)
     else:
         texts = raw.texts(name)
-        if raw.decimal_comma and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
-            texts = [text and text.replace(",", ".") for text in texts] if kind != "category" else texts
+        is_decimal = raw.decimal_comma and kind not in ("category", "text")
+        if is_decimal and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
+            texts = [text and text.replace(",", ".") for text in texts]
         kind = kind or find_kind(raw, name, texts)
-        if kind == "category":
-            return make_categories(raw, name, texts)
+        if kind in ("category", "text"):
+            return make_categories(raw, name, texts, kind)
         numbers = np.full(len(raw), np.nan)
         for row, text in enumerate(texts):
             number = math.nan if text is None else read_number(text, kind)
@@ -373,7 +397,7 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
 
 
 def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
-    """Tell numbers, truth values and categories apart; raise DataError for dates."""
+    """Tell numbers, truth values, categories and free text apart; raise DataError for dates."""
     present = [text for text in texts if text is not None]
     if present and all(text.lower() in TRUTH_VALUES for text in present):
         return "boolean"
@@ -385,7 +409,15 @@ def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
             f"{raw.place(row, name)}: {short_repr(present[0])} is a date or time, which cannot be a feature; "
             f"turn it into numbers (days since an event), or leave the column out with ignore={name}"
         )
-    return "category"
+    different = set(present)
+    words = sum(map(count_words, different))
+    is_various = len(different) >= max(MIN_TEXTS, math.sqrt(len(present)))
+    return "text" if is_various and words >= MIN_WORDS * len(different) else "category"
+
+
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(WORD.findall(text))
 
 
 def read_number(text: str, kind: ColumnKind = "number") -> float | None:
@@ -399,15 +431,15 @@ def read_number(text: str, kind: ColumnKind = "number") -> float | None:
     return None if kind == "boolean" and number not in (0, 1) else number
 
 
-def make_categories(raw: RawTable, name: str, texts: list[str | None]) -> Column:
-    """Make a column of categories, in sorted order."""
+def make_categories(raw: RawTable, name: str, texts: list[str | None], kind: ColumnKind) -> Column:
+    """Make a column of categories or of free text; the different texts are sorted."""
     categories = tuple(sorted({text for text in texts if text is not None}))
-    if len(categories) > MAX_CATEGORIES:
+    if kind == "category" and len(categories) > MAX_CATEGORIES:
         raise DataError(
             f"{raw.name}: column {short_repr(name)} has {len(categories):,} different texts, more than "
-            f"{MAX_CATEGORIES:,}, such as {short_repr(categories[0])}; leave identifiers and free text out "
-            f"with ignore={name}"
+            f"{MAX_CATEGORIES:,}, such as {short_repr(categories[0])}; leave identifiers out with "
+            f"ignore={name}, or read free text with text={name}"
         )
     codes = {category: code for code, category in enumerate(categories)}
     values = np.array([-1 if text is None else codes[text] for text in texts], np.int32)
-    return Column(name, "category", freeze(values), categories)
+    return Column(name, kind, freeze(values), categories)

@@ -22,6 +22,7 @@ from plench.data import Dataset, as_dataset
 from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
 from plench.errors import RunFailedError, UsageError
+from plench.estimator import scorers
 from plench.estimator.inputs import (
     SEPARATOR,
     InputError,
@@ -32,19 +33,9 @@ from plench.estimator.inputs import (
     read_labels,
     read_matrix,
 )
-from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
+from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share
 from plench.estimator.resolve import resolve_candidates
-from plench.estimator.search import (
-    CRITERIA,
-    Attempt,
-    Budget,
-    Progress,
-    Search,
-    Searcher,
-    TrainingData,
-    attempt,
-    train_on_all,
-)
+from plench.estimator.search import CRITERIA, Attempt, Searcher, TrainingData, attempt, train_on_all
 from plench.model_file import pack
 from plench.progress import watch_run
 from plench.training.model import TrainedModel, load_model_file
@@ -203,31 +194,41 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         self._check_settings()
         given = self._read_training(X, y)
-        seed = self._draw_seed()
+        seed = self.random_state  # a number is the seed itself
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
         settings = {
             "steps": self.steps,
-            "seed": seed,
-            "trial_seed": seed,
+            "seed": int(seed),
+            "trial_seed": int(seed),
             "device": self.device,
             "threads": self.threads,
             "candidate_weights": self.candidate_weights,
         }
-        search: Search | None = None
+        leaderboard: list[dict[str, Any]] | None = None
         if self.algorithm == AUTO:
-            search = self._search(given.data, settings)
-            measured = chosen = search.chosen.first
+            searcher = Searcher(
+                given.data,
+                self.criterion,
+                self.validation_fraction,
+                settings,
+                self.time,
+                self.n_runs,
+                self.portfolio,
+                self.hparams,
+                self.verbose,
+            )
+            trial = searcher.run()
+            leaderboard = searcher.leaderboard(trial)
+            measured = chosen = trial.first
             if self.refit:
                 if self.verbose:
-                    print(
-                        "training the choice once more, on all data; Ctrl-C keeps it as it is",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-                entry = find_algorithm(chosen.config.algorithm)
-                chosen = train_on_all(measured, given.data, entry)
+                    text = "training the choice once more, on all data; Ctrl-C keeps it as it is"
+                    print(text, file=sys.stderr, flush=True)
+                chosen = train_on_all(measured, given.data, trial.entry)
         else:
             measured = chosen = self._train(given.data, settings)
-        self._keep(given, chosen, measured, search)
+        self._keep(given, chosen, measured, leaderboard)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -245,16 +246,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         An ordinary label is a set of one, for which the two are the same.
         """
-        covered = self._score_examples(X, y)["CR"]
-        return float(np.average(covered, weights=sample_weight))
+        return float(np.average(scorers.score(self, X, y)["CR"], weights=sample_weight))
 
     def covering_score(self, X: Any, S: Any) -> float:
         """Return the covering rate (CR): how often the prediction is a candidate."""
-        return float(self._score_examples(X, S)["CR"].mean())
+        return scorers.covering(self, X, S)
 
     def approximated_score(self, X: Any, S: Any) -> float:
         """Return the approximated accuracy (AA): the prediction's share of the candidates' probability."""
-        return float(self._score_examples(X, S)["AA"].mean())
+        return scorers.approximated(self, X, S)
 
     def disambiguate(self) -> Resolved:
         """Return for each training example the label it was resolved to, with its probability.
@@ -274,13 +274,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         `quality_` has the same for the share that `fit` held out, if it did.
         """
-        scores = self._score_examples(X, S)
-        return estimate_quality(scores, self._read_candidates(S, len(scores["CR"])))
+        scores = scorers.score(self, X, S)
+        return estimate_quality(scores, scorers.read_candidates(self, S, len(scores["CR"])))
 
     def estimate_accuracy(self, X: Any, y: Any) -> Estimate:
         """Return the accuracy on a few examples with true labels, with its exact interval."""
         probs = self.predict_proba(X)
-        labels = self._read_candidates(y, len(probs))
+        labels = scorers.read_candidates(self, y, len(probs))
         right = labels[np.arange(len(probs)), probs.argmax(1)]
         if (labels.sum(1) > 1).any():
             raise InputError(
@@ -324,24 +324,27 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "number above 0 and below 1"
             )
 
-    def _draw_seed(self) -> int:
-        """Return a number as the seed itself, else one drawn."""
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _read_training(self, X: Any, S: Any) -> Given:
         """Read what `fit` was given."""
-        if isinstance(X, Dataset | str | os.PathLike) or (S is None and has_roles(X)):
+        has_candidates = isinstance(X, Dataset | str | os.PathLike)
+        if not has_candidates and S is None and is_frame(X):
+            roles = find_roles(read_frame(X, "X"), TableOptions())
+            names = ("candidates", "class_columns", "annotators", "answers", "annotator")
+            has_candidates = any(getattr(roles, name) for name in names)
+        if has_candidates:
             if S is not None:
                 raise InputError("the data have candidates of their own: give no second argument")
-            return read_dataset(as_dataset(X))
+            data = hide_truth(as_dataset(X))
+            columns = data.features.names if isinstance(data.features, Table) else None
+            classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
+            n_features = int(np.prod(data.input_shape[1:]))
+            return Given(TrainingData(data), classes, n_features, columns, columns is not None)
         features, columns, are_texts = read_features(X)
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
         dataset = make_training_data(features, labels)
         n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
-        data = TrainingData(dataset, labels.weights)
-        return Given(data, labels.classes, n_features, columns, are_texts, labels.answer_columns)
+        training = TrainingData(dataset, labels.weights)
+        return Given(training, labels.classes, n_features, columns, are_texts, labels.answer_columns)
 
     def _train(self, data: TrainingData, settings: Mapping[str, Any]) -> Attempt:
         """Train one run."""
@@ -362,21 +365,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise RunFailedError(f"{self.algorithm} could not be trained: {made.message or made.status}")
         return made
 
-    def _search(self, data: TrainingData, settings: Mapping[str, Any]) -> Search:
-        """Try methods and configurations."""
-        searcher = Searcher(
-            data,
-            Budget(self.time, self.n_runs),
-            self.criterion,
-            self.validation_fraction,
-            settings,
-            self.portfolio,
-            self.hparams,
-            print_progress if self.verbose else None,
-        )
-        return searcher.run()
-
-    def _keep(self, given: Given, chosen: Attempt, measured: Attempt, search: Search | None) -> None:
+    def _keep(
+        self, given: Given, chosen: Attempt, measured: Attempt, leaderboard: list[dict[str, Any]] | None
+    ) -> None:
         """Keep what was learned."""
         assert chosen.model is not None
         self.classes_ = given.classes
@@ -388,11 +379,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.feature_names_in_ = np.array(given.columns, dtype=object)
         self.algorithm_ = chosen.config.algorithm
         self.hparams_ = dict(chosen.config.hparams)
-        self.history_ = [flatten(record) for record in measured.records]
-        self.leaderboard_ = None if search is None else search.leaderboard()
+        self.history_ = [  # without configuration, with the values that the method logged
+            {
+                **{k: v for k, v in row.items() if k not in ("hparams", "args", "logged")},
+                **row.get("logged", {}),
+            }
+            for row in measured.records
+        ]
+        self.leaderboard_ = leaderboard
         self.quality_ = None
         if measured.held_out is not None and len(measured.held_out):
-            chosen_by = self.early_stopping if search is None else search.criterion
+            chosen_by = self.early_stopping if leaderboard is None else self.criterion
             found = estimate_quality(measured.scores, measured.held_out, chosen_by)
             self.quality_ = replace(found, refitted=chosen is not measured)
         notes: dict[str, Any] = {}
@@ -464,49 +461,3 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if not new and not missing:
             lines.append("Feature names must be in the same order as they were in fit.")
         raise InputError("\n".join(lines) + "\n")
-
-    def _score_examples(self, X: Any, S: Any) -> dict[str, NDArray[np.float64]]:
-        """Return what each example adds to CR and AA."""
-        probs = self.predict_proba(X)
-        with np.errstate(divide="ignore"):
-            return score_examples(np.log(probs), self._read_candidates(S, len(probs)))
-
-    def _read_candidates(self, S: Any, n: int) -> NDArray[np.bool_]:
-        """Read candidates in terms of the known classes; any other label is one that is never predicted."""
-        labels = read_labels(
-            S,
-            n,
-            classes=self.classes_,
-            separator=self.separator,
-            ignore_unknown=True,
-            answer_columns=self._answer_columns,
-        )
-        return labels.candidates
-
-
-def read_dataset(data: Dataset) -> Given:
-    """Take a dataset as it is, without its true labels."""
-    data = hide_truth(data)
-    names = data.features.names if isinstance(data.features, Table) else None
-    classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
-    return Given(TrainingData(data), classes, int(np.prod(data.input_shape[1:])), names, names is not None)
-
-
-def has_roles(X: Any) -> bool:
-    """Whether the names of a frame's columns include candidates or answers."""
-    if not is_frame(X):
-        return False
-    roles = find_roles(read_frame(X, "X"), TableOptions())
-    names = ("candidates", "class_columns", "annotators", "answers", "annotator")
-    return any(getattr(roles, name) for name in names)
-
-
-def flatten(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as a row: without configuration, with the values that the method logged."""
-    row = {key: value for key, value in record.items() if key not in ("hparams", "args", "logged")}
-    return {**row, **record.get("logged", {})}
-
-
-def print_progress(progress: Progress) -> None:
-    """Print how far a search is."""
-    print(progress, file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,20 +28,23 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from plench.data.answers import (
-    Answer,
     Answers,
     ClassList,
     combine_answers,
+    has_gaps,
     make_answers,
+    read_answer_columns,
     read_answer_matrix,
-    read_names,
+    read_set_column,
     sort_names,
 )
 from plench.data.candidates import draw_candidates
 from plench.data.dataset import REAL_CANDIDATES, Dataset
 from plench.data.sources.arrays import arrange, make_card
-from plench.data.tables import Cell, Table, is_frame, make_table, read_frame
+from plench.data.tables import Table, is_frame, make_table, read_frame
 from plench.errors import DataError, PlenchError
+
+logger = logging.getLogger("plench")
 
 SEPARATOR = "|"
 
@@ -87,7 +91,9 @@ def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None,
             raw = read_frame(X, "X")
             if len(raw) == 0:
                 raise InputError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            table, _ = make_table(raw, raw.columns)
+            table, messages = make_table(raw, raw.columns)
+            for message in messages:
+                logger.warning("%s", message)
             named = X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)
             are_texts = all(isinstance(name, str) for name in named)
             return table, tuple(raw.columns), are_texts
@@ -155,6 +161,7 @@ class Reader:
         self.separator = separator
         self.ignore_unknown = ignore_unknown
         self.answer_columns = answer_columns
+        self.declared = frozenset(() if classes is None else map(str, classes.tolist()))
 
     def read(self, S: Any) -> Labels:
         """Tell the form by what is there."""
@@ -203,12 +210,8 @@ class Reader:
         """Read one label or text an example."""
         if values.dtype.kind in "OUS" and any(isinstance(each, str) for each in values.tolist()):
             table = read_frame({"S": values}, "S")
-            sets = []
-            for row, value in enumerate(table.cells("S")):
-                if value is None:
-                    raise InputError(f"S: row {row + 1} has no label")
-                sets.append(list(read_names(Cell(value, table, row, "S"), self.separator).names))
-            return self.read_sets(sets)
+            cells = read_set_column(table, "S", self.separator, self.declared)
+            return self.read_sets([cell.names for cell in cells])
         checked = check_array(values, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(checked)
         found, position = np.unique(checked, return_inverse=True)
@@ -292,15 +295,8 @@ class Reader:
             return self.read(table.frame[names[0]].to_numpy())
         if all(dtype.kind in "fiub" for dtype in table.frame.dtypes):
             return self.read_matrix(table.frame.to_numpy(), names)
-        declared = frozenset(() if self.classes is None else map(str, self.classes.tolist()))
-        given = [
-            Answer(
-                row, name, read_names(Cell(value, table, row, name), self.separator, declared, is_answer=True)
-            )
-            for name in names
-            for row, value in enumerate(table.cells(name, declared))
-            if value is not None
-        ]
+        columns = dict(zip(names, names, strict=True))
+        given = read_answer_columns(table, columns, self.separator, self.declared)
         names = sort_names(answer.names for answer in given)
         if self.classes is not None:
             known = [str(label) for label in self.classes.tolist()]
@@ -348,13 +344,6 @@ def is_list_of_sets(values: list[Any]) -> bool:
             "tuples of labels, or an array of weights or answers"
         )
     return False
-
-
-def has_gaps(values: NDArray[Any]) -> bool:
-    """Whether a matrix is one of answers: −1 or NaN stands for a gap."""
-    if values.dtype.kind == "f":
-        return bool(np.isnan(values).any() or (values == -1).any())
-    return values.dtype.kind == "i" and bool((values == -1).any())
 
 
 def hide_truth(data: Dataset) -> Dataset:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from plench.criteria import score_approximated, score_covering
 from plench.errors import UsageError
 
 DRAWS = 2000  # of the bootstrap
@@ -74,14 +75,8 @@ class Quality:
 
 def score_examples(logits: ArrayLike, candidates: ArrayLike) -> dict[str, NDArray[np.float64]]:
     """Return what each example adds to CR and AA: their means are the criteria."""
-    scores, inside = np.asarray(logits, np.float64), np.asarray(candidates, np.bool_)
-    rows = np.arange(len(scores))
-    predicted = scores.argmax(1)
-    covered = inside[rows, predicted]
-    relative = np.exp(scores - scores[rows, predicted][:, None])
-    mass = np.where(inside, relative, 0.0).sum(1)
-    share = np.divide(1.0, mass, out=np.zeros(len(scores)), where=covered)
-    return {"CR": covered.astype(np.float64), "AA": share}
+    covered = score_covering(logits, candidates).astype(np.float64)
+    return {"CR": covered, "AA": score_approximated(logits, candidates)}
 
 
 def estimate_quality(

@@ -13,7 +13,8 @@ from plench.data import as_dataset
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset
 from plench.data.roles import split_reference
-from plench.data.sources.tables import read_table_files
+from plench.data.sources.exports import is_export
+from plench.data.sources.tables import TableContent, read_table_files
 from plench.data.tables import Table, is_table_file
 from plench.errors import DataError
 from plench.estimator.inputs import hide_truth
@@ -64,25 +65,29 @@ class Resolution:
 
 def read_items(reference: str, data_dir: str | None = None) -> Items:
     """Read examples with candidate sets: every row of a table, or any other dataset."""
-    if not is_table_file(reference.partition("?")[0]):
+    content = read_own_table(reference)
+    if content is None:
         return items_of(hide_truth(as_dataset(reference, data_dir)))
-    path, options = split_reference(reference)
-    content, _ = read_table_files(Path(path), options)
     if content.is_generated:
-        raise DataError(f"{path} has neither candidates nor answers to resolve")
+        raise DataError(f"{reference} has neither candidates nor answers to resolve")
     assert content.features is not None
     return Items(content.features, content.candidates, content.class_names, content.answers, content.items)
 
 
 def number_rows(reference: str, n_examples: int) -> list[int]:
     """Return the number of each example of a dataset among the rows that `read_items` gives, from 1."""
-    if not is_table_file(reference.partition("?")[0]):
-        return list(range(1, n_examples + 1))
-    path, options = split_reference(reference)
-    content, _ = read_table_files(Path(path), options)
-    if content.split is None:
+    content = read_own_table(reference)
+    if content is None or content.split is None:
         return list(range(1, n_examples + 1))
     return [int(row) + 1 for row in np.flatnonzero(content.split != "test")]
+
+
+def read_own_table(reference: str) -> TableContent | None:
+    """Return the content of a table file with every row; None for any other dataset."""
+    if not is_table_file(reference.partition("?")[0]) or is_export(reference):
+        return None
+    path, options = split_reference(reference)
+    return read_table_files(Path(path), options)[0]
 
 
 def items_of(data: Dataset) -> Items:
@@ -103,11 +108,21 @@ def resolve_items(model: TrainedModel, items: Items) -> Resolution:
             f"example {empty[0] + 1} has no candidate that the model knows ({len(empty):,} such); its "
             "classes are " + ", ".join(known[:10])
         )
-    answers = None
-    if items.answers is not None:
-        answers = spread(items.answers.sets, columns, len(known))
     probs = model.predict_proba(items.features)
-    return resolve_probs(probs, candidates, items.answers, answers)
+    label, probability = resolve_candidates(probs, candidates)
+    outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
+    agreements: list[Agreement] = []
+    answers = items.answers
+    if answers is not None:
+        agrees = spread(answers.sets, columns, len(known))[np.arange(len(answers.sets)), label[answers.item]]
+        # An answer that names only classes the model does not know counts: it is not the resolved label.
+        sure = answers.sets.any(1)
+        for number in np.unique(answers.annotator).tolist():
+            own = sure & (answers.annotator == number)
+            if own.any():
+                name = answers.annotator_names[number] if answers.annotator_names else str(number)
+                agreements.append(Agreement(name, int(own.sum()), float(agrees[own].mean())))
+    return Resolution(label, probability, probs.argmax(1), outside, tuple(agreements))
 
 
 def spread(sets: NDArray[np.bool_], columns: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
@@ -128,29 +143,6 @@ def resolve_candidates(probs: Reals, candidates: NDArray[Any]) -> tuple[NDArray[
     return labels, share[np.arange(len(share)), labels]
 
 
-def resolve_probs(
-    probs: Reals,
-    candidates: NDArray[np.bool_],
-    answers: Answers | None = None,
-    sets: NDArray[np.bool_] | None = None,
-) -> Resolution:
-    """Resolve examples from the model's probabilities; `sets` are the answers in terms of its classes."""
-    label, probability = resolve_candidates(probs, candidates)
-    outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
-    agreements: list[Agreement] = []
-    if answers is not None and sets is not None:
-        sure = answers.sets.any(
-            1
-        )  # an answer that names only classes the model lacks holds no resolved label
-        agrees = sets[np.arange(len(sets)), label[answers.item]]
-        for number in np.unique(answers.annotator).tolist():
-            own = sure & (answers.annotator == number)
-            if own.any():
-                name = answers.annotator_names[number] if answers.annotator_names else str(number)
-                agreements.append(Agreement(name, int(own.sum()), float(agrees[own].mean())))
-    return Resolution(label, probability, probs.argmax(1), outside, tuple(agreements))
-
-
 def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
     """Return the examples whose resolved label is least probable."""
     return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
@@ -158,13 +150,10 @@ def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
 
 def find_confused(probs: Reals, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
     """Return pairs of classes, and the mean probability of the second where the first is resolved."""
-    n_classes = probs.shape[1]
-    shares = np.zeros((n_classes, n_classes))
+    shares = np.zeros((probs.shape[1], probs.shape[1]))
     for label in np.unique(labels):
         shares[label] = probs[labels == label].mean(0)
     np.fill_diagonal(shares, 0)
     order = np.argsort(-shares, axis=None, kind="stable")[:most]
-    pairs = [(int(place // n_classes), int(place % n_classes)) for place in order]
-    return [
-        (first, second, float(shares[first, second])) for first, second in pairs if shares[first, second] > 0
-    ]
+    pairs = zip(*np.unravel_index(order, shares.shape), strict=True)
+    return [(int(i), int(j), float(shares[i, j])) for i, j in pairs if shares[i, j] > 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plench.estimator.inputs import SEPARATOR, read_labels
 from plench.estimator.quality import score_examples
@@ -28,7 +29,7 @@ def covering(estimator: Any, X: Any, S: Any) -> float:
     -------
     float
     """
-    return _score(estimator, X, S, "CR")
+    return float(score(estimator, X, S)["CR"].mean())
 
 
 def approximated(estimator: Any, X: Any, S: Any) -> float:
@@ -45,19 +46,25 @@ def approximated(estimator: Any, X: Any, S: Any) -> float:
     -------
     float
     """
-    return _score(estimator, X, S, "AA")
+    return float(score(estimator, X, S)["AA"].mean())
 
 
-def _score(estimator: Any, X: Any, S: Any, criterion: str) -> float:
+def score(estimator: Any, X: Any, S: Any) -> dict[str, NDArray[np.float64]]:
+    """Return what each example adds to CR and AA."""
     probs = np.asarray(estimator.predict_proba(X))
+    with np.errstate(divide="ignore"):
+        return score_examples(np.log(probs), read_candidates(estimator, S, len(probs)))
+
+
+def read_candidates(estimator: Any, S: Any, n: int) -> NDArray[np.bool_]:
+    """Read candidates in terms of the known classes; any other label is one that is never predicted."""
     final = getattr(estimator, "_final_estimator", estimator)  # of a pipeline
     labels = read_labels(
         S,
-        len(probs),
+        n,
         classes=estimator.classes_,
         separator=getattr(final, "separator", SEPARATOR),
         ignore_unknown=True,
         answer_columns=getattr(final, "_answer_columns", None),
     )
-    with np.errstate(divide="ignore"):
-        return float(score_examples(np.log(probs), labels.candidates)[criterion].mean())
+    return labels.candidates

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,9 +26,8 @@ from plench.runs.folder import RESULTS, RunStore
 from plench.settings import seed_hash
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.environment import choose_device
-from plench.training.evaluate import predict_logits
 from plench.training.model import TrainedModel, load
-from plench.training.run import Callback, NoCallback
+from plench.training.run import Callback, NoCallback, predict_logits
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
@@ -110,11 +110,6 @@ class Attempt:
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     held_out: NDArray[np.bool_] | None = None
 
-    def measure(self, criterion: str) -> float | None:
-        """Return a criterion on the held-out examples."""
-        values = self.scores.get(criterion)
-        return None if values is None or len(values) == 0 else float(values.mean())
-
 
 def attempt(
     config: RunConfig,
@@ -171,20 +166,6 @@ def rate_differences(differences: NDArray[np.float64], caution: float) -> float:
     return float(differences.mean() - caution * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How much may be tried: seconds, runs, or both."""
-
-    seconds: float | None = None
-    runs: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0):
-            raise UsageError(f"time is {self.seconds!r}; expected seconds above 0")
-        if self.runs is not None and not (type(self.runs) is int and self.runs > 0):
-            raise UsageError(f"n_runs is {self.runs!r}; expected a whole number from 1")
-
-
 @dataclass(eq=False)
 class Trial:
     """A method in one configuration, with its attempts: one on each split it was run on."""
@@ -211,104 +192,61 @@ class Trial:
         return f"{self.entry.name} ({which}) {figure}"
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is: runs made and allowed, seconds left, the last run and the best so far."""
-
-    n_made: int
-    n_runs: int | None
-    seconds_left: float | None
-    last: Trial
-    best: Trial | None
-    criterion: str
-
-    def __str__(self) -> str:
-        number = f"{self.n_made}" if self.n_runs is None else f"{self.n_made}/{self.n_runs}"
-        parts = [f"{number} {self.last.describe(self.criterion)}"]
-        if self.best is not None:
-            parts.append(f"best {self.best.describe(self.criterion)}")
-        if self.seconds_left is not None:
-            parts.append(f"about {self.seconds_left:.0f} s left")
-        return "; ".join(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Everything that was tried, and what was chosen."""
-
-    trials: list[Trial]
-    chosen: Trial
-    criterion: str
-
-    def leaderboard(self) -> list[dict[str, Any]]:
-        """Return every trial as a row, the best by the criterion first."""
-        rows = [
-            {
-                "algorithm": tried.entry.name,
-                "configuration": tried.number,
-                "CR": tried.measure("CR"),
-                "AA": tried.measure("AA"),
-                "splits": len(tried.attempts),
-                "step": None if tried.first.model is None else tried.first.model.updates - 1,
-                "seconds": round(sum(each.seconds for each in tried.attempts), 3),
-                "status": tried.first.status,
-                "chosen": tried is self.chosen,
-                "hparams": dict(tried.first.config.hparams),
-            }
-            for tried in self.trials
-        ]
-        return sorted(rows, key=lambda row: np.inf if row[self.criterion] is None else -row[self.criterion])
-
-
 @dataclass(eq=False)
 class Searcher:
-    """Runs a search: every default, random configurations of the leaders, rivals on further splits."""
+    """A search within a budget of runs, seconds, or both; `run` makes it and returns what it chooses.
+
+    Every default comes first, then random configurations of the leaders, then rivals on further splits.
+    """
 
     data: TrainingData
-    budget: Budget
     criterion: str
     holdout: float
     settings: Mapping[str, Any]
+    seconds: float | None = None
+    runs: int | None = None
     portfolio: Sequence[str] | None = None
     hparams: Mapping[str, Any] | None = None
-    on_progress: Callable[[Progress], None] | None = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
+        if self.seconds is not None and not (np.isfinite(self.seconds) and self.seconds > 0):
+            raise UsageError(f"time is {self.seconds!r}; expected seconds above 0")
+        if self.runs is not None and not (type(self.runs) is int and self.runs > 0):
+            raise UsageError(f"n_runs is {self.runs!r}; expected a whole number from 1")
         if self.criterion not in CRITERIA:
             raise UsageError(f"criterion is {self.criterion!r}; expected one of {', '.join(CRITERIA)}")
-        if self.budget.seconds is None and self.budget.runs is None:
-            self.budget = Budget(runs=DEFAULT_RUNS)
+        if self.portfolio is not None and (isinstance(self.portfolio, str) or not self.portfolio):
+            raise UsageError("portfolio must be a list of names of algorithms")
+        if self.seconds is None and self.runs is None:
+            self.runs = DEFAULT_RUNS
         self.begun = time.perf_counter()
-        self.entries = [find_algorithm(name) for name in self.list_methods()]
+        data = self.data.dataset
+        answering = FROM_ANSWERS if data.answers is not None else ()
+        methods = self.portfolio or (*PORTFOLIO[:1], *answering, *PORTFOLIO[1:])
+        self.entries = [find_algorithm(name) for name in methods]
+        if self.portfolio is None and data.card.kind != "tabular":
+            self.entries = [entry for entry in self.entries if entry.card.shared]
         for entry in self.entries:  # what cannot be configured is reported before anything is trained
             self.data.configure(entry, self.holdout, self.hparams, **{**self.settings, "hparams_seed": 0})
         self.trials: list[Trial] = []
-        self.errors: list[PlenchError] = []
         self.prepared: dict[int, PreparedData] = {}
         self.n_made = 0
+        # On how many splits the best are run: one where the data says which rows are validation.
+        self.n_splits = SPLITS if data.validation is None else 1
 
-    def list_methods(self) -> list[str]:
-        """Return the methods to try: those asked for, or of the portfolio those that the data allows."""
-        if self.portfolio is not None:
-            if isinstance(self.portfolio, str) or not self.portfolio:
-                raise UsageError("portfolio must be a list of names of algorithms")
-            return list(self.portfolio)
-        names = list(PORTFOLIO)
-        if self.data.dataset.answers is not None:
-            names[1:1] = FROM_ANSWERS
-        if self.data.dataset.card.kind == "tabular":
-            return names
-        return [name for name in names if find_algorithm(name).card.shared]
-
-    def run(self) -> Search:
+    def run(self) -> Trial:
         """Try until the budget is spent, or Ctrl-C; then choose."""
         interrupted = False
+        errors: list[PlenchError] = []
         try:
             for trial in self.plan():
                 try:
                     status = self.make_attempt(trial).status
-                except PlenchError as error:
-                    self.pass_over(trial, error)
+                except PlenchError as error:  # it counts as a run, so that the search ends
+                    self.n_made += 1
+                    errors.append(error)
+                    logger.warning("%s could not be trained: %s", trial.entry.name, error)
                     continue
                 interrupted = status == "interrupted"
                 if status in ("interrupted", "out of time"):
@@ -319,19 +257,13 @@ class Searcher:
         if not usable:
             if interrupted:
                 raise KeyboardInterrupt
-            if self.errors and not self.tried:
-                raise self.errors[0]
+            if errors and not self.tried:
+                raise errors[0]
             reasons = sorted({f"; {each.entry.name}: {each.first.message}" for each in self.tried})
             raise RunFailedError("not one model was trained within the budget" + "".join(reasons))
         if interrupted:
             logger.warning("stopped after %d runs; the best so far is taken", self.n_made)
-        return Search(self.tried, choose(usable, self.criterion), self.criterion)
-
-    def pass_over(self, trial: Trial, error: PlenchError) -> None:
-        """Continue without a trial that cannot be run; it counts as a run, so that the search ends."""
-        self.n_made += 1
-        self.errors.append(error)
-        logger.warning("%s could not be trained: %s", trial.entry.name, error)
+        return choose(usable, self.criterion)
 
     @property
     def tried(self) -> list[Trial]:
@@ -351,18 +283,16 @@ class Searcher:
             yield self.enter(entry, 0)
         while self.allows(kept=RIVALS + 1) and (leader := self.pick_leader()) is not None:
             yield leader
+        # The reference, and the best configuration of each of its best rivals.
         ranked = rank(self.usable)
-        finalists = ranked[:1] + find_rivals(ranked, self.criterion)
+        rivals: dict[str, Trial] = {}
+        for each in sorted(ranked[1:], key=lambda each: -rate(each, ranked[0], self.criterion, caution=0.0)):
+            rivals.setdefault(each.entry.name, each)
         for _ in range(1, self.n_splits):
-            for trial in finalists:
+            for trial in (*ranked[:1], *list(rivals.values())[:RIVALS]):
                 if not self.allows():
                     return
                 yield trial
-
-    @property
-    def n_splits(self) -> int:
-        """On how many splits the best are run: one where the data says which rows are validation."""
-        return SPLITS if self.data.dataset.validation is None else 1
 
     def enter(self, entry: AlgorithmEntry, number: int) -> Trial:
         """Add a trial."""
@@ -371,11 +301,10 @@ class Searcher:
 
     def allows(self, kept: int = 0) -> bool:
         """Whether the budget allows another run; with `kept` so many are left for each further split."""
-        runs, seconds = self.budget.runs, self.budget.seconds
-        if runs is not None and self.n_made >= runs - kept * (self.n_splits - 1):
+        if self.runs is not None and self.n_made >= self.runs - kept * (self.n_splits - 1):
             return False
         share = 1 - TIME_FOR_REPEATS if kept else 1.0
-        return seconds is None or time.perf_counter() < self.begun + share * seconds
+        return self.seconds is None or time.perf_counter() < self.begun + share * self.seconds
 
     def pick_leader(self) -> Trial | None:
         """Return the next configuration of a leading method: of the one that was tried least."""
@@ -403,36 +332,49 @@ class Searcher:
         config = self.data.configure(trial.entry, self.holdout, hparams, **settings)
         if number not in self.prepared:
             self.prepared[number] = self.data.prepare(config)
-        clock = Clock(None if self.budget.seconds is None else self.begun + self.budget.seconds)
-        made = attempt(
-            config,
-            self.data,
-            trial.entry,
-            self.criterion,
-            clock,
-            self.prepared[number],
-            STOPPING_CAUTION,
-        )
+        clock = Clock(None if self.seconds is None else self.begun + self.seconds)
+        data, prepared = self.data, self.prepared[number]
+        made = attempt(config, data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
         self.n_made += 1
         if made.status == "failed":
             logger.warning("%s could not be trained: %s", config.algorithm, made.message)
         if number == 0 or (made.model is not None and made.status in WHOLE):
             trial.attempts.append(made)
-        self.report(trial)
+        if self.verbose:
+            self.report(trial)
         return made
 
     def report(self, last: Trial) -> None:
-        """Report the progress of the search."""
-        if self.on_progress is None:
-            return
+        """Print how far the search is: runs made, the last one, the best so far, seconds left."""
         spent = time.perf_counter() - self.begun
-        lefts = []
-        if self.budget.seconds is not None:
-            lefts.append(max(0.0, self.budget.seconds - spent))
-        if self.budget.runs is not None:
-            lefts.append(spent / self.n_made * (self.budget.runs - self.n_made))
-        best = choose(self.usable, self.criterion) if self.usable else None
-        self.on_progress(Progress(self.n_made, self.budget.runs, min(lefts), last, best, self.criterion))
+        lefts = [] if self.seconds is None else [max(0.0, self.seconds - spent)]
+        number = f"{self.n_made}"
+        if self.runs is not None:
+            number += f"/{self.runs}"
+            lefts.append(spent / self.n_made * (self.runs - self.n_made))
+        parts = [f"{number} {last.describe(self.criterion)}"]
+        if self.usable:
+            parts.append(f"best {choose(self.usable, self.criterion).describe(self.criterion)}")
+        print("; ".join([*parts, f"about {min(lefts):.0f} s left"]), file=sys.stderr, flush=True)
+
+    def leaderboard(self, chosen: Trial) -> list[dict[str, Any]]:
+        """Return every trial that was run as a row, the best by the criterion first."""
+        rows = [
+            {
+                "algorithm": tried.entry.name,
+                "configuration": tried.number,
+                "CR": tried.measure("CR"),
+                "AA": tried.measure("AA"),
+                "splits": len(tried.attempts),
+                "step": None if tried.first.model is None else tried.first.model.updates - 1,
+                "seconds": round(sum(each.seconds for each in tried.attempts), 3),
+                "status": tried.first.status,
+                "chosen": tried is chosen,
+                "hparams": dict(tried.first.config.hparams),
+            }
+            for tried in self.tried
+        ]
+        return sorted(rows, key=lambda row: np.inf if row[self.criterion] is None else -row[self.criterion])
 
 
 class Clock(NoCallback):
@@ -474,14 +416,6 @@ def choose(trials: Sequence[Trial], criterion: str, caution: float = CAUTION) ->
 def rank(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that were run to their end, or all if none was; the reference comes first."""
     return [each for each in trials if each.first.status in WHOLE] or list(trials)
-
-
-def find_rivals(ranked: Sequence[Trial], criterion: str) -> list[Trial]:
-    """Return the best rivals of the reference, one a method."""
-    best: dict[str, Trial] = {}
-    for each in sorted(ranked[1:], key=lambda each: -rate(each, ranked[0], criterion, caution=0.0)):
-        best.setdefault(each.entry.name, each)
-    return list(best.values())[:RIVALS]
 
 
 def rate(tried: Trial, reference: Trial, criterion: str, caution: float) -> float:

@@ -3,14 +3,22 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from plench.criteria import find_criterion
-from plench.report.leaderboard import Leaderboard
-from plench.report.tables import ROUNDING, Notes, TableEntry, TableLayout, describe_gaps, show_mean
+from plench.report.leaderboard import Leaderboard, group_by, part_of
+from plench.report.tables import (
+    ROUNDING,
+    Notes,
+    TableEntry,
+    TableLayout,
+    describe_gaps,
+    show_mean,
+    text_entries,
+)
 from plench.runs.records import Experiment, Run
 from plench.runs.select import Cell
 from plench.text import clean, counted
@@ -23,36 +31,12 @@ HOLDOUT_FRACTION = 0.1
 PUBLISHED_CRITERIA = ("CR", "AA", "OA", "OA_ES")
 
 
-@dataclass(frozen=True)
-class PublishedCell:
-    """One cell of the paper, as fractions. `printed_error` is the population standard deviation over √n."""
-
-    dataset: str
-    model: str
-    algorithm: str
-    criterion: str
-    mean: float
-    printed_error: float
-
-    @property
-    def standard_error(self) -> float:
-        """The standard error as we report it: from the sample standard deviation."""
-        return self.printed_error * math.sqrt(N_SPLITS / (N_SPLITS - 1))
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Why the number is not the method's, if it is known not to be."""
-        from plench.algorithms.registry import own_cards  # imports torch
-
-        card = own_cards()[self.algorithm]
-        concerned = self.dataset in (card.public_fault_on or (self.dataset,))
-        reasons = (card.public_fault if concerned else "", find_criterion(self.criterion).public_defect)
-        return tuple(reason for reason in reasons if reason)
-
-
 @cache
-def load_published() -> dict[tuple[str, str, str, str], PublishedCell]:
-    """Return the paper's cells by (dataset, model, algorithm, criterion)."""
+def load_published() -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    """Return the paper's means and errors by (dataset, model, algorithm, criterion), as fractions.
+
+    Its errors are the population standard deviation over √n.
+    """
     text = (files("plench.report") / "published.json").read_text(encoding="utf-8")
     cells = {}
     for table in json.loads(text)["tables"]:
@@ -60,61 +44,69 @@ def load_published() -> dict[tuple[str, str, str, str], PublishedCell]:
             for criterion in PUBLISHED_CRITERIA:
                 mean, error = row[criterion]
                 key = (table["dataset"], table["model"], row["algorithm"], criterion)
-                cells[key] = PublishedCell(*key, mean=mean / 100, printed_error=error / 100)
+                cells[key] = (mean / 100, error / 100)
     return cells
 
 
-@dataclass(frozen=True)
-class CellPair:
-    """One of our cells, in a `setting` of ours, and the paper's cell of the same name."""
+def find_faults(dataset: str, algorithm: str, criterion: str) -> list[str]:
+    """Return why a number of the paper is not the method's, if it is known not to be."""
+    from plench.algorithms.registry import own_cards  # imports torch
 
-    ours: Cell
-    paper: PublishedCell
-    setting: str
-
-    @property
-    def difference(self) -> float | None:
-        """Ours less the paper's mean test accuracy."""
-        return None if self.ours.mean is None else self.ours.mean - self.paper.mean
-
-    @property
-    def combined_error(self) -> float | None:
-        """Both standard errors combined; None if ours has a single split."""
-        error = self.ours.stderr
-        return None if error is None else math.hypot(error, self.paper.standard_error)
-
-    @property
-    def within(self) -> bool | None:
-        """Whether the difference is within the combined error."""
-        if self.difference is None or self.combined_error is None:
-            return None
-        return abs(self.difference) <= self.combined_error + ROUNDING
-
-    @property
-    def note(self) -> str:
-        """What to know about our cell: its gaps, and whether it rests on fewer runs than the paper's."""
-        n_runs = self.ours.n_finished - self.ours.n_absent
-        fewer = ""
-        if self.ours.n < N_SPLITS or n_runs < N_SPLITS * N_HPARAMS:
-            fewer = (
-                f"rests on {counted(self.ours.n, 'split')} and {counted(n_runs, 'run')}, the paper's on "
-                f"{N_SPLITS} splits and {N_SPLITS * N_HPARAMS} runs"
-            )
-        return "; ".join(filter(None, (fewer, describe_gaps(self.ours))))
+    card = own_cards()[algorithm]
+    concerned = dataset in (card.public_fault_on or (dataset,))
+    reasons = (card.public_fault if concerned else "", find_criterion(criterion).public_defect)
+    return [reason for reason in reasons if reason]
 
 
-def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[CellPair], list[str]]:
-    """Return the pairs that may be compared, and for each setting that may not, the reason."""
+def compare_cell(ours: Cell, setting: str, key: tuple[str, str, str, str]) -> dict[str, Any]:
+    """Return one of our cells and the paper's of this key as a flat row; accuracies are fractions.
+
+    The paper's error is converted to ours, which comes from the sample standard deviation.
+    """
+    dataset, model, algorithm, criterion = key
+    mean, printed_error = load_published()[key]
+    error = printed_error * math.sqrt(N_SPLITS / (N_SPLITS - 1))
+    difference = None if ours.mean is None else ours.mean - mean
+    combined = None if ours.stderr is None else math.hypot(ours.stderr, error)
+    n_runs = ours.n_finished - ours.n_absent
+    fewer = ""
+    if ours.n < N_SPLITS or n_runs < N_SPLITS * N_HPARAMS:
+        fewer = (
+            f"rests on {counted(ours.n, 'split')} and {counted(n_runs, 'run')}, the paper's on "
+            f"{N_SPLITS} splits and {N_SPLITS * N_HPARAMS} runs"
+        )
+    return {
+        "setting": clean(setting, None),
+        "dataset": dataset,
+        "model": model,
+        "algorithm": algorithm,
+        "criterion": criterion,
+        "our_mean": ours.mean,
+        "our_standard_error": ours.stderr,
+        "our_n_splits": ours.n,
+        "paper_mean": mean,
+        "paper_standard_error": error,
+        "difference": difference,
+        "combined_error": combined,
+        "within_combined_error": None
+        if difference is None or combined is None
+        else abs(difference) <= combined + ROUNDING,
+        "paper_faults": find_faults(dataset, algorithm, criterion),
+        "our_note": "; ".join(filter(None, (fewer, describe_gaps(ours)))),
+    }
+
+
+def compare_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a row per cell that may be compared, and for each setting that may not, the reason."""
     published = load_published()
     is_release: dict[Experiment, bool] = {}  # whether all runs had data with the public release's checksum
     tabular: set[Experiment] = set()  # settings of the paper's tabular datasets
     for run in runs:
-        described, setting = run.info.get("dataset"), run.experiment.setting
-        card = described if isinstance(described, dict) else {}
+        card, setting = part_of(run.info, "dataset"), run.experiment.setting
         is_release[setting] = is_release.get(setting, True) and card.get("verified") is True
         if card.get("kind") == "tabular" and card.get("published"):
             tabular.add(setting)
-    pairs: list[CellPair] = []
+    rows: list[dict[str, Any]] = []
     reasons: list[str] = []
     for setting in board.settings:
         label = board.labels[setting]
@@ -130,26 +122,22 @@ def pair_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[CellP
             reasons.append(f"{label}: {reason}")
             continue
         unknown: dict[str, None] = {}
-        for algorithm in board.algorithms:
-            for criterion in board.criteria:
-                cell = board.cell(setting, algorithm, criterion)
-                paper = published.get((setting.dataset, setting.model, algorithm, criterion.name))
-                if cell is not None and paper is not None:
-                    pairs.append(CellPair(cell, paper, label))
-                elif cell is not None:
-                    unknown[algorithm if criterion.name in PUBLISHED_CRITERIA else criterion.title] = None
+        for _, algorithm, cell in replace(board, settings=(setting,)).walk():
+            key = (setting.dataset, setting.model, algorithm, cell.criterion.name)
+            if key in published:
+                rows.append(compare_cell(cell, label, key))
+            else:
+                known = cell.criterion.name in PUBLISHED_CRITERIA
+                unknown[algorithm if known else cell.criterion.title] = None
         if unknown:
             reasons.append(f"{label}: the paper has no figure of {', '.join(unknown)}")
-    return pairs, reasons
+    return rows, reasons
 
 
 def _explain_difference(setting: Experiment, is_release: bool) -> str:
     """Return why a setting is not the paper's; empty if it is."""
-    candidates = setting.details.get("candidates")
-    generated = isinstance(candidates, dict) and (
-        candidates.get("pl_type") not in (None, "real") or candidates.get("drop_true_rate")
-    )
-    if generated:
+    candidates = part_of(setting.details, "candidates")
+    if candidates.get("pl_type") not in (None, "real") or candidates.get("drop_true_rate"):
         return "its candidates are generated, the paper's are the annotators'"
     if not is_release:
         return "not run on the public release (its checksum was not seen), so it is not comparable"
@@ -163,36 +151,8 @@ def _explain_difference(setting: Experiment, is_release: bool) -> str:
     return ""
 
 
-def paper_rows(pairs: Iterable[CellPair]) -> list[dict[str, Any]]:
-    """Return the pairs as flat rows; accuracies are fractions."""
-    return [
-        {
-            "setting": clean(pair.setting, None),
-            "dataset": pair.paper.dataset,
-            "model": pair.paper.model,
-            "algorithm": pair.paper.algorithm,
-            "criterion": pair.paper.criterion,
-            "our_mean": pair.ours.mean,
-            "our_standard_error": pair.ours.stderr,
-            "our_n_splits": pair.ours.n,
-            "paper_mean": pair.paper.mean,
-            "paper_standard_error": pair.paper.standard_error,
-            "difference": pair.difference,
-            "combined_error": pair.combined_error,
-            "within_combined_error": pair.within,
-            "paper_faults": list(pair.paper.faults),
-            "our_note": pair.note,
-        }
-        for pair in pairs
-    ]
-
-
-def paper_tables(pairs: Iterable[CellPair]) -> list[TableLayout]:
+def paper_tables(rows: Iterable[dict[str, Any]]) -> list[TableLayout]:
     """Return one table per setting of ours and criterion."""
-    groups: dict[str, list[CellPair]] = {}
-    for pair in pairs:
-        title = f"{pair.setting}, {pair.paper.model}, selected by {pair.ours.criterion.title}"
-        groups.setdefault(title, []).append(pair)
     header = ("Algorithm", "ours [error]", "paper [error]", "difference", "combined error", "within")
     legend = (
         "Test accuracy in %, [standard error of the mean]. The paper prints the population standard "
@@ -200,18 +160,25 @@ def paper_tables(pairs: Iterable[CellPair]) -> list[TableLayout]:
         "is not the method's."
     )
     grids = []
-    for title, group in groups.items():
+    for (setting, model, criterion), group in group_by(
+        rows, lambda row: (row["setting"], row["model"], row["criterion"])
+    ).items():
         notes = Notes()
-        rows = []
-        for pair in group:
-            ours, paper, difference, error = pair.ours, pair.paper, pair.difference, pair.combined_error
+        shown = []
+        for row in group:
+            difference, error = row["difference"], row["combined_error"]
+            ours = show_mean(row["our_mean"], row["our_standard_error"])
+            paper = show_mean(row["paper_mean"], row["paper_standard_error"])
             entries = (
-                TableEntry(text=show_mean(ours.mean, ours.stderr), marks=notes.mark(pair.note)),
-                TableEntry(text=show_mean(paper.mean, paper.standard_error), marks=notes.mark(*paper.faults)),
-                TableEntry(text="none" if difference is None else f"{100 * difference:+.2f}"),
-                TableEntry(text="none" if error is None else f"{100 * error:.2f}"),
-                TableEntry(text={True: "yes", False: "no", None: "unknown"}[pair.within]),
+                TableEntry(text=ours, marks=notes.mark(row["our_note"])),
+                TableEntry(text=paper, marks=notes.mark(*row["paper_faults"])),
+                *text_entries(
+                    "none" if difference is None else f"{100 * difference:+.2f}",
+                    "none" if error is None else f"{100 * error:.2f}",
+                    {True: "yes", False: "no", None: "unknown"}[row["within_combined_error"]],
+                ),
             )
-            rows.append((paper.algorithm, entries))
-        grids.append(TableLayout(title, header, tuple(rows), notes.listed(), legend))
+            shown.append((row["algorithm"], entries))
+        title = f"{setting}, {model}, selected by {find_criterion(criterion).title}"
+        grids.append(TableLayout(title, header, tuple(shown), notes.listed(), legend))
     return grids

@@ -6,7 +6,7 @@ selection's own order) is chosen with probability C(m − j, k − 1) / C(m, k):
 k − 1 of those after it. The expected test accuracy is a sum over order statistics, and no subset is drawn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import comb
@@ -17,10 +17,10 @@ import numpy as np
 from scipy import stats
 
 from plench.criteria import Criterion, criteria, find_criterion
-from plench.report.leaderboard import label_settings, title_criterion
+from plench.report.leaderboard import group_by, label_settings, offered, title_criterion
 from plench.report.tables import TableLayout, text_entries
 from plench.runs.records import Experiment, Run
-from plench.runs.select import choose_checkpoint, place_experiments, select
+from plench.runs.select import place_experiments, select
 
 REFERENCE = "OA_ES"
 MOST_CONFIGURATIONS = 20
@@ -44,18 +44,27 @@ class CriterionQuality:
 
 
 def score_and_test(run: Run, criterion: Criterion) -> tuple[float, float] | None:
-    """Return score and test accuracy of the checkpoint that a criterion chooses in a finished run."""
-    chosen = choose_checkpoint(run, criterion) if run.finished else None
-    test = None if chosen is None else chosen[0].get("test_acc")
-    return None if chosen is None or test is None else (chosen[1], test)
+    """Return score and test accuracy of the checkpoint a finished run offers, if its test set has labels."""
+    _, score, test = offered(run, criterion) or (0, 0.0, None)
+    return None if test is None else (score, test)
+
+
+def relative_accuracies(
+    runs: Iterable[Run], criterion: Criterion, centre: Callable[[list[float]], float]
+) -> list[tuple[Run, float]]:
+    """Return finished runs with their test accuracy, less the centre of their experiment and split."""
+    found = [(run, point[1]) for run in runs if (point := score_and_test(run, criterion)) is not None]
+    points: list[tuple[Run, float]] = []
+    for group in group_by(found, lambda item: (item[0].experiment, item[0].trial_seed)).values():
+        middle = centre([test for _, test in group])
+        points.extend((run, test - middle) for run, test in group)
+    return points
 
 
 def judge_criteria(runs: Iterable[Run], shown: Iterable[Criterion] | None = None) -> list[CriterionQuality]:
     """Return the quality of every criterion on every experiment."""
     runs = list(runs)
-    by_experiment: dict[Experiment, list[Run]] = {}
-    for run in runs:
-        by_experiment.setdefault(run.experiment, []).append(run)
+    by_experiment = group_by(runs, lambda run: run.experiment)
     reference = {
         (cell.experiment, choice.trial_seed): choice.test_acc
         for cell in select(runs, find_criterion(REFERENCE))
@@ -80,17 +89,14 @@ def correlate_with_test(runs: Iterable[Run], criterion: Criterion) -> list[float
 
     A split where either is the same for all configurations has no ρ and is left out.
     """
-    points: dict[int, list[tuple[float, float]]] = {}
+    by_split = group_by(runs, lambda run: run.trial_seed)
     sign = 1 if criterion.higher_is_better else -1
-    for run in runs:
-        found = score_and_test(run, criterion)
-        if found is not None:
-            points.setdefault(run.trial_seed, []).append((sign * found[0], found[1]))
     correlations = []
-    for trial in sorted(points):
-        scores, tests = np.array(points[trial]).T
-        if len(scores) >= 3 and np.ptp(scores) > 0 and np.ptp(tests) > 0:
-            correlations.append(float(stats.spearmanr(scores, tests).statistic))
+    for trial in sorted(by_split):
+        points = [point for run in by_split[trial] if (point := score_and_test(run, criterion)) is not None]
+        if len(points) >= 3 and np.ptp(points, axis=0).all():
+            scores, tests = np.array(points).T
+            correlations.append(float(stats.spearmanr(sign * scores, tests).statistic))
     return correlations
 
 
@@ -113,16 +119,15 @@ def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[s
     judged = list(judged)
     tables = place_experiments(quality.experiment for quality in judged)
     labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
-    groups: dict[tuple[str, str], list[CriterionQuality]] = {}
+    placed = []
     for quality in judged:
         datasets = [labels[setting] for setting in tables[quality.experiment]]
         places = {"all": ["all"], "dataset": datasets, "algorithm": [quality.experiment.algorithm]}
-        for place in places[by]:
-            groups.setdefault((quality.criterion.name, place), []).append(quality)
+        placed += [((quality.criterion.name, place), quality) for place in places[by]]
     averages = {}
-    for key, group in groups.items():
-        regrets = [quality.regret for quality in group if quality.regret is not None]
-        correlations = [q.rank_correlation for q in group if q.rank_correlation is not None]
+    for key, group in group_by(placed, lambda item: item[0]).items():
+        regrets = [q.regret for _, q in group if q.regret is not None]
+        correlations = [q.rank_correlation for _, q in group if q.rank_correlation is not None]
         averages[key] = Summary(
             len(group), _mean(regrets), len(regrets), _mean(correlations), len(correlations)
         )
@@ -180,15 +185,15 @@ def quality_tables(judged: Sequence[CriterionQuality], shown: Sequence[Criterion
 
 def _describe_summary(summary: Summary) -> str:
     """Show regret and correlation, each with the number of experiments that have it, if not all."""
-    regret, correlation = "none", "none"
-    if summary.regret is not None:
-        shown = round(100 * summary.regret, 2) + 0.0  # no minus before a zero
-        fewer = "" if summary.n_regret == summary.n_experiments else f" ({summary.n_regret})"
-        regret = f"{shown:.2f}{fewer}"
-    if summary.rank_correlation is not None:
-        fewer = "" if summary.n_correlation == summary.n_experiments else f" ({summary.n_correlation})"
-        correlation = f"{summary.rank_correlation:+.2f}{fewer}"
-    return f"{regret}, ρ {correlation}"
+    regret = None if summary.regret is None else 100 * summary.regret
+    figures = (
+        (regret, "z.2f", summary.n_regret),
+        (summary.rank_correlation, "+.2f", summary.n_correlation),
+    )
+    return ", ρ ".join(
+        "none" if value is None else f"{value:{form}}" + ("" if n == summary.n_experiments else f" ({n})")
+        for value, form, n in figures
+    )
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,6 @@ class SubsetRegret:
     Means over the experiments whose every split has K configurations; `n_left_out` others have fewer.
     """
 
-    criteria: tuple[Criterion, ...]
     regrets: tuple[tuple[float, ...], ...]
     accuracies: tuple[tuple[float, ...], ...]
     n_experiments: int
@@ -227,14 +231,11 @@ def _weights(n_offering: int, n_configurations: int, k: int) -> tuple[float, ...
 
 def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> SubsetRegret | None:
     """Average over the experiments of these runs; None if none has test figures by the reference."""
-    by_experiment: dict[Experiment, dict[int, list[Run]]] = {}
-    for run in runs:
-        if run.finished:
-            by_experiment.setdefault(run.experiment, {}).setdefault(run.trial_seed, []).append(run)
     reference = find_criterion(REFERENCE)
     needed = list(dict.fromkeys([*shown, reference]))
     tables = []
-    for splits in by_experiment.values():
+    for own in group_by((run for run in runs if run.finished), lambda run: run.experiment).values():
+        splits = group_by(own, lambda run: run.trial_seed)
         most = min(MOST_CONFIGURATIONS, *map(len, splits.values()))
         curves = [_expect_split(group, needed, most) for group in splits.values()]
         whole = [curve for curve in curves if curve is not None]
@@ -253,7 +254,6 @@ def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> Su
         for i, criterion in enumerate(needed)
     }
     return SubsetRegret(
-        criteria=tuple(shown),
         regrets=tuple(
             tuple(best - mean for best, mean in zip(means[reference], means[criterion], strict=True))
             for criterion in shown

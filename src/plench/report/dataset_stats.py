@@ -56,7 +56,9 @@ def describe_candidates(
     if labels is not None:
         label_counts = np.bincount(labels, minlength=k)
         noise = float(np.mean(~candidates[np.arange(n), labels]))
-        flipping = measure_flipping(candidates, labels)
+        sums = np.array([candidates[labels == y].sum(axis=0) for y in range(k)])
+        with np.errstate(invalid="ignore"):  # NaN in the rows of classes without examples
+            flipping = sums / label_counts[:, None]
         between = np.where(np.eye(k, dtype=bool), np.nan, flipping)
         if not np.isnan(between).all():
             first, second = np.unravel_index(np.nanargmax(between), between.shape)
@@ -75,17 +77,6 @@ def describe_candidates(
         ambiguous_pair=pair,
         class_names=class_names,
     )
-
-
-def measure_flipping(candidates: NDArray[np.bool_], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the matrix of p(j ∈ S | y = i), NaN in the rows of classes without examples."""
-    k = candidates.shape[1]
-    sums = np.zeros((k, k))
-    np.add.at(sums, labels, candidates)
-    counts = np.bincount(labels, minlength=k)[:, None]
-    flipping = np.full((k, k), np.nan)
-    np.divide(sums, counts, out=flipping, where=counts > 0)
-    return flipping
 
 
 def measure_noise_by_answers(

@@ -277,28 +277,32 @@ def find_range(values: Iterable[float], least: float = 1.0) -> Range:
 def place_outside(values: Sequence[float], scale: Range, gap: float) -> list[float]:
     """Return where to draw each value: those outside the range are placed beyond its ends, in order."""
     placed = list(values)
-    below = sorted((i for i, v in enumerate(values) if v < scale.low), key=lambda i: -values[i])
-    above = sorted((i for i, v in enumerate(values) if v > scale.high), key=lambda i: values[i])
-    for place, index in enumerate(below, start=2):
-        placed[index] = scale.low - gap * place
-    for place, index in enumerate(above, start=2):
-        placed[index] = scale.high + gap * place
+    for sign, edge in ((-1, scale.low), (1, scale.high)):
+        beyond = sorted((sign * value, i) for i, value in enumerate(values) if sign * value > sign * edge)
+        for place, (_, index) in enumerate(beyond, start=2):
+            placed[index] = edge + sign * gap * place
     return placed
 
 
-def mark_scale_end(axes: Axes, edge: float, at: float) -> None:
-    """Draw a dotted line where the scale ends; `at` is the place of its text, 0.5 the middle."""
-    axes.axhline(edge, color=GREY, linestyle=":", linewidth=0.7)
-    axes.annotate(
-        "not to scale",
-        (at, edge),
-        xycoords=("axes fraction", "data"),
-        va="center",
-        ha="center" if at == 0.5 else "right",
-        fontsize=SMALL,
-        color=GREY,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
-    )
+def mark_scale_ends(axes: Axes, values: Sequence[float], scale: Range, gap: float, at: float) -> None:
+    """Draw a dotted line at each end of the scale that some value lies beyond.
+
+    `at` is the place of its text, 0.5 the middle.
+    """
+    ends = [scale.low - gap] if min(values) < scale.low else []
+    ends += [scale.high + gap] if max(values) > scale.high else []
+    for edge in ends:
+        axes.axhline(edge, color=GREY, linestyle=":", linewidth=0.7)
+        axes.annotate(
+            "not to scale",
+            (at, edge),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            ha="center" if at == 0.5 else "right",
+            fontsize=SMALL,
+            color=GREY,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+        )
 
 
 # Names that do not overlap.

@@ -1,14 +1,15 @@
 """All cells of a set of runs, by setting (table), algorithm (row) and criterion (column); the best run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from plench.criteria import Criterion, criteria
 from plench.errors import DataError, UsageError
-from plench.runs.folder import IGNORES_WEIGHTS
+from plench.runs.folder import IGNORES_WEIGHTS, WARNINGS
 from plench.runs.records import Experiment, Run
 from plench.runs.select import (
     Cell,
@@ -20,6 +21,17 @@ from plench.runs.select import (
     select_by_each,
 )
 from plench.text import clean, counted
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items by their key; groups are in the order of their first items."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,24 @@ class Leaderboard:
         """Return the cell, or None where the algorithm has no run in this setting."""
         return self.cells.get((setting, algorithm, criterion.name))
 
+    def walk(self) -> Iterator[tuple[Experiment, str, Cell]]:
+        """Yield every cell with its setting and algorithm, in the order of tables."""
+        for setting, algorithm, criterion in product(self.settings, self.algorithms, self.criteria):
+            cell = self.cell(setting, algorithm, criterion)
+            if cell is not None:
+                yield setting, algorithm, cell
+
+    @cached_property
+    def unlabelled(self) -> tuple[Experiment, ...]:
+        """The settings in which something was chosen, and nothing of it has a test accuracy."""
+        cells = group_by(self.cells.items(), lambda item: item[0][0])
+        return tuple(
+            setting
+            for setting in self.settings
+            if any(cell.choices for _, cell in cells[setting])
+            and not any(cell.accuracies for _, cell in cells[setting])
+        )
+
     @cached_property
     def is_mixed(self) -> bool:
         """Whether some methods are fitted in rounds or learn from answers: family and budget are shown."""
@@ -63,24 +93,30 @@ class Leaderboard:
     @property
     def extent(self) -> str:
         """The number of datasets, and the number of settings if there are more of these."""
-        n, datasets = len(self.settings), len({setting.dataset for setting in self.settings})
-        named = counted(datasets, "dataset")
-        return named if n == datasets else f"{n} settings of {named}"
+        return describe_extent(self.settings)
+
+    def sign(self, criterion: Criterion) -> int:
+        """Return −1 where figures are the criterion itself and lower is better, else 1."""
+        return -1 if self.scored and not criterion.higher_is_better else 1
 
     def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
         """Return each algorithm's average rank over the settings it has a figure in, and their number.
 
-        Rank 1 is the highest mean test accuracy; equal means share the average of their ranks. A setting with
+        Rank 1 is the best mean; equal means share the average of their ranks. A setting with
         a single algorithm does not count.
         """
-        ranks: dict[str, list[float]] = {algorithm: [] for algorithm in self.algorithms}
-        for setting in self.settings:
-            means = self.means(setting, criterion)
-            if len(means) < 2:
-                continue
-            for algorithm, rank in zip(means, rank_values(list(means.values())), strict=True):
-                ranks[algorithm].append(rank)
-        return {a: (sum(r) / len(r), len(r)) for a, r in ranks.items() if r}
+        means = (self.means(setting, criterion) for setting in self.settings)
+        ranked = (
+            zip(m, rank_values([self.sign(criterion) * mean for mean in m.values()]), strict=True)
+            for m in means
+            if len(m) > 1
+        )
+        ranks = group_by((entry for setting in ranked for entry in setting), lambda entry: entry[0])
+        return {
+            a: (sum(rank for _, rank in ranks[a]) / len(ranks[a]), len(ranks[a]))
+            for a in self.algorithms
+            if a in ranks
+        }
 
     def means(self, setting: Experiment, criterion: Criterion) -> dict[str, float]:
         """Return the mean test accuracy of every algorithm that has one in this setting."""
@@ -101,14 +137,12 @@ def build_leaderboard(
     for run in runs:
         if run.experiment not in described or _has_card(run):
             described[run.experiment] = run
-    answered = {experiment for experiment, run in described.items() if _sees_answers(run)}
-    rounds: dict[str, set[int | None]] = {}
-    for experiment in places:
-        if experiment.fitted:
-            rounds.setdefault(experiment.algorithm, set()).add(experiment.steps)
+    cards = {experiment: _find_card(run) for experiment, run in described.items()}
+    answered = {e for e, run in described.items() if cards[e].get("answers") is True or _sees_votes(run)}
+    fitted = group_by((e for e in places if e.fitted), lambda experiment: experiment.algorithm)
     names = {}
     for experiment in places:
-        several = experiment.fitted and len(rounds[experiment.algorithm]) > 1
+        several = experiment.fitted and len({e.steps for e in fitted[experiment.algorithm]}) > 1
         more = [*([experiment.budget] if several else ()), *(["answers"] if experiment in answered else ())]
         names[experiment] = experiment.algorithm + (f" ({', '.join(more)})" if more else "")
     cells = {
@@ -124,7 +158,7 @@ def build_leaderboard(
         criteria=shown,
         cells=cells,
         labels=label_settings(settings),
-        cards={names[experiment]: _find_card(run) for experiment, run in described.items()},
+        cards={names[experiment]: card for experiment, card in cards.items()},
         answered=frozenset(names[experiment] for experiment in answered),
     )
 
@@ -146,21 +180,24 @@ def _find_card(run: Run) -> Mapping[str, Any]:
     return {} if declared is None else {"family": declared.family, "answers": declared.answers}
 
 
-def _sees_answers(run: Run) -> bool:
-    """Whether a run's method learned from annotators' answers, or from candidates weighted by votes."""
-    votes = run.experiment.details.get("candidate_weights") == "votes"
-    warnings = run.info.get("notices")
+def _sees_votes(run: Run) -> bool:
+    """Whether a run's method learned from candidates weighted by annotators' votes."""
+    warnings = run.info.get(WARNINGS)
     ignored = isinstance(warnings, list) and any(str(text).endswith(IGNORES_WEIGHTS) for text in warnings)
-    return _find_card(run).get("answers") is True or (votes and not ignored)
+    return run.experiment.details.get("candidate_weights") == "votes" and not ignored
+
+
+def describe_extent(settings: Collection[Experiment]) -> str:
+    """Count datasets, and their settings if there are more of these."""
+    n_datasets = len({setting.dataset for setting in settings})
+    named = counted(n_datasets, "dataset")
+    return named if len(settings) == n_datasets else f"{len(settings)} settings of {named}"
 
 
 def label_settings(settings: Iterable[Experiment]) -> dict[Experiment, str]:
     """Name each setting by its dataset, and by the details in which settings of that dataset differ."""
-    by_dataset: dict[str, list[Experiment]] = {}
-    for setting in settings:
-        by_dataset.setdefault(setting.dataset, []).append(setting)
     labels: dict[Experiment, str] = {}
-    for dataset, group in by_dataset.items():
+    for dataset, group in group_by(settings, lambda setting: setting.dataset).items():
         flat = {setting: flatten_details(setting) for setting in group}
         keys = sorted({key for details in flat.values() for key in details})
         differing = [key for key in keys if len({str(flat[s].get(key)) for s in group}) > 1]
@@ -212,8 +249,8 @@ def find_best(board: Leaderboard, setting: Experiment, criterion: Criterion) -> 
     The algorithm with the best mean over splits wins (of equal ones the first by name), and of its choices
     the one that scores best (of equal ones the first split).
     """
-    best: tuple[float, Cell] | None = None
     sign = 1 if criterion.higher_is_better else -1
+    best: tuple[float, Cell] | None = None
     for algorithm in board.algorithms:
         cell = board.cell(setting, algorithm, criterion)
         if cell is None or not cell.choices:
@@ -270,18 +307,14 @@ def split_by_truth(board: Leaderboard) -> tuple[Leaderboard | None, Leaderboard 
     The second has only criteria that need no labels, and their values as figures. A setting in which nothing
     could be chosen is in the first.
     """
-    unlabelled = tuple(setting for setting in board.settings if lacks_labels(board, setting))
-    if not unlabelled:
+    if not board.unlabelled:
         return board, None
     shown = tuple(criterion for criterion in board.criteria if not criterion.needs_labels)
-    labelled = tuple(setting for setting in board.settings if setting not in unlabelled)
-    first, second = labelled or (() if shown else board.settings), unlabelled if shown else ()
+    labelled = tuple(setting for setting in board.settings if setting not in board.unlabelled)
+    first, second = labelled or (() if shown else board.settings), board.unlabelled if shown else ()
     scored = {
-        (setting, algorithm, criterion.name): score_cell(cell)
-        for setting in second
-        for algorithm in board.algorithms
-        for criterion in shown
-        if (cell := board.cell(setting, algorithm, criterion)) is not None
+        (setting, algorithm, cell.criterion.name): score_cell(cell)
+        for setting, algorithm, cell in replace(board, settings=second, criteria=shown).walk()
     }
 
     def keep(settings: tuple[Experiment, ...], names: set[str], **changes: Any) -> Leaderboard | None:
@@ -294,12 +327,18 @@ def split_by_truth(board: Leaderboard) -> tuple[Leaderboard | None, Leaderboard 
     )
 
 
-def lacks_labels(board: Leaderboard, setting: Experiment) -> bool:
-    """Whether something was chosen in a setting, and nothing of it has a test accuracy."""
-    cells = [cell for (place, _, _), cell in board.cells.items() if place == setting]
-    return any(cell.choices for cell in cells) and not any(cell.accuracies for cell in cells)
-
-
 def score_cell(cell: Cell) -> Cell:
     """Return the same cell with its criterion's values as figures."""
     return replace(cell, choices=tuple(ScoredChoice(**vars(choice)) for choice in cell.choices))
+
+
+def part_of(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an entry that should be an object; records are not trusted, so anything else is empty."""
+    found = record.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def offered(run: Run, criterion: Criterion) -> tuple[int, float, float | None] | None:
+    """Return step, score and test accuracy of the checkpoint that a criterion chooses in a finished run."""
+    chosen = choose_checkpoint(run, criterion) if run.finished else None
+    return None if chosen is None else (chosen[0].step, chosen[1], chosen[0].get("test_acc"))

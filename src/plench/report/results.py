@@ -8,11 +8,11 @@ import importlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,21 @@ from plench.criteria import Criterion, find_criterion
 from plench.criteria import criteria as ALL_CRITERIA
 from plench.data import choose_candidates, dataset_card
 from plench.data.sources import keeps_name
-from plench.errors import UsageError, missing_package
+from plench.errors import UsageError
 from plench.hparams import SHARED, DataTraits
 from plench.report.leaderboard import (
     Leaderboard,
     build_leaderboard,
     flatten_details,
+    offered,
     show_detail,
     split_by_truth,
 )
 from plench.report.tables import describe_gaps
 from plench.runs import Experiment, Run, drop_copies, read_runs_with_warnings
 from plench.runs.files import write_through
-from plench.runs.gather import paused_garbage_collector, read_sweep_texts
 from plench.runs.records import FIGURES, FITTED_ROW_KEYS
+from plench.runs.results import import_pyarrow, paused_garbage_collector, read_sweep_texts
 from plench.runs.select import Cell, Plan, infer_plans
 from plench.runs.sweep_spec import MAX_PLACES, Grid, parse_sweep
 from plench.settings import declared, describe_cell
@@ -82,12 +83,7 @@ class Results:
         """Return one row per record of every run: identity, configuration, criteria, test accuracy."""
         return [
             {
-                "dataset": clean(run.experiment.dataset, None),
-                "algorithm": clean(run.experiment.algorithm, None),
-                "trial_seed": run.trial_seed,
-                "hparams_seed": run.hparams_seed,
-                "seed": run.seed,
-                "status": run.status,
+                **_identify(run),
                 "step": record.step,
                 **{name: record.get(name) for name in FIGURES},
                 "hparams": json.dumps(run.hparams, sort_keys=True),
@@ -136,7 +132,7 @@ def read_results(
     A run counts once however many copies the folders hold; with `folders_apart`, once in each folder.
     """
     given = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
-    runs: list[Run] = []
+    found: list[list[Run]] = []  # by folder
     warnings: list[str] = []
     places = given
     if not folders_apart:
@@ -149,14 +145,13 @@ def read_results(
         places = list(named.values())
     with paused_garbage_collector():
         for folder in places:
-            found, said = read_runs_with_warnings(folder)
+            own, said = read_runs_with_warnings(folder)
+            found.append(own)
             warnings.extend(f"{Path(folder).name}/{text}" for text in said)
-            if folders_apart:
-                found, copies = drop_copies(found)
-                warnings.extend(copies)
-            runs.extend(found)
-        if not folders_apart:
-            runs, copies = drop_copies(runs)
+        runs: list[Run] = []
+        for group in found if folders_apart else [list(chain.from_iterable(found))]:
+            kept, copies = drop_copies(group)
+            runs.extend(kept)
             warnings.extend(copies)
         # The records stay until the end: searching them for garbage takes a fifth of the time.
         gc.freeze()
@@ -323,7 +318,7 @@ def cell_rows(board: Leaderboard) -> list[Row]:
     young = [name for name in later if any(name in setting.details for setting in board.settings)]
     scored = split_by_truth(board)[1]
     rows = []
-    for setting, algorithm, cell in _list_cells(board):
+    for setting, algorithm, cell in board.walk():
         rank, n_ranked = ranks[cell.criterion.name].get(algorithm, (None, 0))
         details: Mapping[str, Any] = cell.experiment.details
         identity = ("model", "steps", "dataset_fingerprint", "protocol", "test_fraction", "holdout_fraction")
@@ -374,16 +369,42 @@ def choice_rows(board: Leaderboard) -> list[Row]:
             "folder": None if choice is None else clean(choice.run.path.name, None),
             "note": describe_gaps(cell),
         }
-        for setting, algorithm, cell in _list_cells(board)
+        for setting, algorithm, cell in board.walk()
         for trial, choice in cell.by_split()
     ]
 
 
-def _list_cells(board: Leaderboard) -> Iterator[tuple[Experiment, str, Cell]]:
-    for setting, algorithm, criterion in product(board.settings, board.algorithms, board.criteria):
-        cell = board.cell(setting, algorithm, criterion)
-        if cell is not None:
-            yield setting, algorithm, cell
+def run_rows(runs: Sequence[Run], board: Leaderboard) -> list[Row]:
+    """Return one row per run: what it is, how it ended, and what it offers to each criterion."""
+    labels: dict[Experiment, dict[str, None]] = {}  # those of the tables in which an experiment has a row
+    for (setting, _, _), cell in board.cells.items():
+        labels.setdefault(cell.experiment, {})[clean(board.labels[setting], None)] = None
+    rows = []
+    for run in runs:
+        row: Row = {
+            "setting": "; ".join(labels[run.experiment]),
+            **_identify(run),
+            "hparams": json.dumps(run.hparams, sort_keys=True),
+            "folder": clean(run.path.name, None),
+        }
+        for criterion in board.criteria:
+            step, score, test = offered(run, criterion) or (None, None, None)
+            row[f"{criterion.name}_step"] = step
+            row[f"{criterion.name}_value"] = score
+            row[f"{criterion.name}_test_accuracy"] = test
+        rows.append(row)
+    return rows
+
+
+def _identify(run: Run) -> Row:
+    return {
+        "dataset": clean(run.experiment.dataset, None),
+        "algorithm": clean(run.experiment.algorithm, None),
+        "trial_seed": run.trial_seed,
+        "hparams_seed": run.hparams_seed,
+        "seed": run.seed,
+        "status": run.status,
+    }
 
 
 def _place(board: Leaderboard, setting: Experiment, algorithm: str, cell: Cell) -> Row:
@@ -423,10 +444,6 @@ def render_json(board: Leaderboard, warnings: Iterable[str]) -> str:
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """Write rows as a Parquet file (needs pyarrow, from the extra `report`)."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise missing_package("writing Parquet", "pyarrow", "report") from error
+    pa, pq = import_pyarrow()
     table = pa.Table.from_pylist(list(rows))
     write_through(path, lambda temporary: pq.write_table(table, temporary))

@@ -18,7 +18,7 @@ from scipy import optimize, stats
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.leaderboard import Leaderboard, rank_values, title_criterion
+from plench.report.leaderboard import Leaderboard, title_criterion
 from plench.report.tables import TableLayout, text_entries
 from plench.text import counted
 
@@ -43,24 +43,6 @@ class Scores:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """Friedman's test of "all algorithms are equal", with average ranks (1 is best)."""
-
-    average_ranks: NDArray[np.float64]
-    statistic: float
-    p_value: float
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over settings with its percentile bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def _read_means(board: Leaderboard, criterion: Criterion) -> tuple[Matrix, Matrix]:
     """Return the means and standard errors of all cells, by setting and algorithm; NaN for an absent one."""
     shape = (len(board.settings), len(board.algorithms))
@@ -83,21 +65,18 @@ def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
     return Scores(labels, tuple(names[whole]), values[:, whole], errors[:, whole], tuple(names[~whole]))
 
 
-def rank_rows(values: Matrix) -> Matrix:
-    """Rank each row, 1 for the highest; equal values share the average of their ranks."""
-    return np.array([rank_values(row) for row in values.tolist()])
+def friedman(values: Matrix) -> tuple[NDArray[np.float64], float, float]:
+    """Test whether the algorithms differ at all: average ranks (1 is best), χ² and p-value.
 
-
-def friedman(values: Matrix) -> Ranking:
-    """Test whether the algorithms differ at all. Needs three algorithms and two settings."""
+    Needs three algorithms and two settings.
+    """
     n, k = values.shape
     if k < 3 or n < 2:
         raise UsageError(f"Friedman's test needs at least 3 algorithms and 2 datasets, not {k} and {n}")
-    ranks = rank_rows(values)
-    if np.all(ranks == ranks[:, :1]):
-        return Ranking(ranks.mean(axis=0), 0.0, 1.0)
-    statistic, p_value = stats.friedmanchisquare(*np.round(values, 12).T)
-    return Ranking(ranks.mean(axis=0), float(statistic), float(p_value))
+    rounded = np.round(values, 12)
+    ranks = stats.rankdata(-rounded, axis=1)
+    statistic, p_value = (0.0, 1.0) if np.all(ranks == ranks[:, :1]) else stats.friedmanchisquare(*rounded.T)
+    return ranks.mean(axis=0), float(statistic), float(p_value)
 
 
 def critical_difference(k: int, n: int, alpha: float = ALPHA) -> float:
@@ -117,13 +96,10 @@ def nemenyi(average_ranks: NDArray[np.float64], n: int) -> Matrix:
 
 def wilcoxon_holm(values: Matrix) -> Matrix:
     """Return the p-values of Wilcoxon's signed-rank test of all pairs, corrected by Holm (K×K)."""
-    k = values.shape[1]
-    pairs = list(combinations(range(k), 2))
-    raw = [signed_rank_p(np.round(values[:, a] - values[:, b], 12)) for a, b in pairs]
-    adjusted = np.ones((k, k))
-    for (a, b), p_value in zip(pairs, adjust_holm(np.array(raw)), strict=True):
-        adjusted[a, b] = adjusted[b, a] = p_value
-    return adjusted
+    p_values = np.ones((values.shape[1], values.shape[1]))
+    for pair in compare_columns(values, np.zeros_like(values)):
+        p_values[pair.first, pair.second] = p_values[pair.second, pair.first] = pair.p_holm
+    return p_values
 
 
 def signed_rank_p(differences: NDArray[np.float64]) -> float:
@@ -157,19 +133,6 @@ def adjust_holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def count_wins(values: Matrix, standard_errors: Matrix) -> NDArray[np.int64]:
-    """Count wins, ties and losses of row against column algorithm over settings (K×K×3).
-
-    A difference within one standard error (both cells' combined) is a tie. A standard error that is NaN
-    counts as 0, so that between two means over single splits every difference is a win or a loss.
-    """
-    squares = np.nan_to_num(standard_errors, nan=0.0) ** 2
-    difference = values[:, :, None] - values[:, None, :]
-    margin = np.sqrt(squares[:, :, None] + squares[:, None, :]) + 1e-12
-    outcomes = [difference > margin, np.abs(difference) <= margin, difference < -margin]
-    return np.stack([outcome.sum(axis=0) for outcome in outcomes], axis=-1)
-
-
 def find_groups(
     average_ranks: NDArray[np.float64], p_values: Matrix, alpha: float = ALPHA
 ) -> list[list[int]]:
@@ -189,8 +152,8 @@ def find_groups(
 
 def bootstrap_mean(
     samples: list[list[float]], confidence: float = 0.95, n_resamples: int = 9999, seed: int = 0
-) -> Interval | None:
-    """Return the mean over settings of the mean over splits, with a percentile bootstrap interval.
+) -> dict[str, float] | None:
+    """Return the mean over settings of the mean over splits, with `low` and `high` of a percentile bootstrap.
 
     Splits are drawn again within each setting, so that the settings stay as they are. None if no setting has
     two splits.
@@ -215,7 +178,7 @@ def bootstrap_mean(
         rng=np.random.default_rng(seed),
     )
     low, high = result.confidence_interval
-    return Interval(float(mean_of_means(*repeated)), float(low), float(high))
+    return {"mean": float(mean_of_means(*repeated)), "low": float(low), "high": float(high)}
 
 
 @dataclass(frozen=True)
@@ -242,37 +205,42 @@ class Pair:
 
 def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
     """Compare every two algorithms, each pair on the settings in which both have a figure."""
-    return _compare_columns(*_read_means(board, criterion))
+    return compare_columns(*_read_means(board, criterion))
 
 
-def _compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
-    """Compare every two columns of means, on the rows where neither is NaN."""
+def compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
+    """Compare every two columns of means, on the rows where neither is NaN.
+
+    A difference within one standard error (both cells' combined) is a tie. A standard error that is NaN
+    counts as 0, so that between two means over single splits every difference is a win or a loss.
+    """
     pairs = []
     for first, second in combinations(range(values.shape[1]), 2):
         both = ~np.isnan(values[:, [first, second]]).any(axis=1)
-        means, n = values[both][:, [first, second]], int(both.sum())
-        wins, ties, losses = map(int, count_wins(means, errors[both][:, [first, second]])[0, 1])
-        differences = np.round(means[:, 0] - means[:, 1], 12)
+        plain = values[both, first] - values[both, second]
+        squares = np.nan_to_num(errors[both][:, [first, second]], nan=0.0) ** 2
+        margin = np.sqrt(squares.sum(axis=1)) + 1e-12
+        differences, n = np.round(plain, 12), int(both.sum())
         spread = float(np.std(differences, ddof=1)) if n > 1 else None
         effect = smallest_effect(n)
-        pair = Pair(
-            first=first,
-            second=second,
-            n_settings=n,
-            wins=wins,
-            ties=ties,
-            losses=losses,
-            mean_difference=float(np.mean(differences)) if n else None,
-            p_value=signed_rank_p(differences) if n > 1 else None,
-            p_holm=None,
-            spread=spread,
-            detectable=None if spread is None or effect is None else spread * effect,
+        pairs.append(
+            Pair(
+                first=first,
+                second=second,
+                n_settings=n,
+                wins=int(np.sum(plain > margin)),
+                ties=int(np.sum(np.abs(plain) <= margin)),
+                losses=int(np.sum(plain < -margin)),
+                mean_difference=float(np.mean(differences)) if n else None,
+                p_value=signed_rank_p(differences) if n > 1 else None,
+                p_holm=None,
+                spread=spread,
+                detectable=None if spread is None or effect is None else spread * effect,
+            )
         )
-        pairs.append(pair)
-    tested = [number for number, pair in enumerate(pairs) if pair.p_value is not None]
-    adjusted = adjust_holm(np.array([pairs[number].p_value for number in tested], dtype=float))
-    holm = dict(zip(tested, map(float, adjusted), strict=True))
-    return [replace(pair, p_holm=holm.get(number)) for number, pair in enumerate(pairs)]
+    tested = [pair for pair in pairs if pair.p_value is not None]
+    adjusted = iter(adjust_holm(np.array([pair.p_value for pair in tested], dtype=float)))
+    return [pair if pair.p_value is None else replace(pair, p_holm=float(next(adjusted))) for pair in pairs]
 
 
 def smallest_p(n_settings: int) -> float:
@@ -353,35 +321,43 @@ def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
     )
 
 
-def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = ALPHA) -> Comparison:
-    """Return average ranks, tests, pairs and intervals as plain values; None for a test that needs more."""
-    scores = gather_scores(board, criterion)
+def rank_algorithms(board: Leaderboard, scores: Scores, alpha: float = ALPHA) -> Comparison:
+    """Return Friedman's test over the algorithms without gaps, as plain values; None if it needs more."""
     n, k = scores.values.shape
-    ranking = friedman(scores.values) if k >= 3 and n >= 2 else None
-    by_nemenyi = None if ranking is None else nemenyi(ranking.average_ranks, n)
-    by_setting = [board.means(setting, criterion) for setting in board.settings]
-    means = {name: [found[name] for found in by_setting if name in found] for name in board.algorithms}
-    intervals: dict[str, dict[str, float] | None] = {}
-    for name in board.algorithms:
-        cells = (board.cell(setting, name, criterion) for setting in board.settings)
-        interval = bootstrap_mean([cell.accuracies for cell in cells if cell is not None])
-        intervals[name] = None if interval is None else vars(interval)
-    return {
-        "title": f"{criterion.title} itself, no true labels"
-        if board.scored
-        else f"selected by {title_criterion(criterion, board.settings)}",
-        **({"scored": True} if board.scored else {}),
+    found: Comparison = {
         "settings": list(scores.settings),
         "left_out": list(scores.left_out),
         "extent": board.extent,
         "n_datasets": len({setting.dataset for setting in board.settings}),
+        "average_ranks": {},
+        "friedman": None,
+        "critical_difference": None,
+    }
+    if k >= 3 and n >= 2:
+        ranks, statistic, p_value = friedman(scores.values)
+        found["average_ranks"] = dict(zip(scores.algorithms, ranks.tolist(), strict=True))
+        found["friedman"] = {"statistic": statistic, "p_value": p_value}
+        found["critical_difference"] = critical_difference(k, n, alpha)
+    return found
+
+
+def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = ALPHA) -> Comparison:
+    """Return average ranks, tests, pairs and intervals as plain values; None for a test that needs more."""
+    scores = gather_scores(board, criterion)
+    scores = replace(scores, values=board.sign(criterion) * scores.values)
+    ranked = rank_algorithms(board, scores, alpha)
+    ranks = np.array(list(ranked["average_ranks"].values()))
+    by_nemenyi = nemenyi(ranks, len(scores.settings)) if len(ranks) else None
+    by_setting = [board.means(setting, criterion) for setting in board.settings]
+    means = {name: [found[name] for found in by_setting if name in found] for name in board.algorithms}
+    cells = {name: [board.cell(setting, name, criterion) for setting in board.settings] for name in means}
+    title = f"selected by {title_criterion(criterion, board.settings)}"
+    return {
+        "title": f"{criterion.title} itself, no true labels" if board.scored else title,
+        **({"scored": True} if board.scored else {}),
+        **ranked,
         "n_settings": {name: len(found) for name, found in means.items()},
         "means": {name: fmean(found) if found else None for name, found in means.items()},
-        "average_ranks": {}
-        if ranking is None
-        else dict(zip(scores.algorithms, map(float, ranking.average_ranks), strict=True)),
-        "friedman": None if ranking is None else {"statistic": ranking.statistic, "p_value": ranking.p_value},
-        "critical_difference": None if ranking is None else critical_difference(k, n, alpha),
         "means_without_error": int(np.isnan(scores.standard_errors).sum()),
         "pairs": [
             {
@@ -393,9 +369,12 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
                 "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[pair.first, pair.second]),
                 "p_wilcoxon_holm": pair.p_holm,
             }
-            for pair in _compare_columns(scores.values, scores.standard_errors)
+            for pair in compare_columns(scores.values, scores.standard_errors)
         ],
-        "intervals": intervals,
+        "intervals": {
+            name: bootstrap_mean([cell.accuracies for cell in found if cell is not None])
+            for name, found in cells.items()
+        },
     }
 
 
@@ -415,7 +394,10 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         rows.append((name, text_entries(*texts)))
     what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
     header = ("Algorithm", "average rank", what, "95 % bootstrap interval", "over datasets")
-    first = TableLayout(comparison["title"], header, tuple(rows), legend=_describe_test(comparison, alpha))
+    drawn = " Intervals: splits drawn again within datasets."
+    first = TableLayout(
+        comparison["title"], header, tuple(rows), legend=describe_friedman(comparison, alpha, drawn)
+    )
     pair_rows = []
     for pair in comparison["pairs"]:
         one, other, won, lost = pair["first"], pair["second"], pair["wins"], pair["losses"]
@@ -445,16 +427,13 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
 def describe_reach(comparison: Comparison, alpha: float) -> str:
     """Explain why no pair can be significant with so few datasets; empty if one can.
 
-    With n datasets the smallest p of Wilcoxon's test is 2/2ⁿ, which Holm multiplies by the number of pairs.
+    Holm multiplies the smallest p-value of Wilcoxon's test by the number of pairs.
     """
     n, pairs = len(comparison["settings"]), len(comparison["pairs"])
-    if not pairs or comparison["pairs"][0]["p_wilcoxon_holm"] is None:
+    smallest = min(1.0, pairs * smallest_p(n))
+    if not pairs or comparison["pairs"][0]["p_wilcoxon_holm"] is None or smallest <= alpha:
         return ""
-    smallest = min(1.0, 2 * pairs / 2**n)
-    if smallest <= alpha:
-        return ""
-    needed = next(more for more in range(n, 200) if 2 * pairs / 2**more <= alpha)
-    alone = next(more for more in range(1, 200) if 2 / 2**more <= alpha)
+    needed, alone = (next(n for n in range(1, 200) if m * smallest_p(n) <= alpha) for m in (pairs, 1))
     return (
         f"With {counted(n, 'dataset')} no p (Wilcoxon–Holm) of {counted(pairs, 'pair')} can be below "
         f"{smallest:.3g}, so none can be significant at α = {alpha:g}: that takes "
@@ -462,19 +441,20 @@ def describe_reach(comparison: Comparison, alpha: float) -> str:
     )
 
 
-def _describe_test(comparison: Comparison, alpha: float) -> str:
+def describe_friedman(comparison: Comparison, alpha: float = ALPHA, more: str = "") -> str:
+    """Describe what Friedman's test found (`more` follows its figures), or what it needs."""
     n = len(comparison["settings"])
     left_out = comparison["left_out"]
     missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
     if comparison["friedman"] is None:
         needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
-        more = " More splits of one dataset never make a difference significant here." if n == 1 else ""
-        return f"{needs} (here {n}).{more}{missing}"
+        alone = " More splits of one dataset never make a difference significant here." if n == 1 else ""
+        return f"{needs} (here {n}).{alone}{missing}"
     where = comparison["extent"]
     if comparison["n_datasets"] < n:
         where += " (not independent: choose with --datasets and --where)"
     return (
         f"Friedman over {where}: χ² = {comparison['friedman']['statistic']:.3f}, "
         f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "
-        f"{comparison['critical_difference']:.3f}. Intervals: splits drawn again within datasets.{missing}"
+        f"{comparison['critical_difference']:.3f}.{more}{missing}"
     )

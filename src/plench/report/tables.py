@@ -16,7 +16,15 @@ from textwrap import fill
 from rich.cells import cell_len
 
 from plench.criteria import Criterion
-from plench.report.leaderboard import Leaderboard, describe_choice, find_best, split_by_truth, title_criterion
+from plench.report.leaderboard import (
+    Leaderboard,
+    describe_choice,
+    find_best,
+    group_by,
+    part_of,
+    split_by_truth,
+    title_criterion,
+)
 from plench.runs.records import Experiment
 from plench.runs.select import Cell
 from plench.text import clean, counted
@@ -175,26 +183,25 @@ def build_chosen_tables(board: Leaderboard) -> list[TableLayout]:
     """
     header = ("Algorithm", "split", "configuration", "step", "criterion", "test accuracy", "hyperparameters")
     grids = []
-    for setting in board.settings:
-        for criterion in board.criteria:
-            rows = []
-            for algorithm in board.algorithms:
-                cell = board.cell(setting, algorithm, criterion)
-                for trial, choice in cell.by_split() if cell is not None else ():
-                    texts = ["none", "none", "none", "none", "no run with a checkpoint that counts"]
-                    if choice is not None:
-                        hparams = sorted(choice.run.hparams.items())
-                        shown = (f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in hparams)
-                        texts = [
-                            str(choice.run.hparams_seed),
-                            str(choice.record.step),
-                            f"{100 * choice.score:.2f}",
-                            "none" if choice.test_acc is None else f"{100 * choice.test_acc:.2f}",
-                            ", ".join(shown),
-                        ]
-                    rows.append((algorithm, text_entries(str(trial), *texts)))
-            title = f"{board.labels[setting]}, chosen by {title_criterion(criterion, [setting])}"
-            grids.append(TableLayout(title, header, tuple(rows)))
+    by_table = group_by(board.walk(), lambda item: (item[0], item[2].criterion))
+    for (setting, criterion), group in by_table.items():
+        rows = []
+        for _, algorithm, cell in group:
+            for trial, choice in cell.by_split():
+                texts = ["none", "none", "none", "none", "no run with a checkpoint that counts"]
+                if choice is not None:
+                    hparams = sorted(choice.run.hparams.items())
+                    shown = (f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in hparams)
+                    texts = [
+                        str(choice.run.hparams_seed),
+                        str(choice.record.step),
+                        f"{100 * choice.score:.2f}",
+                        show_mean(choice.test_acc),
+                        ", ".join(shown),
+                    ]
+                rows.append((algorithm, text_entries(str(trial), *texts)))
+        title = f"{board.labels[setting]}, chosen by {title_criterion(criterion, [setting])}"
+        grids.append(TableLayout(title, header, tuple(rows)))
     return grids
 
 
@@ -223,17 +230,12 @@ def describe_gaps(cell: Cell) -> str:
 
 def describe_incomplete(board: Leaderboard) -> str:
     """Count the cells that lack planned runs, for output without notes on cells."""
-    cells = [
-        part.cell(setting, algorithm, criterion)
-        for part in filter(None, split_by_truth(board))
-        for setting in part.settings
-        for algorithm in part.algorithms
-        for criterion in part.criteria
-    ]
-    lacking = sum(cell is None or not cell.complete for cell in cells)
+    parts = [part for part in split_by_truth(board) if part is not None]
+    n_cells = sum(len(part.settings) * len(part.algorithms) * len(part.criteria) for part in parts)
+    lacking = n_cells - sum(cell.complete for part in parts for _, _, cell in part.walk())
     if not lacking:
         return ""
-    return f"{lacking} of {len(cells)} cells do not rest on all planned runs: `plench collect` says which"
+    return f"{lacking} of {n_cells} cells do not rest on all planned runs: `plench collect` says which"
 
 
 def describe_plans(board: Leaderboard, settings: Sequence[Experiment]) -> str:
@@ -264,13 +266,24 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
     notes = Notes()
     entries: dict[str, list[TableEntry]] = {a: [] for a in board.algorithms}
     for setting, criterion in columns:
-        means = board.means(setting, criterion)
-        top = max(means, key=lambda a: means[a]) if means else None
+        sign = board.sign(criterion)
+        means = {name: sign * mean for name, mean in board.means(setting, criterion).items()}
+        top = max(means, key=lambda name: means[name]) if means else None
         best = board.cell(setting, top, criterion) if top is not None else None
         for algorithm in board.algorithms:
             cell = board.cell(setting, algorithm, criterion)
-            chance = "" if board.scored or cell is None else _describe_chance(cell)
-            entry = _entry(cell, best, notes, chance)
+            if cell is None:
+                entries[algorithm].append(TableEntry())
+                continue
+            chance = "" if board.scored else _describe_chance(cell)
+            marks = notes.mark("; ".join(filter(None, (describe_gaps(cell), chance))))
+            entry = TableEntry(text="none", marks=marks)
+            if cell.mean is not None and best is not None and best.mean is not None:
+                is_best = math.isclose(cell.mean, best.mean)
+                is_tied = not is_best and is_within(cell, best, sign)
+                entry = TableEntry(
+                    cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=marks
+                )
             if board.scored and algorithm == top:
                 chosen = find_best(board, setting, criterion)
                 assert chosen is not None
@@ -291,28 +304,16 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
     )
 
 
-def _entry(cell: Cell | None, best: Cell | None, notes: Notes, remark: str) -> TableEntry:
-    if cell is None:
-        return TableEntry()
-    marks = notes.mark("; ".join(filter(None, (describe_gaps(cell), remark))))
-    if cell.mean is None:
-        return TableEntry(text="none", marks=marks)
-    is_best = best is not None and best.mean is not None and math.isclose(cell.mean, best.mean)
-    is_tied = not is_best and best is not None and is_within(cell, best)
-    return TableEntry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=marks)
-
-
-def is_within(cell: Cell, best: Cell) -> bool:
-    """Whether a mean lies within one standard error (the best cell's) of the best mean."""
+def is_within(cell: Cell, best: Cell, sign: int = 1) -> bool:
+    """Whether a mean lies within one standard error (the best cell's) of the best; `sign` −1: the lowest."""
     if cell.mean is None or best.mean is None or best.stderr is None:
         return False
-    return cell.mean >= best.mean - best.stderr - ROUNDING
+    return sign * cell.mean >= sign * best.mean - best.stderr - ROUNDING
 
 
 def _describe_chance(cell: Cell) -> str:
     """Return a remark if a mean accuracy is known to be below that of a guess."""
-    described = cell.choices[0].run.info.get("dataset") if cell.choices else None
-    classes = described.get("n_classes") if isinstance(described, dict) else None
+    classes = part_of(cell.choices[0].run.info, "dataset").get("n_classes") if cell.choices else None
     if cell.mean is None or type(classes) is not int or classes < 2 or cell.mean >= 1 / classes:
         return ""
     return f"below chance: a guess among {classes:,} classes has {100 / classes:.2f} %"
@@ -333,13 +334,14 @@ def _rank_grid(board: Leaderboard) -> TableLayout:
         f"Average rank over {len(board.settings)} settings{' without true labels' if board.scored else ''}",
         ("Algorithm", *(c.title for c in board.criteria)),
         tuple((algorithm, tuple(row)) for algorithm, row in entries.items()),
-        legend=f"Rank 1 is the highest mean {'criterion' if board.scored else 'test accuracy'} of a setting; "
+        legend=f"Rank 1 is the {'best mean criterion' if board.scored else 'highest mean test accuracy'} "
+        "of a setting; "
         "n = number of settings ranked in. "
         "Ranks over different settings do not compare: the best is one of those with the largest n.",
     )
 
 
-def show_mean(mean: float | None, error: float | None) -> str:
+def show_mean(mean: float | None, error: float | None = None) -> str:
     """Show a mean in percent with its standard error in brackets."""
     if mean is None:
         return "none"
@@ -348,32 +350,17 @@ def show_mean(mean: float | None, error: float | None) -> str:
 
 # How each format shows them.
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "_": r"\_",
-    "%": r"\%",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "−": r"$-$",
-    "…": r"\dots{}",
-    "–": "--",
-    "√": r"$\sqrt{}$",
-}
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "{}$&#_%"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "√": r"$\sqrt{}$"}
+    | {"±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "…": r"\dots{}", "–": "--"}
+)
 
 
 def escape_latex(text: str) -> str:
     """Escape what LaTeX would read as a command."""
-    return "".join(_LATEX.get(character, character) for character in text)
+    return text.translate(_LATEX)
 
 
 def escape_markdown(text: str) -> str:
@@ -432,8 +419,25 @@ def render_text(grids: Iterable[TableLayout], width: int | None = None) -> str:
     columns, and a line says so.
     """
     grids = list(grids)
-    shown = grids if width is None else [_fit(grid, width) for grid in grids]
-    blocks = [_text_block(grid) for grid in shown] + _legend(shown, f"* best of its column, ~ {TIES}.", "\n")
+    shown = []
+    for grid in grids:
+        if width is not None and _width(grid) > width:
+            grid = grid.without_errors()
+            while _width(grid) > width and len(grid.header) > 2:
+                rows = tuple((name, entries[:-1]) for name, entries in grid.rows)
+                grid = replace(grid, header=grid.header[:-1], rows=rows)
+        shown.append(grid)
+    blocks = []
+    for grid in shown:
+        header, *body = _TEXT.lines(grid)
+        widths = _widths(grid)
+        lines = [grid.full_title]
+        for row in (header, ["─" * w for w in widths], *body):
+            padded = (text + " " * (w - cell_len(text)) for text, w in zip(row, widths, strict=True))
+            lines.append("  ".join(padded).rstrip())
+        notes = [f"({letter}) {clean(text, None)}" for letter, text in grid.notes]
+        blocks.append("\n".join([*lines, *filter(None, [clean(grid.basis, None)]), *notes]))
+    blocks += _legend(shown, f"* best of its column, ~ {TIES}.", "\n")
     if any(fitted is not grid for fitted, grid in zip(shown, grids, strict=True)):
         blocks.append(f"Not all fits into {width} characters: a wider window, or a file, shows all.")
     lines = "\n\n".join(blocks).split("\n")
@@ -442,31 +446,12 @@ def render_text(grids: Iterable[TableLayout], width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def _fit(grid: TableLayout, width: int) -> TableLayout:
-    """Return a table that fits into a width: without standard errors, or with its first columns only."""
-    if sum(_widths(grid)) + 2 * (len(grid.header) - 1) <= width:
-        return grid
-    grid = grid.without_errors()
-    while sum(_widths(grid)) + 2 * (len(grid.header) - 1) > width and len(grid.header) > 2:
-        rows = tuple((name, entries[:-1]) for name, entries in grid.rows)
-        grid = replace(grid, header=grid.header[:-1], rows=rows)
-    return grid
-
-
 def _widths(grid: TableLayout) -> list[int]:
     return [max(map(cell_len, column)) for column in zip(*_TEXT.lines(grid), strict=True)]
 
 
-def _text_block(grid: TableLayout) -> str:
-    widths = _widths(grid)
-    header, *body = _TEXT.lines(grid)
-    lines = [grid.full_title]
-    for row in (header, ["─" * width for width in widths], *body):
-        padded = (text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True))
-        lines.append("  ".join(padded).rstrip())
-    lines.extend([clean(grid.basis, None)] if grid.basis else [])
-    lines.extend(f"({letter}) {clean(text, None)}" for letter, text in grid.notes)
-    return "\n".join(lines)
+def _width(grid: TableLayout) -> int:
+    return sum(_widths(grid)) + 2 * (len(grid.header) - 1)
 
 
 def _legend(grids: list[TableLayout], marks: str, line_end: str) -> list[str]:
@@ -513,40 +498,39 @@ def render_html(grids: Iterable[TableLayout], warnings: Iterable[str] = ()) -> s
 
 def render_latex(grids: Iterable[TableLayout]) -> str:
     """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined."""
-    return "\n\n".join(_latex_block(grid) for grid in grids)
-
-
-def _latex_block(grid: TableLayout) -> str:
-    caption = " ".join(filter(None, (f"{grid.full_title}.", grid.basis, grid.legend)))
-    caption += f" Bold: best of its column; underlined: {TIES}." if grid.has_best else ""
-    # A column with a long text is broken into lines, the others are centred.
-    columns = zip(*(entries for _, entries in grid.rows), strict=True)
-    kinds = ["p{80mm}" if any(len(e.text) > 50 for e in column) else "c" for column in columns]
-    header, *rows = (
-        # The row before ends in \\, which would read a bracket or a star as its own.
-        ("{}" if row[0][:1] in ("[", "*") else "") + " & ".join(row) + r" \\"
-        for row in _TEX.lines(grid)
-    )
-    notes = [
-        rf"\par\footnotesize\raggedright\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
-        for letter, text in grid.notes
-    ]
-    lines = [
-        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}",
-        r"\begin{table}[ht]",
-        r"\centering",
-        rf"\caption{{{escape_latex(caption)}}}",
-        r"\par\smallskip",
-        # Made smaller where it is wider than the page, and only there.
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{l{''.join(kinds or 'c' * (len(grid.header) - 1))}}}",
-        r"\toprule",
-        header,
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}}",
-        *([r"\par\medskip", *notes] if notes else []),
-        r"\end{table}",
-    ]
-    return "\n".join(lines)
+    blocks = []
+    for grid in grids:
+        caption = " ".join(filter(None, (f"{grid.full_title}.", grid.basis, grid.legend)))
+        caption += f" Bold: best of its column; underlined: {TIES}." if grid.has_best else ""
+        # A column with a long text is broken into lines, the others are centred.
+        columns = zip(*(entries for _, entries in grid.rows), strict=True)
+        kinds = ["p{80mm}" if any(len(e.text) > 50 for e in column) else "c" for column in columns]
+        header, *rows = (
+            # The row before ends in \\, which would read a bracket or a star as its own.
+            ("{}" if row[0][:1] in ("[", "*") else "") + " & ".join(row) + r" \\"
+            for row in _TEX.lines(grid)
+        )
+        notes = [
+            rf"\par\footnotesize\raggedright\textsuperscript{{{letter}}}~{escape_latex(clean(text, None))}"
+            for letter, text in grid.notes
+        ]
+        lines = [
+            "% needs \\usepackage{booktabs} and \\usepackage{graphicx}",
+            r"\begin{table}[ht]",
+            r"\centering",
+            rf"\caption{{{escape_latex(caption)}}}",
+            r"\par\smallskip",
+            # Made smaller where it is wider than the page, and only there.
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{l{''.join(kinds or 'c' * (len(grid.header) - 1))}}}",
+            r"\toprule",
+            header,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            *([r"\par\medskip", *notes] if notes else []),
+            r"\end{table}",
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)

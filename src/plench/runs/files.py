@@ -81,15 +81,29 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
-    """Hold a lock file; raise BusyError with the given text if another process holds it."""
-    held = FileLock(lock, timeout=patience)
+def storing(what: str) -> Iterator[None]:
+    """Raise StorageError, saying what could not be done, if the disk is full or cannot be written."""
     try:
-        held.acquire()
-    except Timeout:
-        raise BusyError(busy) from None
-    except OSError as error:
-        raise StorageError(f"cannot write to {lock.parent}: {error.strerror}") from error
+        yield
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot {what}: {getattr(error, 'strerror', None) or error}") from error
+
+
+@contextmanager
+def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
+    """Hold a lock file, and create its folder; raise BusyError with this text if another process holds it.
+
+    The lock is released when its process exits.
+    """
+    held, folder = FileLock(lock, timeout=patience), lock.parent
+    with storing(f"write to {folder}"):
+        try:
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                sync_folder(folder.parent)
+            held.acquire()
+        except Timeout:
+            raise BusyError(busy) from None
     try:
         yield
     finally:

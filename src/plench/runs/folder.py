@@ -12,10 +12,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from plench.errors import StorageError
-from plench.runs.files import TEMPORARY, hold, parse_json, replace_file, sha256, sync_folder
+from plench.runs.files import TEMPORARY, hold, parse_json, replace_file, sha256, storing, sync_folder
 from plench.text import short_repr
 
 RUN = "run.json"
@@ -33,62 +32,51 @@ LOCK = ".lock"
 SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
-NEEDED = ("experiment", "config", "status")  # without these a description cannot be used
+NEEDED = {"experiment": dict, "config": dict, "status": str}  # without these a description cannot be used
+WARNINGS = "notices"  # key in run.json and in checkpoints
 # The end of the warning that a method does not use the weights that it was given.
 IGNORES_WEIGHTS = "ignores the weights of candidates"
 
 logger = logging.getLogger("plench")
 
 
-class Key(NamedTuple):
-    """A key of run.json: type of its value, and meaning."""
-
-    type: type | tuple[type, ...]
-    meaning: str
-
-
-_TEXT = (str, type(None))
-# The schema of run.json. Another version of plench may have written more.
+# The keys of run.json, with their meanings. Another version of plench may have written more.
 KEYS = {
-    "schema": Key(int, "version of this list of keys"),
-    "run_id": Key(str, "the run's identity: a hash of everything that affects its results"),
-    "protocol": Key((int, type(None)), "version of the protocol the numbers belong to"),
-    "experiment": Key(dict, "what a cell of a table stands for: runs that differ in it are kept apart"),
-    "config": Key(dict, "the configuration: algorithm, dataset, hyperparameters, settings"),
-    "algorithm_card": Key(dict, "the algorithm's card, hyperparameters with default and search"),
-    "algorithm_class": Key(str, "name of the algorithm's class"),
-    "algorithm_spec": Key(_TEXT, "how the algorithm is asked for; null if it is in algorithm.py"),
-    "network": Key(str, "name of a third-party network in network.py"),
-    "dataset": Key(dict, "the dataset's card, fingerprint, sizes of the split, noise rate"),
-    "status": Key(str, "running, done, diverged, failed or interrupted"),
-    "error": Key((dict, str, type(None)), "type, message and traceback of a failed run"),
-    "diverged_after_step": Key((int, type(None)), "step of the last record before divergence"),
-    "state": Key(list, "what the algorithm keeps besides its weights, with memory"),
-    "versions": Key(dict, "versions and conditions that exact numbers may depend on"),
-    "commit": Key(_TEXT, "commit of plench's own checkout"),
-    "device": Key(str, "device"),
-    "threads": Key(int, "compute threads"),
-    "timings": Key(dict, "when the run started and was last written; seconds spent"),
-    "updates": Key(int, "updates made so far"),
-    "notices": Key(list, "warnings"),
-    "fleet_size": Key(int, "number of runs in the stack, where there were several"),
+    "schema": "version of this list of keys",
+    "run_id": "the run's identity: a hash of everything that affects its results",
+    "protocol": "version of the protocol the numbers belong to",
+    "experiment": "what a cell of a table stands for: runs that differ in it are kept apart",
+    "config": "the configuration: algorithm, dataset, hyperparameters, settings",
+    "algorithm_card": "the algorithm's card, hyperparameters with default and search",
+    "algorithm_class": "name of the algorithm's class",
+    "algorithm_spec": "how the algorithm is asked for; null if it is in algorithm.py",
+    "network": "name of a third-party network in network.py",
+    "dataset": "the dataset's card, fingerprint, sizes of the split, noise rate",
+    "status": "running, done, diverged, failed or interrupted",
+    "error": "type, message and traceback of a failed run",
+    "diverged_after_step": "step of the last record before divergence",
+    "state": "what the algorithm keeps besides its weights, with memory",
+    "versions": "versions and conditions that exact numbers may depend on",
+    "commit": "commit of plench's own checkout",
+    "device": "device",
+    "threads": "compute threads",
+    "timings": "when the run started and was last written; seconds spent",
+    "updates": "updates made so far",
+    WARNINGS: "warnings",
+    "fleet_size": "number of runs in the stack, where there were several",
 }
 
 
 def format_keys() -> str:
     """Return the table of keys in Markdown, for docs/runs.md."""
-    rows = [f"| `{name}` | {key.meaning} |" for name, key in KEYS.items()]
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in KEYS.items()]
     return "\n".join(["| key of run.json | meaning |", "|---|---|", *rows])
-
-
-class DescriptionError(ValueError):
-    """A run.json that cannot be used; the text says why."""
 
 
 def read_description(path: str) -> dict[str, Any]:
     """Return the content of a run.json.
 
-    Raises FileNotFoundError where there is none, DescriptionError where it cannot be read.
+    Raises FileNotFoundError where there is none, ValueError with the reason where it cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -96,23 +84,10 @@ def read_description(path: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise DescriptionError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise ValueError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(content, dict):
-        raise DescriptionError("not a JSON object")
+        raise ValueError("not a JSON object")
     return content
-
-
-def check_description(content: Mapping[str, Any]) -> list[str]:
-    """Return warnings about a run.json that can be read: another schema, values of other types."""
-    odd = []
-    if content.get("schema") != SCHEMA:
-        odd.append(f"schema {short_repr(content.get('schema'))}; expected {SCHEMA}")
-    for name, key in KEYS.items():
-        if name in content and name != "schema" and not isinstance(content[name], key.type):
-            kinds = key.type if isinstance(key.type, tuple) else (key.type,)
-            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-            odd.append(f"{name} is {type(content[name]).__name__}, not {expected}")
-    return odd
 
 
 def make_done(folder: Path, names: Iterable[str]) -> bytes:
@@ -181,14 +156,7 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run against a second process. The lock is released when its process exits."""
-        try:
-            if not self.folder.is_dir():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                sync_folder(self.folder.parent)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise StorageError(f"cannot write to {self.folder}: {reason}") from error
+        """Lock the run against a second process."""
         with hold(self.folder / LOCK, 0, f"another process is working on {self.folder}"):
             for path in self.folder.glob(TEMPORARY.format("*")):  # of a process that was killed
                 with suppress(OSError):
@@ -208,7 +176,7 @@ class RunStore:
         """Return run.json, or None if it is missing or broken."""
         try:
             return read_description(os.fspath(self.folder / RUN))
-        except (FileNotFoundError, DescriptionError):
+        except (FileNotFoundError, ValueError):
             return None
 
     def write_run(self, content: Mapping[str, Any]) -> None:
@@ -219,21 +187,16 @@ class RunStore:
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file, completely or not at all."""
         path = self.folder / name
-        try:
+        with storing(f"write {path}"):
             replace_file(path, lambda temporary: temporary.write_bytes(content))
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
         path = self.folder / RESULTS
-        try:
-            with path.open("ab") as file:
-                file.write(line.encode("utf-8") + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        with storing(f"write {path}"), path.open("ab") as file:
+            file.write(line.encode("utf-8") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def rewrite_records(self, lines: Sequence[str]) -> None:
         """Replace all records."""
@@ -258,30 +221,24 @@ class RunStore:
         """Write a checkpoint, keeping the one before it."""
         self.write_file(NEW_CHECKPOINT, content)
         current = self.folder / CHECKPOINT
-        try:
+        with storing(f"write {current}"):
             if current.exists():
                 os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
             os.replace(self.folder / NEW_CHECKPOINT, current)
             sync_folder(self.folder)
-        except OSError as error:
-            raise StorageError(f"cannot write {current}: {error.strerror}") from error
 
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""
         path = self.folder / name
-        try:
+        with storing(f"remove {path}"):
             if path.exists():  # on a read-only disk, removing a missing file is an error too
                 path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot remove {path}: {error.strerror}") from error
 
     def finish(self) -> None:
         """Mark the run as finished, with hashes of its records and models; remove its checkpoints."""
         names = [RESULTS, *(MODEL.format(name) for name in self.list_models())]
-        try:
+        with storing(f"read the files of {self.folder}"):
             content = make_done(self.folder, names)
-        except OSError as error:
-            raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
         self.write_file(DONE, content)
         self.tidy()
 

@@ -1,4 +1,4 @@
-"""The records of runs, ours and the public benchmark's, read so that one bad file never hides the others.
+"""The runs of folders, ours and the public benchmark's, read so that one bad file never hides the others.
 
 A run is a folder with `results.jsonl` (one JSON object per evaluation) and a file `done` once it is finished.
 Ours also have `run.json`, which names the experiment that the run belongs to; for folders of the public
@@ -6,6 +6,7 @@ benchmark the experiment is built from the `args` and `hparams` of the records.
 """
 
 import json
+import marshal
 import math
 import os
 import sys
@@ -20,13 +21,11 @@ from plench.runs.files import parse_json
 from plench.runs.folder import (
     DONE,
     FINISHED,
-    KEYS,
     NEEDED,
     RESULTS,
     RUN,
+    SCHEMA,
     STATUSES,
-    DescriptionError,
-    check_description,
     read_description,
 )
 from plench.settings import describe_cell
@@ -39,6 +38,8 @@ SHARES = frozenset(FIGURES) - {"loss"}
 SEEDS = ("trial_seed", "hparams_seed", "seed")
 # Keys that belong to the row of a method fitted in rounds; for others they belong to the table.
 FITTED_ROW_KEYS = ("model", "steps", "fitted")
+# Keys of run.json whose values many runs share.
+SHARED = ("experiment", "algorithm_card", "dataset", "versions", "state")
 _MISSING = object()
 _LARGEST = sys.float_info.max
 
@@ -101,24 +102,22 @@ def parse_lines(content: bytes) -> ParsedLines:
         args, hparams = values.pop("args", None), values.pop("hparams", None)
         if first is None and type(args) is dict:
             first = {"args": args, "hparams": hparams}
-        by_step[step] = Record(step, values)
+        by_step[step] = Record(
+            step, {**values}
+        )  # a copy takes half the memory of what keys were removed from
     records = tuple(by_step[step] for step in sorted(by_step))
     warnings = []
-    if broken:
-        warnings.append(f"{counted(len(broken), 'line')} skipped, not JSON: {_list(broken)}")
-    if stepless:
-        warnings.append(f"{counted(len(stepless), 'line')} skipped, no usable step: {_list(stepless)}")
-    if repeated:
-        warnings.append(
-            f"{counted(len(repeated), 'step')} repeated, the last record of each counts: {_list(repeated)}"
-        )
+    for numbers, noun, what in (
+        (broken, "line", "skipped, not JSON"),
+        (stepless, "line", "skipped, no usable step"),
+        (repeated, "step", "repeated, the last record of each counts"),
+    ):
+        if numbers:
+            first_few = ", ".join(map(str, sorted(set(numbers))[:5])) + (
+                ", …" if len(set(numbers)) > 5 else ""
+            )
+            warnings.append(f"{counted(len(numbers), noun)} {what}: {first_few}")
     return ParsedLines(records, first, warnings + _check_figures(records))
-
-
-def _list(numbers: Iterable[int]) -> str:
-    """Show the first few of a list of numbers."""
-    distinct = sorted(set(numbers))
-    return ", ".join(map(str, distinct[:5])) + (", …" if len(distinct) > 5 else "")
 
 
 def _check_figures(records: Sequence[Record]) -> list[str]:
@@ -283,10 +282,11 @@ def read_folder(folder: str) -> tuple[Run | None, list[str]]:
     info = content = run = None
     try:
         info = read_description(f"{folder}/{RUN}")
-        about_info += check_description(info)
+        if info.get("schema") != SCHEMA:
+            about_info.append(f"schema {short_repr(info.get('schema'))}; expected {SCHEMA}")
     except FileNotFoundError:
         pass
-    except DescriptionError as error:
+    except ValueError as error:
         about_info.append(f"{error}, the records' own args are used")
     try:
         with open(f"{folder}/{RESULTS}", "rb") as file:
@@ -319,9 +319,10 @@ def read_folder(folder: str) -> tuple[Run | None, list[str]]:
 
 def _run_of_ours(folder: str, info: dict[str, Any], records: tuple[Record, ...]) -> Run:
     """Build a run from its run.json; raise ValueError with the reason if something needed is missing."""
-    for name in NEEDED:
-        if not isinstance(info.get(name), KEYS[name].type):
+    for name, kind in NEEDED.items():
+        if not isinstance(info.get(name), kind):
             raise ValueError(f"has no {name}")
+    info |= {name: _share(marshal.dumps(info[name], 2)) for name in SHARED if name in info}
     config, status = info["config"], info["status"]
     if status not in STATUSES:
         raise ValueError(f"unknown status {short_repr(status)}; expected one of {', '.join(STATUSES)}")
@@ -398,6 +399,8 @@ def make_experiment(details: dict[str, Any]) -> Experiment:
 
 # All runs of an experiment share one object, so that its cached properties are computed once.
 _shared_experiment = lru_cache(maxsize=65536)(Experiment)
+# Equal parts of descriptions are one object: of 17,000 runs they would take 240 MB.
+_share = lru_cache(maxsize=65536)(marshal.loads)
 
 
 def _read_seeds(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plench.errors import StorageError, UsageError
+from plench.errors import UsageError
 from plench.hparams import Value
 from plench.runs.files import write_text
-from plench.runs.gather import SWEEP_FILES
 from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
 
 SCHEMA = 1
+SWEEP_FILES = "sweep-*.toml"  # in the folder of the runs
 MAX_PLACES = 10**4  # configurations times splits: a hundred times a full benchmark's
-LARGEST_END = 10**5
 # The first and the end of the configurations and of the splits.
 RANGES = ("n_hparams_from", "n_hparams", "n_trials_from", "n_trials")
 
@@ -63,8 +63,6 @@ class Grid(Settings):
             raise UsageError(
                 f"a grid of {n_places:,} runs per pair is too large; expected at most {MAX_PLACES:,}"
             )
-        if max(self.n_hparams, self.n_trials) > LARGEST_END:
-            raise UsageError(f"n_hparams and n_trials must be at most {LARGEST_END:,}")
         if not isinstance(self.hparams, Mapping):
             raise UsageError(f"hparams must be a table of names and values, not {short_repr(self.hparams)}")
         for name, value in self.hparams.items():
@@ -152,10 +150,7 @@ class SweepSpec:
 
     def write(self, path: Path) -> None:
         """Write the sweep's file, whole or not at all."""
-        try:
-            write_text(path, self.to_toml())
-        except UsageError as error:
-            raise StorageError(str(error)) from error
+        write_text(path, self.to_toml())
 
 
 def read_sweep(path: str | Path) -> SweepSpec:
@@ -206,12 +201,8 @@ def _check_whole(name: str, value: object, least: int) -> None:
 
 
 def _toml_lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items()]
-
-
-def _toml_key(key: str) -> str:
-    plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return key if plain else json.dumps(key, ensure_ascii=False)
+    keys = [key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml_value(key) for key in table]
+    return [f"{key} = {_toml_value(value)}" for key, value in zip(keys, table.values(), strict=True)]
 
 
 def _toml_value(value: object) -> str:

@@ -14,9 +14,8 @@ import numpy as np
 from plench.errors import DataError, UsageError
 from plench.registry import is_third_party
 from plench.runs.files import sha256
-from plench.runs.gather import drop_copies
-from plench.runs.parquet import StoredResults
 from plench.runs.records import FIGURES, SHARES, Record, Run
+from plench.runs.results import StoredResults, drop_copies
 from plench.runs.sweep_spec import SweepSpec, parse_sweep
 
 # Largest difference of a criterion or the last test accuracy where conditions differ: training on other
@@ -79,14 +78,15 @@ def compare_runs(stored: Run, repeated: Run, exact: bool, tolerance: float = TOL
     steps = [[record.step for record in run.records] for run in (stored, repeated)]
     if steps[0] != steps[1] and (exact or stored.status == "done"):
         return [f"has records at other steps: {len(steps[1])} instead of {len(steps[0])}"]
-    if exact:
-        return [
-            f"step {before.step}: {name} is {new}, not {old}"
-            for before, again in zip(stored.records, repeated.records, strict=True)
-            for name, old, new in _pair_values(before, again)
-            if old != new and not (old != old and new != new)  # NaN differs from itself
-        ]
     differences = []
+    for before, again in zip(stored.records, repeated.records, strict=True) if exact else ():
+        olds, news = _flatten(before), _flatten(again)
+        for name in dict.fromkeys([*olds, *news]):
+            old, new = olds.get(name), news.get(name)
+            if old != new and not (old != old and new != new):  # NaN differs from itself
+                differences.append(f"step {before.step}: {name} is {new}, not {old}")
+    if exact:
+        return differences
     if stored.records and repeated.records:
         for name in (n for n in FIGURES if n in SHARES):
             old, new = stored.records[-1].get(name), repeated.records[-1].get(name)
@@ -97,16 +97,13 @@ def compare_runs(stored: Run, repeated: Run, exact: bool, tolerance: float = TOL
     return differences
 
 
-def _pair_values(before: Record, again: Record) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name and both values of everything in two records that must be equal."""
-    for name in dict.fromkeys([*before.values, *again.values]):
-        if name not in NOT_COMPARED:
-            yield name, before.values.get(name), again.values.get(name)
-    old, new = (record.values.get("logged") or {} for record in (before, again))
-    for name in dict.fromkeys([*old, *new]):
-        # Results files keep logged values as float32.
-        values = [float(np.float32(v)) if isinstance(v, float) else v for v in (old.get(name), new.get(name))]
-        yield f"logged {name}", values[0], values[1]
+def _flatten(record: Record) -> dict[str, Any]:
+    """Return the values of a record that must be equal; results files keep logged ones as float32."""
+    logged = {
+        f"logged {name}": float(np.float32(value)) if isinstance(value, float) else value
+        for name, value in (record.values.get("logged") or {}).items()
+    }
+    return {name: value for name, value in record.values.items() if name not in NOT_COMPARED} | logged
 
 
 def check_submission(

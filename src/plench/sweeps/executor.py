@@ -18,8 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -33,6 +32,7 @@ from plench.errors import BusyError, StorageError
 from plench.networks import find_network
 from plench.runs.folder import RunStore
 from plench.sweeps.plan import PlannedRun, Task
+from plench.sweeps.progress import RunReporter
 from plench.training.config import RunConfig, RunOutcome, describe_run
 from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
@@ -72,7 +72,7 @@ class RunExecutor:
 
     def __init__(self) -> None:
         self.ends_at = math.inf
-        self._prepared: OrderedDict[tuple[object, ...], PreparedData] = OrderedDict()
+        self._prepared: dict[tuple[object, ...], PreparedData] = {}
 
     def run_task(
         self,
@@ -84,52 +84,49 @@ class RunExecutor:
     ) -> None:
         """Run or resume the runs of a task, several as a stack; `ended` is called once per run, at its end.
 
-        Whatever goes wrong with a run becomes an attempt with its reason.
+        Whatever goes wrong with a run becomes an attempt with its reason; its failure is recorded.
         """
         begun = time.perf_counter()
         running: dict[str, partial[None]] = {}
 
+        def prepare(config: RunConfig) -> PreparedData:
+            key = preparation_key(dataset, config)
+            data = self._prepared.pop(key, None)
+            while len(self._prepared) >= PREPARED_KEPT:
+                del self._prepared[next(iter(self._prepared))]  # the one that was not used for longest
+            self._prepared[key] = data or prepare_data(dataset, config, choose_device(config.device))
+            return self._prepared[key]
+
         def end(run: PlannedRun, store: RunStore, outcome: RunOutcome | BaseException) -> None:
             del running[run.folder]
             seconds = (time.perf_counter() - begun) / len(task)
-            ended(run, _make_attempt(run, dataset, store, outcome, seconds))
+            if isinstance(outcome, RunOutcome):
+                made, out_of_time = outcome.updates_made, outcome.out_of_time
+                ended(run, RunAttempt(outcome.status, outcome.message, made, seconds, out_of_time))
+                return
+            kind, error = type(outcome).__name__, outcome
+            attempt = RunAttempt("failed", f"{kind}: {error}", 0, seconds)
+            if not isinstance(error, BusyError | StorageError):
+                trace = "".join(traceback.format_exception(error))
+                try:
+                    record_failure(store, run, dataset, kind, str(error), trace)
+                except (BusyError, StorageError) as worse:
+                    error = worse
+            if isinstance(error, BusyError | StorageError):
+                status: AttemptStatus = "busy" if isinstance(error, BusyError) else "unwritable"
+                attempt = RunAttempt(status, str(error), 0, seconds)
+            ended(run, attempt)
 
         tasks = []
         for run, store, callback in zip(task, stores, callbacks, strict=True):
             end_run = running[run.folder] = partial(end, run, store)
-            prepare = partial(self._prepare, run, dataset)
-            tasks.append(RunTask(run.config, load_parts(run), store, callback, prepare, end_run))
+            data = partial(prepare, run.config)
+            tasks.append(RunTask(run.config, load_parts(run), store, callback, data, end_run))
         try:
             train_runs(tasks, dataset, patience=BUSY_PATIENCE_SECONDS, ends_at=self.ends_at)
         except (Exception, SystemExit) as error:
             for end_run in list(running.values()):
                 end_run(error)
-
-    def _prepare(self, run: PlannedRun, dataset: Dataset) -> PreparedData:
-        key = preparation_key(dataset, run.config)
-        if key not in self._prepared:
-            while len(self._prepared) >= PREPARED_KEPT:
-                self._prepared.popitem(last=False)
-            self._prepared[key] = prepare_data(dataset, run.config, choose_device(run.config.device))
-        self._prepared.move_to_end(key)
-        return self._prepared[key]
-
-
-def _make_attempt(
-    run: PlannedRun, dataset: Dataset, store: RunStore, outcome: RunOutcome | BaseException, seconds: float
-) -> RunAttempt:
-    """Return how a run ended as an attempt; a failure is recorded in the run's folder."""
-    if isinstance(outcome, RunOutcome):
-        return RunAttempt(outcome.status, outcome.message, outcome.updates_made, seconds, outcome.out_of_time)
-    error = outcome
-    if not isinstance(error, BusyError | StorageError):
-        kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
-        try:
-            record_failure(store, run, dataset, kind, str(error), trace)
-            return RunAttempt("failed", f"{kind}: {error}", 0, seconds)
-        except (BusyError, StorageError) as worse:
-            error = worse
-    return RunAttempt("busy" if isinstance(error, BusyError) else "unwritable", str(error), 0, seconds)
 
 
 def load_parts(run: PlannedRun) -> AlgorithmEntry:
@@ -218,39 +215,11 @@ class Order:
 
 
 @dataclass(frozen=True)
-class RunProgress:
-    """The updates of a run so far; `started` when training starts or resumes."""
-
-    folder: str
-    updates: int
-    started: bool = False
-
-
-@dataclass(frozen=True)
 class RunEnded:
     """The end of an attempt at a run."""
 
     folder: str
     attempt: RunAttempt
-
-
-@dataclass(frozen=True)
-class WorkerCallback:
-    """Sends the progress of one run to the driver."""
-
-    send: Callable[[object], None]
-    folder: str
-
-    def started(self, config: RunConfig, updates: int) -> None:
-        """Training starts."""
-        self.send(RunProgress(self.folder, updates, started=True))
-
-    def advanced(self, updates: int, loss: float) -> None:
-        """Some updates were made."""
-        self.send(RunProgress(self.folder, updates))
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Do nothing: records are read from the folder."""
 
 
 class Worker:
@@ -284,7 +253,7 @@ class Worker:
                 message.task,
                 self.datasets[message.task[0].dataset],
                 [RunStore(message.output_dir / run.folder) for run in message.task],
-                [WorkerCallback(self.send, run.folder) for run in message.task],
+                [RunReporter(self.send, run.folder) for run in message.task],
                 lambda run, attempt: self.send(RunEnded(run.folder, attempt)),
             )
 

@@ -15,11 +15,10 @@ from plench.runs.folder import DONE, RunStore
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines import Engine
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.plan import DatasetCache, expand, resolve_names
+from plench.sweeps.plan import DatasetCache, StackOptions, expand, group_runs, resolve_names
 from plench.sweeps.progress import SweepCallback
 from plench.sweeps.scheduler import Assignment, Limits
-from plench.sweeps.stacks import StackOptions, group_runs
-from plench.sweeps.status import PENDING, RunState, read_extended, read_state, read_states, save_plan_cache
+from plench.sweeps.status import PENDING, RunState, read_extended, read_state, read_states, write_plan
 
 logger = logging.getLogger("plench")
 
@@ -84,25 +83,20 @@ def launch_sweep(
         for each, part in expanded if engine.writes else ():
             if not (folder / each.file_name).exists():
                 each.write(folder / each.file_name)
-            save_plan_cache(each, part, folder)
+            write_plan(each, part, folder)
         states = read_states(runs, folder, extended)
         wanted = (*PENDING, "failed") if retry else PENDING
-        todo = [entry for entry in states if entry.state in wanted]
         if engine.writes:
             prepare_folders(states, folder, retry=retry)
+        here = [entry.run for entry in states if not entry.in_extended]
         assignment = Assignment(
-            todo=[entry.run for entry in todo],
+            todo=[entry.run for entry in states if entry.state in wanted],
             finished=sum(entry.finished for entry in states),
             output_dir=folder,
             datasets=datasets,
             limits=limits or Limits(),
             callback=callback or SweepCallback(),
-            stacks=group_runs(
-                [entry.run for entry in states if not entry.in_extended],
-                datasets,
-                stack or StackOptions(),
-                engine,
-            ),
+            stacks=group_runs(here, datasets, stack or StackOptions(), engine),
         )
         try:
             engine.run(assignment)
@@ -153,11 +147,7 @@ def delete_runs(states: Iterable[RunState], output_dir: Path) -> int:
 
 @contextmanager
 def lock_folder(output_dir: Path) -> Iterator[None]:
-    """Lock the output folder against a second launch. The lock ends with the process."""
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot write to {output_dir}: {error.strerror}") from error
+    """Lock the output folder against a second launch."""
     busy = f"another launch is working on {output_dir}: wait until it has ended, or choose another folder"
     with hold(output_dir / LOCK, _LOCK_PATIENCE_SECONDS, busy):
         yield

@@ -1,38 +1,64 @@
-"""From what was asked to the single runs, each with its configuration and the name of its folder.
+"""From what was asked to the single runs, each with configuration and folder, and which of them are stacked.
 
 `plan_runs` loads whatever a sweep names, third-party code included. `scan_runs` lists the same runs without
-importing third-party code: our own runs are planned, third-party runs are found by their run.json.
+importing third-party code: our own runs are planned, third-party runs are those of the last launch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import cache
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import torch
 
 from plench.algorithms import AlgorithmCard, algorithms, find_algorithm
+from plench.algorithms.base import LossAlgorithm
 from plench.algorithms.registry import ALGORITHMS, PAPER
 from plench.criteria import CRITERIA
 from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
+from plench.data.encoding import count_inputs
 from plench.data.sources import find_own_source
 from plench.data.sources.crowd import RELEASES, explain_missing_answers
-from plench.errors import DataError, MissingDataError, PlenchError, UsageError
+from plench.data.tables import Table
+from plench.errors import DataError, MissingDataError, UsageError
+from plench.hparams import DataTraits, draw_hparams
 from plench.networks import NETWORKS
-from plench.runs.folder import RunStore
-from plench.runs.sweep_spec import Grid, SweepSpec, grid_settings
-from plench.settings import seed_hash
+from plench.runs.sweep_spec import Grid, SweepSpec
+from plench.settings import declared, seed_hash
+from plench.sweeps.engines import Engine
+from plench.sweeps.status import ListedRun, label_run, read_plan
 from plench.text import find_name
 from plench.training.config import RunConfig, configure_run
+from plench.training.data import stays_in_shared_file
+from plench.training.stack import StackError, choose_form
 
 logger = logging.getLogger("plench")
 
 # Splits per dataset in the protocol, by kind of data.
 N_TRIALS = {"tabular": 5, "image": 3}
+# More gained nothing further where it was measured, on a CPU.
+LARGEST = 10
+NETWORK = "MLP"
+HIDDEN = 500
+# A run in training has its weights, their gradients and Adam's two averages.
+COPIES_OF_WEIGHTS = 4
+# How often the process holds what a run has: in the stack, and in what the run was built or restored with,
+# which is free again but not given back. State of examples is copied once more meanwhile.
+TIMES_WEIGHTS = 2
+TIMES_STATE = 3
+# How often it holds what one run has while a checkpoint is written: as tensors, in a buffer and as bytes.
+TIMES_SAVED = 3
+# Numbers of state assumed per example and class, however little a method keeps.
+LEAST_STATE = 4
+BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -52,8 +78,7 @@ class PlannedRun:
     @property
     def label(self) -> str:
         """A short name for messages."""
-        config = self.config
-        return f"{config.algorithm} on {config.dataset}, h{config.hparams_seed} t{config.trial_seed}"
+        return label_run(self.config)
 
 
 # What one process runs at a time: a stack, or a single run.
@@ -70,12 +95,21 @@ class DatasetCache:
         self.data_dir = data_dir
         self.skip_missing = skip_missing
         self._loaded: dict[str, Dataset] = {}
+        self._widths: dict[str, int] = {}
 
     def get(self, name: str) -> Dataset:
         """Return a dataset by its name or path."""
         if name not in self._loaded:
             self._loaded[name] = load_dataset(name, self.data_dir)
         return self._loaded[name]
+
+    def count_inputs(self, name: str) -> int:
+        """Return how many inputs a network has; a table, whose categories have one each, is encoded once."""
+        if name not in self._widths:
+            data = self.get(name).features
+            width = count_inputs(data) if isinstance(data, Table) else math.prod(data.shape[1:])
+            self._widths[name] = width
+        return self._widths[name]
 
     def load_all(self, names: Iterable[str]) -> list[str]:
         """Load datasets and return the available names; one error reports all that cannot be loaded."""
@@ -154,7 +188,20 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
 
     Raises DataError if data differ from a fingerprint in the sweep file: they would give another table.
     """
-    grids = tuple(map(_resolve_grid, spec.grids))
+    named, grids = set(dataset_names()), []
+    for grid in spec.grids:
+        entries = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
+        cards = {dataset_card(name).name: name for name in grid.datasets}
+        network = grid.hparams.get("model")
+        changed = {"model": _make_absolute(network)} if isinstance(network, str) else {}
+        resolved = replace(
+            grid,
+            algorithms=tuple(spec if spec in entries else _make_absolute(spec) for spec in entries.values()),
+            datasets=tuple(name if name in named else _make_absolute(path) for name, path in cards.items()),
+            hparams={**grid.hparams, **changed},
+            more_criteria=",".join(_make_absolute(spec.strip()) for spec in grid.more_criteria.split(",")),
+        )
+        grids.append(resolved)
     names = datasets.load_all(dict.fromkeys(name for grid in grids for name in grid.datasets))
     kept = []
     for grid in grids:
@@ -175,22 +222,6 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
                 "other data; remove the line from [fingerprints] to run on the data found here"
             )
     return SweepSpec(tuple(kept), fingerprints)
-
-
-def _resolve_grid(grid: Grid) -> Grid:
-    entries = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
-    named = set(dataset_names())
-    cards = {dataset_card(name).name: name for name in grid.datasets}
-    network = grid.hparams.get("model")
-    return replace(
-        grid,
-        algorithms=tuple(spec if spec in entries else _make_absolute(spec) for spec in entries.values()),
-        datasets=tuple(name if name in named else _make_absolute(given) for name, given in cards.items()),
-        hparams={**grid.hparams, "model": _make_absolute(network)}
-        if isinstance(network, str)
-        else grid.hparams,
-        more_criteria=",".join(_make_absolute(spec.strip()) for spec in grid.more_criteria.split(",")),
-    )
 
 
 def _make_absolute(spec: str) -> str:
@@ -245,164 +276,159 @@ def expand(spec: SweepSpec) -> list[PlannedRun]:
 def scan_runs(specs: Iterable[SweepSpec], datasets: DatasetCache, output_dir: str | Path) -> list[PlannedRun]:
     """List the runs of sweeps, each once, without importing third-party code.
 
-    Only third-party code knows the folders of its runs, so existing runs are matched by their run.json. A
-    third-party run without a folder gets an empty folder name.
+    Only third-party code knows the folders of its runs, so these are as the last launch has listed them
+    (`ListedRun`). Without such a list they count as missing, with a warning.
     """
     runs: dict[str, PlannedRun] = {}
-    missing: list[PlannedRun] = []
-    described: list[_Description] | None = None
-    for spec, grid in [(each, grid) for each in specs for grid in each.grids]:
-        own, third_party = _split_grid(grid)
-        if own is not None:
-            part = SweepSpec((own,), {n: f for n, f in spec.fingerprints.items() if n in own.datasets})
-            for run in plan_runs([part], datasets):
-                runs.setdefault(run.folder, run)
-        for algorithm, dataset in third_party:
-            if described is None:
-                described = list(_read_descriptions(Path(output_dir)))
-            for run in _find_runs(algorithm, dataset, grid, spec, described):
-                if run.folder:
+    missing: list[ListedRun] = []
+    for spec in specs:
+        unknown = []
+        for grid in spec.grids:
+            network = str(grid.hparams.get("model", ""))
+            criteria = [name.strip() for name in grid.more_criteria.split(",") if name.strip()]
+            own_parts = (not network or NETWORKS.is_own(network)) and all(map(CRITERIA.is_own, criteria))
+            names = tuple(name for name in grid.algorithms if own_parts and ALGORITHMS.is_own(name))
+            data = tuple(name for name in grid.datasets if find_own_source(name) is not None)
+            if names and data:
+                own = SweepSpec(
+                    (replace(grid, algorithms=names, datasets=data),),
+                    {name: value for name, value in spec.fingerprints.items() if name in data},
+                )
+                for run in plan_runs([own], datasets):
                     runs.setdefault(run.folder, run)
-                else:
-                    missing.append(run)
-    return [*runs.values(), *missing]
-
-
-def is_own(run: PlannedRun) -> bool:
-    """Return True if a run needs no third-party code."""
-    own = ALGORITHMS.is_own(run.algorithm) and find_own_source(run.dataset) is not None
-    config = run.config  # may come from a run.json that somebody else wrote
-    asked, found = (run.network, run.criteria), (config.hparams.get("model"), config.more_criteria)
-    return own and _are_own(*asked) and _are_own(*found)
-
-
-def _are_own(network: object, more_criteria: str) -> bool:
-    own = not network or (isinstance(network, str) and NETWORKS.is_own(network))
-    return own and all(map(CRITERIA.is_own, _split_criteria(more_criteria)))
-
-
-def _split_criteria(more_criteria: str) -> list[str]:
-    return [spec.strip() for spec in more_criteria.split(",") if spec.strip()]
-
-
-def _split_grid(grid: Grid) -> tuple[Grid | None, list[tuple[str, str]]]:
-    """Split a grid into the grid of what is our own, and the pairs that involve third-party code."""
-    own_parts = _are_own(grid.hparams.get("model"), grid.more_criteria)
-    algorithms = tuple(name for name in grid.algorithms if own_parts and ALGORITHMS.is_own(name))
-    datasets = tuple(name for name in grid.datasets if find_own_source(name) is not None)
-    own = replace(grid, algorithms=algorithms, datasets=datasets) if algorithms and datasets else None
-    third_party = [
-        (algorithm, dataset)
-        for dataset, algorithm in product(grid.datasets, grid.algorithms)
-        if algorithm not in algorithms or dataset not in datasets
-    ]
-    return own, third_party
+            for dataset, algorithm in product(grid.datasets, grid.algorithms):
+                if algorithm not in names or dataset not in data:
+                    pair = algorithm.rpartition(":")[2], dataset.rpartition(":")[2]
+                    places = product(grid.hparams_seeds, grid.trial_seeds)
+                    unknown += [ListedRun("", *pair, *place, grid.steps or 1, True) for place in places]
+        listed = read_plan(spec, output_dir) if unknown else []
+        if listed is None:
+            missing += unknown
+            logger.warning(
+                "%d runs of third-party code count as missing: no launch has listed them here", len(unknown)
+            )
+        for listed_run in listed or ():
+            if listed_run.third_party:
+                runs.setdefault(listed_run.folder, cast("PlannedRun", listed_run))
+    return [*runs.values(), *cast("list[PlannedRun]", missing)]
 
 
 @dataclass(frozen=True)
-class _Description:
-    """The run.json of a folder, and the configuration in it."""
+class StackOptions:
+    """How runs are stacked: the largest stack (1: no stacks), and the memory that one may take."""
 
-    folder: str
-    info: dict[str, Any]
-    config: RunConfig
-
-
-def _read_descriptions(output_dir: Path) -> Iterator[_Description]:
-    try:
-        names = sorted(os.listdir(output_dir))
-    except OSError:
-        return
-    for name in names:
-        info = RunStore(output_dir / name).read_run()
-        config = None if info is None else info.get("config")
-        if info is None or not isinstance(config, dict):
-            continue
-        try:
-            yield _Description(name, info, RunConfig.from_json(config))
-        except (PlenchError, TypeError, ValueError):  # forged, or of a version with other settings
-            continue
+    size: int = LARGEST
+    memory_gb: float = 1.0
+    # Whether to stack on every device: by default only on CPUs, where stacks have been measured.
+    any_device: bool = False
 
 
-def _find_runs(
-    algorithm: str, dataset: str, grid: Grid, spec: SweepSpec, described: Iterable[_Description]
-) -> Iterator[PlannedRun]:
-    """Yield the runs of a pair that involves third-party code, those without a folder last."""
-    found = set()
-    named = str(grid.hparams.get("model", "")), grid.more_criteria
-    fingerprint = spec.fingerprints.get(dataset)
-    for entry in described:
-        place = (entry.config.trial_seed, entry.config.hparams_seed)
-        if (
-            place[0] in grid.trial_seeds
-            and place[1] in grid.hparams_seeds
-            and _has_algorithm(entry, algorithm)
-            and _has_dataset(entry, dataset, fingerprint)
-            and _has_settings(entry.config, grid)
-        ):
-            found.add(place)
-            yield PlannedRun(algorithm, dataset, entry.config, entry.folder, *named)
-    for trial_seed, hparams_seed in product(grid.trial_seeds, grid.hparams_seeds):
-        if (trial_seed, hparams_seed) not in found:
-            config = RunConfig(
-                algorithm=algorithm.rpartition(":")[2],
-                dataset=dataset.rpartition(":")[2],
-                hparams={},
-                steps=grid.steps or 1,
-                trial_seed=trial_seed,
-                hparams_seed=hparams_seed,
-            )
-            yield PlannedRun(algorithm, dataset, config, "", *named)
+def read_stack_options(word: str | int, memory_gb: float | None = None) -> StackOptions:
+    """Parse `--stack off|auto|N` and `--stack-memory-gb`."""
+    if memory_gb is not None and not memory_gb > 0:
+        raise UsageError(f"stack_memory_gb must be above 0, not {memory_gb}")
+    memory = StackOptions.memory_gb if memory_gb is None else memory_gb
+    text = str(word)
+    if text in ("off", "auto"):
+        return StackOptions(1 if text == "off" else LARGEST, memory)
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"stack must be off, auto or a number of runs, not {text!r}")
+    return StackOptions(int(text), memory, any_device=True)
 
 
-def _has_algorithm(entry: _Description, asked: str) -> bool:
-    if ALGORITHMS.is_own(asked):
-        return entry.config.algorithm == ALGORITHMS.find(asked).name
-    file, _, class_name = asked.rpartition(":")
-    same_class = not file or entry.info.get("algorithm_class") in (
-        None,
-        class_name,
-    )  # a file may have several
-    return same_class and _is_third_party(asked, entry.config.algorithm)
+def group_runs(
+    runs: Sequence[PlannedRun], datasets: DatasetCache, options: StackOptions, engine: Engine | None = None
+) -> list[Task]:
+    """Group runs into stacks, in the order of the plan; a run that is trained separately is its own group.
 
-
-def _is_third_party(asked: str, name: str) -> bool:
-    """Return True if a name in records is that of a third-party member as it was asked for.
-
-    The name carries a hash of the member's file, which is compared with the file if that still exists.
+    The runs include finished ones, so that every launch forms the same stacks. Each slot of the engine gets
+    a stack. Without `any_device`, an engine that assigns GPUs to runs gets no stacks.
     """
-    base, _, digest = name.rpartition("@")
-    location, _, class_name = asked.rpartition(":")
+    size = options.size
+    if runs and engine is not None:
+        config = runs[0].config
+        if config.device == "auto" and engine.gpus_per_run and not options.any_device:
+            size = 1
+        slots = engine.count_slots(config)
+        size = min(size, math.ceil(len(runs) / slots)) if slots else size
+    kinds: dict[tuple[object, ...], list[PlannedRun]] = {}
+    for run in runs:
+        key = stack_key(run, datasets, options) if size > 1 else None
+        kinds.setdefault((run.folder,) if key is None else key, []).append(run)
+    stacks: list[Task] = []
+    for group in kinds.values():  # evenly into as few stacks as size and memory allow
+        for number in range(math.ceil(len(group) / size), len(group) + 1):
+            bounds = [round(part * len(group) / number) for part in range(number + 1)]
+            parts = [tuple(group[start:stop]) for start, stop in pairwise(bounds)]
+            if all(len(part) == 1 or estimate_gb(part, datasets) <= options.memory_gb for part in parts):
+                stacks += parts
+                break
+    place = {run.folder: number for number, run in enumerate(runs)}
+    return sorted(stacks, key=lambda stack: place[stack[0].folder])
+
+
+def stack_key(run: PlannedRun, datasets: DatasetCache, options: StackOptions) -> tuple[object, ...] | None:
+    """Return what the runs of one stack must share; None for a run that is trained separately.
+
+    Long-tailed and grouped splits differ in size, so their stacks have runs of one split.
+    """
+    config, cls = run.config, find_algorithm(run.algorithm).cls
+    if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
+        return None
+    if not options.any_device and not runs_on_cpu(config.device):
+        return None
     try:
-        with open(location, "rb") as file:
-            return digest == hashlib.file_digest(file, "sha256").hexdigest()[:8]
-    except (OSError, ValueError):
-        return base == class_name
+        choose_form(cls)
+    except StackError:
+        return None
+    dataset = datasets.get(run.dataset)
+    if isinstance(dataset.features, np.ndarray) and stays_in_shared_file(dataset.features):
+        return None
+    uneven = config.imbalance is not None or dataset.groups is not None
+    split = config.trial_seed if uneven else None
+    shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
+    must_match = cls.must_match if issubclass(cls, LossAlgorithm) else ()
+    alike = {name: config.hparams[name] for name in ("batch_size", *must_match)}
+    return run.algorithm, run.dataset, run.network, run.criteria, split, *shared.items(), *alike.items()
 
 
-def _has_dataset(entry: _Description, asked: str, fingerprint: str | None) -> bool:
-    if fingerprint is not None:
-        experiment = entry.info.get("experiment")
-        return isinstance(experiment, dict) and experiment.get("dataset_fingerprint") == fingerprint
-    name = entry.config.dataset
-    return name == asked or name.partition("@")[0] == asked.rpartition(":")[2]
+def runs_on_cpu(device: str) -> bool:
+    """Return True if the CPU computes a run on this device."""
+    if device == "auto":
+        return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+    return device == "cpu"
 
 
-def _has_settings(config: RunConfig, grid: Grid) -> bool:
-    """Return True if a run has the settings, hyperparameters and criteria that a grid sets."""
-    # Steps of a method fitted in rounds are its own, and each is evaluated.
-    elsewhere = {"more_criteria", *(("steps", "checkpoint_freq") if config.fitted else ())}
-    for name in grid_settings():
-        wanted = getattr(grid, name)
-        if wanted is not None and name not in elsewhere and wanted != getattr(config, name):
-            return False
-    asked, named = _split_criteria(grid.more_criteria), _split_criteria(config.more_criteria)
-    if len(asked) != len(named) or not all(
-        one == other or _is_third_party(one, other) for one, other in zip(asked, named, strict=True)
-    ):
-        return False
-    network, found = str(grid.hparams.get("model", "")), str(config.hparams.get("model", ""))
-    if network and not NETWORKS.is_own(network) and not _is_third_party(network, found):
-        return False
-    numbers = {name: value for name, value in grid.hparams.items() if isinstance(value, int | float)}
-    return all(config.hparams.get(name) == value for name, value in numbers.items())
+@cache
+def count_holdings(algorithm: str, classes: int) -> tuple[int, int]:
+    """Return how many networks a run has, and its bytes of state per example, from a small instance.
+
+    Third-party algorithms are not built in this process and count as one network.
+    """
+    if not ALGORITHMS.is_own(algorithm):
+        return 1, 0
+    entry = find_algorithm(algorithm)
+    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"model": NETWORK})
+    with torch.random.fork_rng(devices=[]):
+        run = entry.cls((classes, 1), np.eye(classes, dtype=np.float32), {**hparams, "max_steps": 1})
+    state = sum(getattr(run, name).nbytes for name in run.per_example_names)
+    return len(list(run.children())), state // classes
+
+
+def estimate_gb(stack: Sequence[PlannedRun], datasets: DatasetCache) -> float:
+    """Estimate the memory of a stack, in addition to the process.
+
+    The estimate is an upper bound of what was measured, also for a resumed stack.
+    """
+    dataset, width = datasets.get(stack[0].dataset), datasets.count_inputs(stack[0].dataset)
+    rows, classes = dataset.candidates.shape
+    splits = len({run.config.trial_seed for run in stack})
+    batch = int(stack[0].config.hparams["batch_size"])
+    networks, bytes_of_example = count_holdings(stack[0].algorithm, classes)
+    # Several splits are joined into one tensor in addition to their own.
+    data = splits * rows * (width + classes) * BYTES * (2 if splits > 1 else 1)
+    weights = COPIES_OF_WEIGHTS * networks * ((width + 1) * HIDDEN + (HIDDEN + 1) * classes) * BYTES
+    state = rows * bytes_of_example
+    step = batch * (width + 2 * HIDDEN) * BYTES
+    of_run = TIMES_WEIGHTS * weights + max(TIMES_STATE * state, LEAST_STATE * rows * classes * BYTES) + step
+    return float(data + len(stack) * of_run + TIMES_SAVED * (weights + state)) / 2**30

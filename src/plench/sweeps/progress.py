@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,6 +22,7 @@ from plench.text import clean_text, counted
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.sweeps.executor import RunAttempt
     from plench.sweeps.plan import PlannedRun
+    from plench.training.config import RunConfig
 
 _RUNS_SHOWN = 16
 _MESSAGES_SHOWN = 5
@@ -40,6 +42,34 @@ def watch_sweep() -> Iterator[SweepCallback]:
         return
     with Live(get_renderable=view.render, console=console, refresh_per_second=4):
         yield view
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """A message of a worker: the updates of a run so far; `started` when training starts or resumes."""
+
+    folder: str
+    updates: int
+    started: bool = False
+
+
+@dataclass(frozen=True)
+class RunReporter:
+    """The callback of a run in a worker: sends its progress to the driver."""
+
+    send: Callable[[RunProgress], object]
+    folder: str
+
+    def started(self, config: RunConfig, updates: int) -> None:
+        """Training starts."""
+        self.send(RunProgress(self.folder, updates, started=True))
+
+    def advanced(self, updates: int, loss: float) -> None:
+        """Some updates were made."""
+        self.send(RunProgress(self.folder, updates))
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """Do nothing: records are in the folder."""
 
 
 class SweepCallback:

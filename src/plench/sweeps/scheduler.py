@@ -17,9 +17,9 @@ from typing import Protocol
 from plench.errors import BusyError, StorageError
 from plench.runs.folder import RunStore
 from plench.settings import Settings
-from plench.sweeps.executor import RunAttempt, RunEnded, RunProgress, record_failure
+from plench.sweeps.executor import RunAttempt, RunEnded, record_failure
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
-from plench.sweeps.progress import SweepCallback
+from plench.sweeps.progress import RunProgress, SweepCallback
 from plench.training.loop import StopRequest
 
 # A run whose process crashed this often without progress is recorded as failed.
@@ -84,37 +84,13 @@ class Assignment:
             self.report(run, RunAttempt("failed", f"{kind}: {message}"))
 
 
-class CrashCounter:
-    """Counts how often the process of a task crashed without progress of the task.
-
-    Crashes of a stack count for the stack: each of its runs starts separately with none.
-    """
-
-    def __init__(self) -> None:
-        self._updates_at_start: dict[str, int] = {}
-        self._crashes: dict[tuple[str, bool], tuple[int, int]] = {}
-
-    def start(self, folder: str, updates: int = 0) -> None:
-        """Note after how many updates a run has started."""
-        self._updates_at_start[folder] = updates
-
-    def count(self, task: Task) -> int:
-        """Count one more crash; start over if the task had got further than at the crash before."""
-        folder = task[0].folder
-        key, updates = (folder, len(task) > 1), self._updates_at_start.get(folder, 0)
-        crashes, before = self._crashes.get(key, (0, -1))
-        crashes = crashes + 1 if updates <= before else 1
-        self._crashes[key] = crashes, updates
-        return crashes
-
-
 @dataclass(eq=False)
 class Job:
     """A task in a back end: the runs that have not ended, and those that were interrupted."""
 
     task: Task
     left: dict[str, PlannedRun] = field(init=False)
-    interrupted: list[PlannedRun] = field(default_factory=list)
+    interrupted: set[str] = field(default_factory=set)
     failed: bool = False
     # By the monotonic clock; set by the back end as soon as the task is executed.
     started_at: float = math.inf
@@ -124,8 +100,8 @@ class Job:
 
     @property
     def unfinished(self) -> Task:
-        """The runs that have to be run again if the job stops now."""
-        return (*self.interrupted, *self.left.values())
+        """The runs that have to be run again if the job stops now, in the order of the stack."""
+        return tuple(run for run in self.task if run.folder in self.left or run.folder in self.interrupted)
 
 
 @dataclass(frozen=True)
@@ -169,7 +145,9 @@ class Scheduler:
         self.stop = stop
         self.waiting = deque(assignment.tasks())
         self.active: list[Job] = []
-        self.crashes = CrashCounter()
+        self.resumed_after: dict[str, int] = {}  # updates, by folder
+        # Crashes without progress, and the updates before them. Those of a stack count for the stack only.
+        self.crashes: dict[tuple[str, bool], tuple[int, int]] = {}
         self.stopping = False
 
     def run(self) -> None:
@@ -179,17 +157,12 @@ class Scheduler:
                 self.interrupt()
                 return
             while self.waiting and self.backend.has_room():
-                self.start(self.waiting.popleft())
+                job = Job(self.waiting.popleft())
+                self.resumed_after.update(dict.fromkeys(job.left, 0))
+                self.active.append(job)
+                self.backend.start(job)
             self.handle_messages()
             self.check_timeouts()
-
-    def start(self, task: Task) -> None:
-        """Start a task."""
-        job = Job(task)
-        for run in task:
-            self.crashes.start(run.folder)
-        self.active.append(job)
-        self.backend.start(job)
 
     def handle_messages(self) -> None:
         """Handle progress, ends and crashes."""
@@ -204,7 +177,7 @@ class Scheduler:
             elif message.folder in job.left:
                 run = job.left[message.folder]
                 if message.started:
-                    self.crashes.start(run.folder, message.updates)
+                    self.resumed_after[run.folder] = message.updates
                     callback.started(run, message.updates)
                 else:
                     callback.advanced(run, message.updates)
@@ -215,7 +188,7 @@ class Scheduler:
         if attempt.out_of_time:
             self.stop.asked = True
         elif attempt.status == "interrupted":
-            job.interrupted.append(run)  # only its process was stopped; the sweep continues
+            job.interrupted.add(run.folder)  # only its process was stopped; the sweep continues
         elif attempt.status == "failed":
             job.failed = True
         elif attempt.status == "unwritable":
@@ -224,7 +197,7 @@ class Scheduler:
             self.active.remove(job)
             self.backend.finish(job)
             if job.interrupted:
-                self.requeue(tuple(job.interrupted))
+                self.requeue(job.unfinished)
 
     def handle_crash(self, job: Job, reason: str) -> None:
         """Start the runs of a crashed process again; a run that keeps crashing it is recorded as failed."""
@@ -235,7 +208,10 @@ class Scheduler:
                 self.assignment.report(run, RunAttempt("interrupted", reason))
             return
         runs = job.unfinished
-        crashes = self.crashes.count(runs)
+        key, updates = (runs[0].folder, len(runs) > 1), self.resumed_after[runs[0].folder]
+        crashes, before = self.crashes.get(key, (0, -1))
+        crashes = crashes + 1 if updates <= before else 1
+        self.crashes[key] = crashes, updates
         if len(runs) > 1:
             self.run_again(runs, reason, separately=crashes > 1)
         elif crashes < CRASHES_ALLOWED:

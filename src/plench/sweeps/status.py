@@ -1,8 +1,7 @@
-"""The state of each run of a sweep, from its folder alone, and the plan cache. Needs no torch.
+"""The state of each run of a sweep, from its folder alone, and the list of a launch. Needs no torch.
 
-A launch writes the plan cache, a list of its runs, so that `plench sweep status` and `plan` need not draw all
-configurations again. It is valid for the same sweep and the same plench only. A plan with third-party runs is
-not cached, as third-party code may change.
+A launch lists its runs in a file, so that `plench sweep status` and `plan` need not draw all configurations
+again, nor import third-party code. Our own runs are taken from a list of the same plench only.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -20,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from plench.errors import PlenchError
 from plench.runs.files import parse_json, write_text
-from plench.runs.folder import DONE, FINISHED, LOCK, RUN, DescriptionError, check_integrity, read_description
+from plench.runs.folder import DONE, FINISHED, LOCK, RUN, check_integrity, read_description
 from plench.settings import PROTOCOL_VERSION, __version__
 from plench.text import clean_text, short_repr
 
@@ -32,29 +31,34 @@ State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged
 
 # What a launch runs. Failed runs are run by a retry, foreign folders never.
 PENDING: tuple[State, ...] = ("missing", "interrupted", "running", "damaged")
+PLAN = ".plan-{}.json"  # by the identity of the sweep
 
 
-class CachedConfig(NamedTuple):
-    """What the plan cache keeps of a run's configuration."""
+class ListedRun(NamedTuple):
+    """A run in the list of a launch: as much of `PlannedRun`, and of its configuration, as a status needs."""
 
+    folder: str
     algorithm: str
     dataset: str
     hparams_seed: int
     trial_seed: int
     steps: int
+    third_party: bool
 
-
-class CachedRun(NamedTuple):
-    """A run of the plan cache: as much of `PlannedRun` as a status needs."""
-
-    folder: str
-    config: CachedConfig
+    @property
+    def config(self) -> ListedRun:
+        """Itself, which has the values of the configuration."""
+        return self
 
     @property
     def label(self) -> str:
         """A short name for messages."""
-        config = self.config
-        return f"{config.algorithm} on {config.dataset}, h{config.hparams_seed} t{config.trial_seed}"
+        return label_run(self)
+
+
+def label_run(config: Any) -> str:
+    """Return a short name of a run for messages."""
+    return f"{config.algorithm} on {config.dataset}, h{config.hparams_seed} t{config.trial_seed}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def read_extended(files: Iterable[str | Path]) -> dict[str, str]:
     """Return the status of the finished runs of results files, by the part of `run_id` in folder names."""
     if not files:
         return {}
-    from plench.runs.parquet import read_finished
+    from plench.runs.results import read_finished
 
     return {run_id[:12]: status for file in files for run_id, status in read_finished(Path(file)).items()}
 
@@ -111,7 +115,7 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
     """Read the state of one run from its folder."""
     try:
         info = read_description(f"{folder}/{RUN}")
-    except (OSError, DescriptionError):
+    except (FileNotFoundError, ValueError):
         info = None
     if info is not None and info.get("protocol") != PROTOCOL_VERSION:
         found = short_repr(info.get("protocol"))
@@ -130,63 +134,44 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
         error = error if isinstance(error, dict) else {"message": error}
         reason = f"{error.get('type', 'error')}: {error.get('message', '')}".strip()
         return RunState(run, "failed", clean_text(reason))
-    return RunState(run, "running" if _is_locked(f"{folder}/{LOCK}") else "interrupted")
-
-
-def _is_locked(lock: str) -> bool:
-    """Return True if a living process holds a lock file."""
-    if not os.path.isfile(lock):
-        return False
     try:
-        with FileLock(lock, timeout=0):
-            return False
+        with FileLock(f"{folder}/{LOCK}", timeout=0) if os.path.isfile(f"{folder}/{LOCK}") else nullcontext():
+            return RunState(run, "interrupted")
     except Timeout:
-        return True
-    except OSError:
-        return False
+        return RunState(run, "running")
+    except OSError:  # a lock in a read-only folder
+        return RunState(run, "interrupted")
 
 
-def save_plan_cache(spec: SweepSpec, runs: Sequence[PlannedRun], output_dir: Path) -> None:
-    """Write the runs of a resolved sweep into its cache file; a failure to write is ignored."""
+def write_plan(spec: SweepSpec, runs: Sequence[PlannedRun], output_dir: Path) -> None:
+    """List the runs of a resolved sweep in its file; a failure to write is ignored."""
+    rows = []
     for run in runs:
         config = run.config
-        named = (config.algorithm, config.dataset, str(config.hparams.get("model", "")), config.more_criteria)
-        if any("@" in name for name in named):  # the hash of a third-party file
-            return
-    rows = [[run.folder, *(getattr(run.config, name) for name in CachedConfig._fields)] for run in runs]
-    content = json.dumps({"runs": rows})
+        names = (config.algorithm, config.dataset, str(config.hparams.get("model", "")), config.more_criteria)
+        third_party = any("@" in name for name in names)  # the hash of a file
+        rows.append([run.folder, *(getattr(config, name) for name in ListedRun._fields[1:-1]), third_party])
+    content = json.dumps({"plench": stamp_plench(), "runs": rows})
+    path = output_dir / PLAN.format(spec.identity)
     with suppress(OSError, PlenchError):
-        path = _cache_file(spec, output_dir)
-        if path.exists() and path.read_bytes() == content.encode("utf-8"):
-            return
-        for old in output_dir.glob(f".plan-{spec.identity}-*.json"):
-            old.unlink(missing_ok=True)
-        write_text(path, content)
+        if not path.exists() or path.read_bytes() != content.encode("utf-8"):
+            write_text(path, content)
 
 
-def load_plan_cache(specs: Iterable[SweepSpec], output_dir: Path) -> list[CachedRun] | None:
-    """Return the runs of sweeps, each once; None unless all of the sweeps are cached."""
-    runs: dict[str, CachedRun] = {}
-    for spec in specs:
-        try:
-            content: Any = parse_json(_cache_file(spec, output_dir).read_bytes())
-            for folder, *values in content["runs"]:
-                runs.setdefault(folder, CachedRun(folder, CachedConfig(*values)))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            return None
-    return list(runs.values()) if runs else None
+def read_plan(spec: SweepSpec, output_dir: str | Path, stamp: str | None = None) -> list[ListedRun] | None:
+    """Return the runs that the last launch of a sweep has listed, None without a list (of this plench)."""
+    try:
+        content: Any = parse_json(Path(output_dir, PLAN.format(spec.identity)).read_bytes())
+        if stamp in (None, content["plench"]):
+            return [ListedRun(*row) for row in content["runs"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return None
 
 
-def _cache_file(spec: SweepSpec, output_dir: Path) -> Path:
-    """Return the cache file of a sweep; its name has a hash of the version and the files of this plench."""
+def stamp_plench() -> str:
+    """Return a hash of the version and the files of this plench."""
     root = Path(__file__).absolute().parents[1]
-    found = []
-    for folder, _, names in os.walk(root):
-        for name in names:
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                status = os.stat(path)
-                found.append((os.path.relpath(path, root), status.st_size, status.st_mtime_ns))
-    text = json.dumps([__version__, PROTOCOL_VERSION, sorted(found)])
-    stamp = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
-    return output_dir / f".plan-{spec.identity}-{stamp}.json"
+    files = [(str(path.relative_to(root)), path.stat()) for path in sorted(root.rglob("*.py"))]
+    found = [__version__, PROTOCOL_VERSION, [(name, s.st_size, s.st_mtime_ns) for name, s in files]]
+    return hashlib.sha256(json.dumps(found).encode("utf-8")).hexdigest()[:16]

@@ -15,7 +15,7 @@ import logging
 import random
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from plench.errors import PlenchError, ResumeError
 from plench.runs.files import sha256
 from plench.runs.folder import RunStore
-from plench.training.streams import decode_numpy, decode_python, encode_numpy, encode_python
+from plench.training.environment import decode_numpy, decode_python, encode_numpy
 
 FORMAT = 1
 SEAL = b"\nplench sha256 "  # follows the content of a file, in front of its hash
@@ -46,7 +46,25 @@ STATELESS = (
     logging.Logger,
 )
 CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "deque": deque}
-BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+# Kinds of random generators, with how their state is read and set.
+GENERATORS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any, Any], object]]] = {
+    "torch generator": (torch.Generator, lambda made: made.get_state(), torch.Generator.set_state),
+    "numpy state": (
+        np.random.RandomState,
+        lambda made: encode_numpy(made.get_state(legacy=False)),
+        lambda made, state: made.set_state(decode_numpy(state)),
+    ),
+    "numpy generator": (
+        np.random.Generator,
+        lambda made: Encoder().encode(made.bit_generator.state, ""),
+        lambda made, tree: setattr(made.bit_generator, "state", Decoder().restore(None, tree, "")),
+    ),
+    "python generator": (
+        random.Random,
+        random.Random.getstate,
+        lambda made, state: made.setstate(decode_python(state)),
+    ),
+}
 
 logger = logging.getLogger("plench")
 
@@ -99,9 +117,9 @@ def fitting(what: str, kind: type[PlenchError]) -> Iterator[None]:
     """Turn any error inside into one of ours: a file contains what does not fit the algorithm."""
     try:
         yield
-    except PlenchError:
-        raise
-    except (Exception, MemoryError) as error:
+    except Exception as error:
+        if isinstance(error, kind) or (isinstance(error, PlenchError) and not isinstance(error, ResumeError)):
+            raise
         raise kind(f"{what} ({type(error).__name__}: {error})") from error
 
 
@@ -152,7 +170,7 @@ class Encoder:
 
     def encode_part(self, value: Any, path: str) -> dict[str, Any]:
         """Return the saved form of an object that is met for the first time."""
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and type(value.detach()) is Tensor:
             return {"kind": "tensor", "value": value.detach().cpu().clone()}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
             return {"kind": "array", "value": torch.from_numpy(value.copy())}
@@ -160,14 +178,9 @@ class Encoder:
             return self.encode_module(value, path)
         if self.for_prediction and isinstance(value, torch.optim.Optimizer):
             return {"kind": "stateless"}
-        if isinstance(value, torch.Generator):
-            return {"kind": "torch generator", "device": str(value.device), "value": value.get_state()}
-        if isinstance(value, np.random.RandomState):
-            return {"kind": "numpy state", "value": encode_numpy(value.get_state(legacy=False))}
-        if isinstance(value, np.random.Generator):
-            return {"kind": "numpy generator", "value": Encoder().encode(value.bit_generator.state, "")}
-        if isinstance(value, random.Random):
-            return {"kind": "python generator", "value": encode_python(value.getstate())}
+        for kind, (cls, read, _) in GENERATORS.items():
+            if isinstance(value, cls):
+                return {"kind": kind, "value": read(value)}
         named = {"type": type(value).__qualname__}
         if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
             inner = Encoder()
@@ -175,24 +188,35 @@ class Encoder:
             self.unsaved += inner.unsaved
             return {"kind": "state_dict", **named, "value": state}
         if isinstance(value, dict):
-            return {"kind": "dict", **named, "pairs": self.encode_pairs(value, path)}
-        kind = next((kind for kind, cls in CONTAINERS.items() if type(value) is cls), None)
-        if kind is not None:
+            pairs = []
+            for key, item in value.items():
+                if type(key) in PLAIN:
+                    pairs.append([{"kind": "plain", "value": key}, self.encode(item, f"{path}[{key!r}]")])
+                else:
+                    self.unsaved.append(f"{path} (an entry under a key of type {type(key).__name__})")
+            return {"kind": "dict", **named, "pairs": pairs}
+        is_named_tuple = isinstance(value, tuple) and hasattr(value, "_fields")
+        if type(value) in CONTAINERS.values() or is_named_tuple:
+            items = [self.encode(item, f"{path}[{number}]") for number, item in enumerate(value)]
+            if is_named_tuple:
+                return {"kind": "named tuple", **named, "items": items}
             limit = value.maxlen if isinstance(value, deque) else None
-            return {"kind": kind, "items": self.encode_items(value, path), "limit": limit}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {"kind": "named tuple", **named, "items": self.encode_items(value, path)}
-        if hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial):
+            return {"kind": type(value).__name__, "items": items, "limit": limit}
+        # A tensor of the author's own type would make the file unreadable.
+        if hasattr(value, "__dict__") and not isinstance(value, Iterator | functools.partial | Tensor):
             frozen = dataclasses.is_dataclass(value) and vars(type(value))["__dataclass_params__"].frozen
-            attributes = self.encode_attributes(value, list(vars(value)), path)
+            attributes = self.encode_attributes(value, vars(value), path)
             return {"kind": "frozen object" if frozen else "object", **named, "attributes": attributes}
         self.unsaved.append(f"{path} ({type(value).__name__})")
         return {"kind": "stateless"}
 
     def encode_module(self, module: nn.Module, path: str) -> dict[str, Any]:
         """Save parameters, buffers (persistent or not), submodules, mode and plain attributes."""
-        left_out = getattr(module, "per_example_names", ()) if self.for_prediction else ()
-        tensors, modules = {**module._parameters, **module._buffers}, module._modules.items()
+        left_out: set[str] = set()
+        if self.for_prediction:
+            left_out.update(getattr(module, "per_example_names", ()), getattr(module, "training_only", ()))
+        tensors = {k: v for k, v in {**module._parameters, **module._buffers}.items() if k not in left_out}
+        modules = {k: v for k, v in module._modules.items() if k not in left_out}
         attributes = [name for name in vars(module) if name not in MODULE_INTERNALS]
         gradients = {
             name: {
@@ -206,35 +230,17 @@ class Encoder:
             "kind": "module",
             "type": type(module).__qualname__,
             "training": module.training,
-            "tensors": {
-                name: self.encode(value, f"{path}.{name}")
-                for name, value in tensors.items()
-                if name not in left_out
-            },
+            "tensors": {name: self.encode(value, f"{path}.{name}") for name, value in tensors.items()},
             "gradients": gradients,
-            "modules": {name: self.encode(value, f"{path}.{name}") for name, value in modules},
+            "modules": {name: self.encode(value, f"{path}.{name}") for name, value in modules.items()},
             "attributes": self.encode_attributes(module, attributes, path),
         }
 
-    def encode_attributes(self, owner: Any, names: Sequence[str], path: str) -> dict[str, Any]:
+    def encode_attributes(self, owner: Any, names: Iterable[str], path: str) -> dict[str, Any]:
         """Save the named attributes, except for transient ones."""
         transient = getattr(type(owner), "transient", ())
         kept = [name for name in names if name not in transient]
         return {name: self.encode(vars(owner)[name], f"{path}.{name}") for name in kept}
-
-    def encode_items(self, value: Any, path: str) -> list[dict[str, Any]]:
-        """Save the items of a list, tuple, set or deque."""
-        return [self.encode(item, f"{path}[{number}]") for number, item in enumerate(value)]
-
-    def encode_pairs(self, value: dict[Any, Any], path: str) -> list[list[dict[str, Any]]]:
-        """Save the entries of a dict whose keys are plain values; report the others."""
-        pairs = []
-        for key, item in value.items():
-            if type(key) in PLAIN:
-                pairs.append([{"kind": "plain", "value": key}, self.encode(item, f"{path}[{key!r}]")])
-            else:
-                self.unsaved.append(f"{path} (an entry under a key of type {type(key).__name__})")
-        return pairs
 
 
 def saved_values(node: Saved, path: str, optimisers: bool = True) -> Iterator[tuple[str, Any]]:
@@ -274,8 +280,7 @@ def list_state(owner: nn.Module) -> list[dict[str, Any]]:
 def restore_snapshot(owner: nn.Module, tree: Saved) -> None:
     """Bring an object to the saved state. Raises ResumeError, naming the place, where it does not fit."""
     parameter = next(owner.parameters(), None)
-    device = torch.device("cpu") if parameter is None else parameter.device
-    Decoder(device).restore(owner, tree, type(owner).__name__)
+    Decoder(None if parameter is None else parameter.device).restore(owner, tree, type(owner).__name__)
 
 
 def check_names(built: Saved, saved: Saved, path: str, extra: bool = True) -> None:
@@ -311,8 +316,8 @@ class Decoder:
     `places` has what was restored by the number of its first place, for parts that are held twice.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device = device or torch.device("cpu")
         self.places: dict[int, Any] = {}
 
     def restore(self, current: Any, saved: Saved, path: str) -> Any:
@@ -336,20 +341,37 @@ class Decoder:
         if kind == "number":
             return np.dtype(saved["dtype"]).type(saved["value"])
         if kind == "tensor":
-            return self.restore_tensor(current, saved["value"])
+            value = saved["value"]
+            if isinstance(current, Tensor) and (current.shape, current.dtype) == (value.shape, value.dtype):
+                with torch.no_grad():
+                    return current.copy_(value)
+            return value.to(current.device if isinstance(current, Tensor) else self.device, copy=True)
         if kind == "array":
             return saved["value"].numpy().copy()
         if kind == "dict":
             return self.restore_dict(current, saved, path)
         if kind in CONTAINERS:
-            return self.restore_container(current, saved, path)
-        if kind in ("torch generator", "numpy state", "numpy generator", "python generator"):
-            return restore_generator(kind, current, saved)
-        if type(current).__qualname__ != saved["type"]:
+            cls = CONTAINERS[kind]
+            present = list(current) if type(current) is cls and len(current) == len(saved["items"]) else None
+            items = [
+                self.restore(present[i] if present else None, item, f"{path}[{i}]")
+                for i, item in enumerate(saved["items"])
+            ]
+            if cls is list and type(current) is list:
+                current[:] = items
+                return current
+            return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
+        made, _, set_state = GENERATORS.get(kind, (None, None, None))
+        fits = isinstance(current, made) if made else type(current).__qualname__ == saved["type"]
+        if not fits:
             raise ResumeError(
-                f"{path} holds a {saved['type']} in the checkpoint, but a {type(current).__name__} after the "
-                "algorithm is built: an algorithm must make all its parts in __init__ to be resumable"
+                f"{path} holds a {saved.get('type', kind)} in the checkpoint, but a {type(current).__name__} "
+                "after the algorithm is built: an algorithm must make all its parts in __init__ to be "
+                "resumable"
             )
+        if set_state:
+            set_state(current, saved["value"])
+            return current
         if kind == "enum":
             return type(current)[saved["value"]]
         if kind == "module":
@@ -369,13 +391,6 @@ class Decoder:
             pairs = zip(current, saved["items"], strict=True)
             return type(current)(*(self.restore(now, item, path) for now, item in pairs))
         raise ValueError(f"unknown kind of saved state {kind!r}")
-
-    def restore_tensor(self, current: Any, value: Tensor) -> Tensor:
-        """Copy into the tensor that is there if it fits, else return the saved one on the run's device."""
-        if isinstance(current, Tensor) and current.shape == value.shape and current.dtype == value.dtype:
-            with torch.no_grad():
-                return current.copy_(value)
-        return value.to(current.device if isinstance(current, Tensor) else self.device, copy=True)
 
     def restore_module(self, module: nn.Module, saved: Saved, path: str) -> nn.Module:
         """Restore a module and its parts."""
@@ -422,41 +437,3 @@ class Decoder:
         current.clear()
         current.update(values)
         return current
-
-    def restore_container(self, current: Any, saved: Saved, path: str) -> Any:
-        """Restore a list, tuple, set or deque item by item."""
-        cls = CONTAINERS[saved["kind"]]
-        present = list(current) if type(current) is cls and len(current) == len(saved["items"]) else None
-        items = [
-            self.restore(present[i] if present else None, item, f"{path}[{i}]")
-            for i, item in enumerate(saved["items"])
-        ]
-        if cls is list and type(current) is list:
-            current[:] = items
-            return current
-        return deque(items, maxlen=saved["limit"]) if cls is deque else cls(items)
-
-
-def restore_generator(kind: str, current: Any, saved: Saved) -> Any:
-    """Restore a random generator; make one if there is none."""
-    value = saved["value"]
-    if kind == "torch generator":
-        generator = current if isinstance(current, torch.Generator) else torch.Generator(saved["device"])
-        generator.set_state(value)
-        return generator
-    if kind == "numpy state":
-        state = current if isinstance(current, np.random.RandomState) else np.random.RandomState()
-        state.set_state(decode_numpy(value))
-        return state
-    if kind == "numpy generator":
-        value = Decoder(torch.device("cpu")).restore(None, value, "")
-        if not isinstance(current, np.random.Generator):
-            name = value["bit_generator"]
-            if name not in BIT_GENERATORS:  # a file must not call other names of numpy.random
-                raise ValueError(f"unknown bit generator {name!r}; expected one of {BIT_GENERATORS}")
-            current = np.random.Generator(getattr(np.random, name)())
-        current.bit_generator.state = value
-        return current
-    python = current if isinstance(current, random.Random) else random.Random()
-    python.setstate(decode_python(value))
-    return python

@@ -35,7 +35,7 @@ Status = Literal["done", "diverged", "failed", "interrupted"]
 # Fields of a card that are not part of run.json.
 NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "not_stackable")
 
-logger = logging.getLogger("plench")
+warn_once = cache(logging.getLogger("plench").warning)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ def configure_run(
                 f"{entry.name} is fitted on tabular data; the data of {card.name} are {card.kind}"
             )
         if asked.steps is not None:
-            warn_that_steps_do_not_apply()
+            warn_once("steps does not apply to methods fitted in rounds: each round is a step")
         given.pop("max_steps", None)
     elif given.pop("max_steps", steps) != steps:
         raise UsageError(f"hyperparameter max_steps is the number of steps ({steps}); set it with --steps")
@@ -186,12 +186,6 @@ def configure_run(
     return RunConfig(
         **chosen, algorithm=entry.name, dataset=card.name, hparams={**values, "max_steps": steps}
     )
-
-
-@cache
-def warn_that_steps_do_not_apply() -> None:
-    """Warn once that a number of steps does not apply to fitted methods."""
-    logger.warning("steps does not apply to methods fitted in rounds: each round is a step")
 
 
 def configure_refit(run_json: Mapping[str, Any], step: int, dataset: Dataset) -> tuple[RunConfig, Dataset]:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -30,8 +30,7 @@ from plench.training.checkpoint import read_checkpoints
 from plench.training.config import RunConfig, RunOutcome, Status
 from plench.training.data import PreparedData
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.evaluate import Totals, choose_chunk
-from plench.training.run import RESUMES, Callback, NoCallback, TrainingRun
+from plench.training.run import RESUMES, Callback, NoCallback, Totals, TrainingRun, choose_chunk
 from plench.training.stack import StackedStep, StackError
 from plench.training.step import SingleStep
 
@@ -66,30 +65,22 @@ class StopRequest:
                 self._before[number] = signal.signal(number, self._ask)
         outer = [getattr(handler, "__self__", None) for handler in self._before.values()]
         self._outer = next((found for found in outer if isinstance(found, StopRequest)), None)
-        if self._outer is not None and self._outer.asked:
-            self.asked = True
+        self.asked = self._outer is not None and self._outer.asked
         return self
-
-    def has_time(self, seconds: float) -> bool:
-        """Return True if at least so many seconds are left."""
-        return time.monotonic() + seconds <= self.ends_at
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
-        first = not self.asked
-        self._remember()
-        if first and self._acknowledge is not None:
-            self._acknowledge()
-
-    def _remember(self) -> None:
-        self.asked = True
-        if self._outer is not None:
-            self._outer._remember()
+        if not self.asked:
+            self.asked = True
+            if self._acknowledge is not None:
+                self._acknowledge()
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._outer is not None:
+            self._outer.asked |= self.asked
 
 
 @dataclass(frozen=True)
@@ -212,6 +203,7 @@ def train_group(tasks: Sequence[RunTask], dataset: Dataset, until: float, stop: 
     return separate
 
 
+@dataclass(eq=False)
 class Member:
     """A run among those that are trained together, with its folder locked.
 
@@ -220,24 +212,11 @@ class Member:
     at once would take more memory than the stack.
     """
 
-    def __init__(self, task: RunTask, run: TrainingRun) -> None:
-        self.task = task
-        self.run = run
-        self.held = ExitStack()
-        self.checkpoints: dict[int, str] = {}
-        self.newest: dict[str, Any] | None = None
-
-    def scan_checkpoints(self, newest_only: bool) -> None:
-        """Find the checkpoints to resume from; raise ResumeError if the newest one must not be used."""
-        for checkpoint in islice(read_checkpoints(self.run.store), 1 if newest_only else None):
-            try:
-                self.run.check_conditions(checkpoint)
-            except PlenchError:
-                if not self.checkpoints:
-                    raise
-                break
-            self.checkpoints.setdefault(checkpoint["updates"], checkpoint.get("stack", ""))
-            self.newest = checkpoint if newest_only else None
+    task: RunTask
+    run: TrainingRun
+    held: ExitStack = field(default_factory=ExitStack)
+    checkpoints: dict[int, str] = field(default_factory=dict)
+    newest: dict[str, Any] | None = None
 
     def start(self, updates: int) -> None:
         """Build the run, and restore its checkpoint after so many updates."""
@@ -335,7 +314,15 @@ def open_run(task: RunTask, dataset: Dataset, until: float, newest_only: bool) -
             )
             store.discard(DONE)
         member = Member(task, run)
-        member.scan_checkpoints(newest_only)
+        for checkpoint in islice(read_checkpoints(store), 1 if newest_only else None):
+            try:
+                run.check_conditions(checkpoint)
+            except PlenchError:
+                if not member.checkpoints:  # the newest one must not be used
+                    raise
+                break
+            member.checkpoints.setdefault(checkpoint["updates"], checkpoint.get("stack", ""))
+            member.newest = checkpoint if newest_only else None
         member.held = held.pop_all()
         return member
 
@@ -389,8 +376,8 @@ class Loop:
                 if stacked and len(self.members) == 1:
                     self.members[0].run.write_checkpoint()
                     self.set_apart()
-                else:  # no name holds a stack while the next one is made
-                    self.train(self.make_step())
+                else:
+                    self.train()
         except (BusyError, StorageError) as error:  # separately they would meet it as well
             for member in self.members:
                 member.end(error)
@@ -418,24 +405,23 @@ class Loop:
             member.held.close()
             self.separate.append(member.task if reason is None else member.task.separately(reason))
 
-    def make_step(self) -> SingleStep | StackedStep:
-        """Return what makes the updates of the runs, and stack what they logged since their last records."""
-        runs = [member.run for member in self.members]
-        if len(runs) == 1:
-            self.totals = runs[0].totals
-            return SingleStep(runs[0])
-        step = StackedStep(runs)
-        try:
-            self.totals = Totals.stack([run.totals for run in runs])
-        except ValueError as error:
-            raise StackError(str(error)) from None
-        for run in runs:
-            run.stack_size, run.stack_id = len(runs), identify_stack(self.members)
-        return step
+    def train(self) -> None:
+        """Make updates until all runs have ended or one has left.
 
-    def train(self, step: SingleStep | StackedStep) -> None:
-        """Make updates until all runs have ended or one has left."""
-        config, size = self.config, len(self.members)
+        What the runs have logged since their last records is stacked with them.
+        """
+        config, size, runs = self.config, len(self.members), [member.run for member in self.members]
+        step: SingleStep | StackedStep
+        if size == 1:
+            step, self.totals = SingleStep(runs[0]), runs[0].totals
+        else:
+            step = StackedStep(runs)
+            try:
+                self.totals = Totals.stack([run.totals for run in runs])
+            except ValueError as error:
+                raise StackError(str(error)) from None
+            for run in runs:
+                run.stack_size, run.stack_id = size, identify_stack(self.members)
         is_recorded = self.members[0].run.is_recorded
         saved = reported = self.window_begun = time.perf_counter()
         with step.ambient():
@@ -453,7 +439,7 @@ class Loop:
                     self.evaluate(step)
                     now = time.perf_counter()
                     is_round = config.fitted and 1 < self.updates < config.steps
-                    if is_round and not self.stop.has_time(now - begun):
+                    if is_round and time.monotonic() + (now - begun) > self.stop.ends_at:
                         self.conclude("interrupted", out_of_time=True)
                 if self.updates == config.steps or len(self.members) < size:
                     break
@@ -489,9 +475,23 @@ class Loop:
     def evaluate(self, step: SingleStep | StackedStep) -> None:
         """Write every run's record; a run that diverged or whose record cannot be made leaves."""
         self.sync(step)
-        begun = time.perf_counter()
+        begun, done = time.perf_counter(), 0
+        data = self.members[0].run.data
+        total = len(data.validation.stored) + len(data.test.stored)
+        few = FEW_BATCHES * choose_chunk(data.test.stored) // len(self.members)
+        callbacks = [member.run.callback for member in self.members]
+        observers = [callback.evaluating for callback in callbacks if hasattr(callback, "evaluating")]
+
+        def after_batch(examples: int) -> None:
+            nonlocal done
+            done += examples
+            if self.stop.asked and total - done > few:
+                raise EvaluationStopped
+            for observe in observers:
+                observe(done, total)
+
         try:
-            logits = step.predict(self.watch_evaluation())
+            logits = step.predict(after_batch)
         except EvaluationStopped:  # the totals stay, and the runs resume with this evaluation
             self.conclude("interrupted")
             return
@@ -512,24 +512,6 @@ class Loop:
                     self.conclude(status, members=[member])
         self.totals = Totals()
         self.window_begun = time.perf_counter()
-
-    def watch_evaluation(self) -> Callable[[int], None]:
-        """Return what is called after each batch of an evaluation: it reports progress or stops."""
-        data = self.members[0].run.data
-        total, done = len(data.validation.stored) + len(data.test.stored), 0
-        few = FEW_BATCHES * choose_chunk(data.test.stored) // len(self.members)
-        callbacks = [member.run.callback for member in self.members]
-        observers = [callback.evaluating for callback in callbacks if hasattr(callback, "evaluating")]
-
-        def after_batch(examples: int) -> None:
-            nonlocal done
-            done += examples
-            if self.stop.asked and total - done > few:
-                raise EvaluationStopped
-            for observe in observers:
-                observe(done, total)
-
-        return after_batch
 
     def conclude(
         self, status: Status, *, members: Sequence[Member] | None = None, out_of_time: bool = False

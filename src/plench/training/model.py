@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,10 +21,9 @@ from plench.model_file import ModelFile, is_model_file, read_model_file, write_m
 from plench.networks import NETWORKS
 from plench.runs.folder import ALGORITHM, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse, restore_snapshot, take_snapshot
-from plench.training.environment import choose_device, set_execution
-from plench.training.evaluate import predict_logits
-from plench.training.inputs import Inputs, restore_inputs
-from plench.training.streams import Streams
+from plench.training.data import Inputs, TableInputs, inputs_for
+from plench.training.environment import Streams, choose_device, set_execution
+from plench.training.run import predict_logits
 
 # What must be known of a run to build its algorithm again.
 NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
@@ -31,6 +31,7 @@ NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
 MAX_CELLS = 2**22
 
 
+@dataclass(eq=False, repr=False)
 class TrainedModel:
     """A classifier from a run, as it was after `updates` updates.
 
@@ -40,24 +41,13 @@ class TrainedModel:
     by file name, and `notes` what else is known of the model, as plain values (`classes`, `quality`, …).
     """
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        inputs: Inputs,
-        updates: int,
-        class_names: tuple[str, ...] | None = None,
-        *,
-        run: Mapping[str, Any] | None = None,
-        sources: Mapping[str, bytes] | None = None,
-        notes: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.algorithm = algorithm
-        self.inputs = inputs
-        self.updates = updates
-        self.class_names = class_names
-        self.run = dict(run or {})
-        self.sources = dict(sources or {})
-        self.notes = dict(notes or {})
+    algorithm: Algorithm
+    inputs: Inputs
+    updates: int
+    class_names: tuple[str, ...] | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, bytes] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def classes(self) -> np.ndarray:
@@ -140,15 +130,20 @@ def load(
         if criterion != "last":
             raise UsageError(f"{path} is a file with one model, so there is none for {criterion!r}")
         return load_model_file(path, device, run_code=run_code)
-    folder = path
-    store = RunStore(Path(folder))
+    folder, store = path, RunStore(Path(path))
     run = store.read_run()
     if run is None:
         raise DataError(f"{folder} is not a run's folder: it has no readable run.json")
     missing = [key for key in NEEDED if key not in run]
     if missing:
         raise DataError(f"{folder} cannot be used: its run.json has no {missing[0]!r}")
-    path = store.model_path(find_model(store, criterion))
+    name, kept = criterion.lower(), store.list_models()
+    if name != "last" and not name.startswith("step"):
+        name = find_criterion(criterion).name
+    if name not in kept:  # steps are listed behind the others, by number
+        has = ", ".join(sorted(kept, key=lambda each: (each.startswith("step"), len(each), each)))
+        raise UsageError(f"{folder} has no model for {criterion!r}; it has {has or 'no model'}")
+    path = store.model_path(name)
     try:
         payload = parse(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -159,7 +154,7 @@ def load(
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
         entry = find_own_entry(store, run)
         load_network(store, run)
-        return build_model(entry, run, payload, device, sources=store.read_sources())
+        return build_model(entry, run, payload, device, store.read_sources(), {})
 
 
 def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: bool = False) -> TrainedModel:
@@ -192,7 +187,7 @@ def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: 
                 "line --run-code)"
             )
         notes = content.head["notes"]
-        return build_model(entry, run, content.state, device, sources=content.sources, notes=notes)
+        return build_model(entry, run, content.state, device, content.sources, notes)
 
 
 def build_model(
@@ -200,9 +195,8 @@ def build_model(
     run: dict[str, Any],
     payload: dict[str, Any],
     device: str,
-    *,
-    sources: Mapping[str, bytes] | None = None,
-    notes: Mapping[str, Any] | None = None,
+    sources: Mapping[str, bytes],
+    notes: Mapping[str, Any],
 ) -> TrainedModel:
     """Build a run's algorithm and give it the state of a saved model."""
     data = run["dataset"]
@@ -213,41 +207,16 @@ def build_model(
     set_execution(algorithm, run["config"]["precision"], compiled=False)
     restore_snapshot(algorithm, payload["algorithm"])
     algorithm.to(choose_device(device)).eval()
-    inputs = restore_inputs(data["kind"], payload["inputs"])
-    names = data.get("class_names")
-    return TrainedModel(
-        algorithm,
-        inputs,
-        payload["updates"],
-        None if names is None else tuple(names),
-        run=run,
-        sources=sources,
-        notes=notes,
-    )
+    kind = TableInputs.kind if "columns" in payload["inputs"] else data["kind"]
+    inputs = inputs_for(kind).from_state(payload["inputs"])
+    names = None if data.get("class_names") is None else tuple(data["class_names"])
+    return TrainedModel(algorithm, inputs, payload["updates"], names, run, dict(sources), dict(notes))
 
 
 def load_network(store: RunStore, run: dict[str, Any]) -> None:
     """Load a third-party network from the copy in the run's folder, so that it is found by its name."""
     if "network" in run:
         NETWORKS.load_third_party(f"{store.folder / NETWORK}:{run['network']}")
-
-
-def find_model(store: RunStore, criterion: str) -> str:
-    """Return the name of the saved model that is meant; raise UsageError with those there are."""
-    kept = store.list_models()
-    name = criterion.lower()
-    if name != "last" and not name.startswith("step"):
-        name = find_criterion(criterion).name
-    if name not in kept:
-        has = ", ".join(sorted(kept, key=in_order)) or "no model"
-        raise UsageError(f"{store.folder} has no model for {criterion!r}; it has {has}")
-    return name
-
-
-def in_order(model: str) -> tuple[bool, int, str]:
-    """Return a key that sorts names of models: steps behind the others, by number."""
-    number = model.removeprefix("step")
-    return number.isdigit(), int(number) if number.isdigit() else 0, model
 
 
 def find_own_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:

@@ -16,16 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms.base import Algorithm, LossAlgorithm
+from plench.algorithms.base import Algorithm, Batch, LossAlgorithm
 from plench.algorithms.registry import own_card
-from plench.batch import Batch
 from plench.training.checkpoint import MODULE_INTERNALS
-from plench.training.data import TrainingSet
-from plench.training.evaluate import choose_chunk
-from plench.training.inputs import Stored, TableInputs, TabularInputs
-from plench.training.run import TrainingRun
+from plench.training.data import Stored, TableInputs, TabularInputs, TrainingSet
+from plench.training.environment import Streams
+from plench.training.run import TrainingRun, choose_chunk
 from plench.training.step import FusedAdam, HandwrittenMLP, is_plain_adam, is_plain_mlp
-from plench.training.streams import Streams
 
 # Attributes of an algorithm that a stack deals with itself.
 KNOWN = ("hparams", "num_data", "num_classes", "per_example_names", "steps_done")
@@ -51,19 +48,6 @@ class StackedLinear(nn.Module):
         return inputs @ self.weight.mT + self.bias[:, None]
 
 
-class StackedFeaturizer(nn.Module):
-    """The featurizer of each run."""
-
-    def __init__(self, hidden: StackedLinear) -> None:
-        super().__init__()
-        self.hidden = hidden
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return features (R, B, H)."""
-        features: Tensor = self.hidden(inputs).relu()
-        return features
-
-
 class StackedNetwork(nn.Sequential):
     """The MLPs of R runs in one network; the weights of each become a slice of its own.
 
@@ -77,9 +61,8 @@ class StackedNetwork(nn.Sequential):
         for run, weights in enumerate(own):
             for weight, place in zip(weights, stacked, strict=True):
                 weight.data = place[run]
-        hidden = StackedLinear(stacked[0], stacked[1])
-        classifier = StackedLinear(stacked[2], stacked[3])
-        super().__init__(StackedFeaturizer(hidden), classifier)
+        hidden, classifier = StackedLinear(*stacked[:2]), StackedLinear(*stacked[2:])
+        super().__init__(nn.Sequential(hidden, nn.ReLU()), classifier)
         self.layers: tuple[StackedLinear, ...] = (hidden, classifier)
         self.by_hand = HandwrittenMLP(stacked)
         self.logits: Tensor | None = None
@@ -338,15 +321,13 @@ def is_plain_value(value: object) -> bool:
 
 def list_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the names of what was added, removed or replaced; equal plain values count as the same."""
-
-    def is_same(one: object, other: object) -> bool:
-        return one is other or (is_plain_value(one) and is_plain_value(other) and one == other)
-
-    return [
+    kept = {
         name
-        for name in {**before, **now}
-        if name not in before or name not in now or not is_same(before[name], now[name])
-    ]
+        for name in before.keys() & now.keys()
+        if before[name] is now[name]
+        or (is_plain_value(before[name]) and is_plain_value(now[name]) and before[name] == now[name])
+    }
+    return [name for name in {**before, **now} if name not in kept]
 
 
 class MappedRuns(StackedRuns):

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from torch.optim import optimizer as of_torch
 
 from plench.algorithms import FittedAlgorithm
-from plench.algorithms.base import Adam, Algorithm, LossAlgorithm, detach
+from plench.algorithms.base import Adam, Algorithm, Batch, LossAlgorithm, detach
 from plench.algorithms.registry import own_card
-from plench.batch import Batch
 from plench.networks import MLP, Classifier, Linear
-from plench.training.evaluate import predict_logits
-from plench.training.run import TrainingRun
+from plench.training.run import TrainingRun, predict_logits
 
 # What a class must not override for the handwritten step: the order of a step.
 ORDER_OF_A_STEP = ("update", "passes", "descend")

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from plench.algorithms.classical.expectation_maximisation import FOLDS, REVISION, TargetAlgorithm
 from plench.algorithms.classical.parts import Floats, narrow, take_logs
+from plench.algorithms.fitted import FOLDS, REVISION, TargetAlgorithm
 from plench.errors import UsageError
 from plench.hparams import Hyperparameter
 
@@ -94,12 +94,12 @@ class FittedClassifier:
         A classifier without probabilities gives the softmax of its decision values.
         """
         found = np.zeros((len(features), self.num_classes))
-        found[:, self.present] = self._predict_present(features) if len(self.present) > 1 else 1.0
-        return found
-
-    def _predict_present(self, features: Floats) -> Floats:
+        if len(self.present) == 1:
+            found[:, self.present] = 1.0
+            return found
         if hasattr(self.classifier, "predict_proba"):
-            return np.asarray(self.classifier.predict_proba(features), dtype=np.float64)
+            found[:, self.present] = self.classifier.predict_proba(features)
+            return found
         values = np.asarray(self.classifier.decision_function(features), dtype=np.float64)
         if values.ndim == 1:  # of two classes, for the second
             values = np.stack([np.zeros_like(values), values], axis=1)
@@ -109,4 +109,5 @@ class FittedClassifier:
                 f"{type(self.classifier).__name__} cannot be wrapped: its decision values are of pairs of "
                 "classes, not of classes; decision_function_shape='ovr' or probabilities give those"
             )
-        return np.asarray(softmax(values, axis=1))
+        found[:, self.present] = softmax(values, axis=1)
+        return found

@@ -17,7 +17,7 @@ from plench.algorithms.classical.parts import (
     ScoreLoss,
     share_equally,
 )
-from plench.algorithms.fitted import FittedAlgorithm
+from plench.algorithms.fitted import LinearAlgorithm
 from plench.hparams import Hyperparameter, LogRange
 
 # Of margins the losses and their slopes.
@@ -61,7 +61,7 @@ def total_loss(candidates: Bools, psi: MarginLoss = squared_hinge) -> ScoreLoss:
     ),
     cite="cour2011learning",
 )
-class CLPL(FittedAlgorithm):
+class CLPL(LinearAlgorithm):
     """Linear scores whose mean over the candidates is pushed up, and each other class's score down.
 
     The mean inside the convex loss is what tells it from one-against-all: one high candidate is enough. The
@@ -80,9 +80,5 @@ class CLPL(FittedAlgorithm):
         objective = LinearObjective(self.features, total_loss(self.candidates), float(self.hparams["C"]))
         start = LinearModel.zeros(self.num_classes, self.features.shape[1])
         model, loss = objective.minimise(start, self.iterations, self.tolerance)
-        self.fitted = {"weight": model.weight, "bias": model.bias}
+        self.keep(model)
         return loss
-
-    def score(self, features: Floats) -> Floats:
-        """Return the linear scores."""
-        return LinearModel(self.fitted["weight"], self.fitted["bias"]).score(features)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -19,32 +18,10 @@ from plench.algorithms.classical.parts import (
     normalise_rows,
     soft_target_loss,
 )
-from plench.algorithms.fitted import FittedAlgorithm
+from plench.algorithms.fitted import LinearAlgorithm
+from plench.data.answers import Answers, count_votes
 from plench.errors import UsageError
 from plench.hparams import Choice, Hyperparameter, LogRange
-
-
-class AnswerArrays(Protocol):
-    """M answers: `item` and `annotator` (M,) say to what and whose, `sets` (M, K) which classes.
-
-    A class in an answer's set is a vote for it; an answer with several classes counts for each of them.
-    """
-
-    @property
-    def item(self) -> NDArray[np.int64]:
-        """The items answered to, of 0 … n_items − 1."""
-
-    @property
-    def annotator(self) -> NDArray[np.int64]:
-        """The annotators who answered."""
-
-    @property
-    def sets(self) -> NDArray[np.bool_]:
-        """The classes of each answer."""
-
-    @property
-    def n_items(self) -> int:
-        """N."""
 
 
 @dataclass(frozen=True)
@@ -58,28 +35,24 @@ class DawidSkene:
     objective: float
 
 
-def count_votes_or_one(answers: AnswerArrays) -> Floats:
+def count_votes_or_one(answers: Answers) -> Floats:
     """Return how often each item was given each class (N, K); one vote for each where nobody voted."""
-    num_classes = answers.sets.shape[1]
-    answer, label = np.nonzero(answers.sets)
-    cell = answers.item[answer] * num_classes + label
-    counts = np.bincount(cell, minlength=answers.n_items * num_classes)
-    votes = counts.reshape(answers.n_items, num_classes).astype(np.float64)
+    votes = count_votes(answers).astype(np.float64)
     return np.where(votes.any(1, keepdims=True), votes, 1.0)
 
 
-def share_votes(answers: AnswerArrays) -> Floats:
+def share_votes(answers: Answers) -> Floats:
     """Return the votes as shares of an item's."""
     return normalise_rows(count_votes_or_one(answers))
 
 
-def take_majority(answers: AnswerArrays) -> Floats:
+def take_majority(answers: Answers) -> Floats:
     """Return targets that are equal over an item's classes with most votes."""
     votes = count_votes_or_one(answers)
     return normalise_rows((votes == votes.max(1, keepdims=True)).astype(np.float64))
 
 
-def estimate_labels(answers: AnswerArrays, smoothing: float) -> Iterator[DawidSkene]:
+def estimate_labels(answers: Answers, smoothing: float) -> Iterator[DawidSkene]:
     """Iterate Dawid and Skene's EM from the vote shares, without end: confusion and prior, then labels.
 
     `smoothing` s > 0 is added to every count: a Dirichlet(1 + s) prior.
@@ -103,7 +76,7 @@ def estimate_labels(answers: AnswerArrays, smoothing: float) -> Iterator[DawidSk
         yield DawidSkene(posterior, prior, confusion, objective)
 
 
-def infer_labels(answers: AnswerArrays, smoothing: float, iterations: int, tolerance: float = 1e-4) -> Floats:
+def infer_labels(answers: Answers, smoothing: float, iterations: int, tolerance: float = 1e-4) -> Floats:
     """Return the label posteriors once none moves by `tolerance` any more, or after the iterations."""
     before = share_votes(answers)
     for _, estimate in zip(range(iterations), estimate_labels(answers, smoothing), strict=False):
@@ -117,22 +90,22 @@ def infer_labels(answers: AnswerArrays, smoothing: float, iterations: int, toler
 WEIGHT = Hyperparameter("C", 0.1, "weight of the loss against ½‖W‖²", LogRange(-3, 1), above=0)
 
 
-class AnswerAlgorithm(FittedAlgorithm):
+class AnswerAlgorithm(LinearAlgorithm):
     """Logistic regression, fitted once on soft targets made of answers; a subclass says how."""
 
-    transient: ClassVar[tuple[str, ...]] = (*FittedAlgorithm.transient, "answers")
+    transient: ClassVar[tuple[str, ...]] = (*LinearAlgorithm.transient, "answers")
 
     def __init__(
         self, input_shape: Sequence[int], train_givenY: np.ndarray, hparams: Mapping[str, Any]
     ) -> None:
         super().__init__(input_shape, train_givenY, hparams)
-        self.answers: AnswerArrays | None = None
+        self.answers: Answers | None = None
 
-    def attach_answers(self, answers: AnswerArrays) -> None:
+    def attach_answers(self, answers: Answers) -> None:
         """Receive the answers to the training examples."""
         self.answers = answers
 
-    def infer_targets(self, answers: AnswerArrays) -> Floats:
+    def infer_targets(self, answers: Answers) -> Floats:
         """Return targets (N, K) made of the answers."""
         raise NotImplementedError(f"{type(self).__name__} has no infer_targets(answers)")
 
@@ -145,12 +118,8 @@ class AnswerAlgorithm(FittedAlgorithm):
         loss = soft_target_loss(self.infer_targets(self.answers))
         objective = LinearObjective(self.features, loss, float(self.hparams["C"]))
         model, value = objective.minimise(LinearModel.zeros(self.num_classes, self.features.shape[1]))
-        self.fitted = {"weight": model.weight, "bias": model.bias}
+        self.keep(model)
         return value
-
-    def score(self, features: Floats) -> Floats:
-        """Return the linear model's logits."""
-        return LinearModel(self.fitted["weight"], self.fitted["bias"]).score(features)
 
 
 @register(
@@ -170,7 +139,7 @@ class MV_LR(AnswerAlgorithm):
     Departures: none.
     """
 
-    def infer_targets(self, answers: AnswerArrays) -> Floats:
+    def infer_targets(self, answers: Answers) -> Floats:
         """Return the majority's labels."""
         return take_majority(answers)
 
@@ -205,6 +174,6 @@ class DS_LR(AnswerAlgorithm):
     Departures: counts are smoothed, so that no logarithm of 0 occurs.
     """
 
-    def infer_targets(self, answers: AnswerArrays) -> Floats:
+    def infer_targets(self, answers: Answers) -> Floats:
         """Return the estimated labels."""
         return infer_labels(answers, float(self.hparams["smoothing"]), int(self.hparams["iterations"]))

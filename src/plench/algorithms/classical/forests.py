@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from plench.algorithms.base import register
-from plench.algorithms.classical.expectation_maximisation import (
-    FLOOR,
-    FOLDS,
-    ROUNDS,
-    SHARPENING,
-    TargetAlgorithm,
-)
 from plench.algorithms.classical.parts import Floats, take_logs
+from plench.algorithms.fitted import FLOOR, FOLDS, ROUNDS, SHARPENING, TargetAlgorithm
 from plench.hparams import Choice, Hyperparameter
 
 if TYPE_CHECKING:  # takes long to import, and lists of algorithms import this file
@@ -49,86 +43,38 @@ class ForestShape:
     max_features: str
     bootstrap: bool
 
-    def count_features(self, num_features: int) -> int:
-        """Return how many features are tried at a split."""
-        counts = {
-            "log2": int(math.log2(num_features)),
-            "sqrt": int(math.sqrt(num_features)),
-            "third": num_features // 3,
-            "all": num_features,
-        }
-        return max(1, counts[self.max_features])
+
+# The arrays of a forest, over the nodes of all its trees (the first node of each is in `roots`): `feature`,
+# `threshold`, `left` and `right` of a node, and the targets above 0 of the leaves, in three arrays as rows of
+# a sparse matrix. A leaf has feature −1.
+Forest = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Forest:
-    """Trees as arrays over all their nodes. A leaf has feature −1 and a row of `values`."""
-
-    roots: NDArray[np.int64]
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    values: csr_array
-
-    def predict(self, features: Array, trees: slice = slice(None)) -> Floats:
-        """Return the mean over the trees of the target that x falls to, (n, K)."""
-        rows = features.astype(np.float32)
-        if self.feature.max() >= rows.shape[1]:
-            raise ValueError(f"a forest splits by feature {self.feature.max()} of {rows.shape[1]}")
-        roots = self.roots[trees]
-        block = max(1, BLOCK // len(roots))
-        parts = [self._sum_leaves(rows[i : i + block], roots) for i in range(0, len(rows), block)]
-        return np.asarray(np.concatenate(parts) / len(roots))
-
-    def _sum_leaves(self, rows: NDArray[np.float32], roots: NDArray[np.int64]) -> Floats:
-        """Follow every row down every tree at once; return the sum of the leaves' targets."""
-        node = np.tile(roots, len(rows))
-        row = np.repeat(np.arange(len(rows)), len(roots))
-        moving = np.flatnonzero(self.feature[node] >= 0)
+def predict_forest(forest: Mapping[str, np.ndarray], features: Array, num_classes: int) -> Floats:
+    """Return the mean over the trees of the target that x falls to, (n, K)."""
+    rows = features.astype(np.float32)
+    feature, threshold, roots = forest["feature"], forest["threshold"], forest["roots"]
+    if feature.max() >= rows.shape[1]:
+        raise ValueError(f"a forest splits by feature {feature.max()} of {rows.shape[1]}")
+    parts = (forest["value_shares"], forest["value_classes"], forest["value_starts"])
+    values = csr_array(parts, shape=(len(feature), num_classes))
+    block = max(1, BLOCK // len(roots))
+    sums = []
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        # Every row goes down every tree at once.
+        node = np.tile(roots, len(part))
+        row = np.repeat(np.arange(len(part)), len(roots))
+        moving = np.flatnonzero(feature[node] >= 0)
         while len(moving):
             at = node[moving]
-            goes_left = rows[row[moving], self.feature[at]] <= self.threshold[at]
-            node[moving] = np.where(goes_left, self.left[at], self.right[at])
-            moving = moving[self.feature[node[moving]] >= 0]
+            goes_left = part[row[moving], feature[at]] <= threshold[at]
+            node[moving] = np.where(goes_left, forest["left"][at], forest["right"][at])
+            moving = moving[feature[node[moving]] >= 0]
         starts = np.arange(0, len(node) + 1, len(roots))
-        chosen = csr_array((np.ones(len(node)), node, starts), shape=(len(rows), len(self.feature)))
-        return np.asarray((chosen @ self.values).toarray())
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the forest as named arrays."""
-        return {
-            "roots": self.roots,
-            "feature": self.feature,
-            "threshold": self.threshold,
-            "left": self.left,
-            "right": self.right,
-            "value_starts": self.values.indptr,
-            "value_classes": self.values.indices,
-            "value_shares": self.values.data,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], num_classes: int) -> Forest:
-        """Rebuild from `to_arrays()`."""
-        parts = (arrays["value_shares"], arrays["value_classes"], arrays["value_starts"])
-        values = csr_array(parts, shape=(len(arrays["feature"]), num_classes))
-        nodes = {name: arrays[name] for name in ("roots", "feature", "threshold", "left", "right")}
-        return cls(**nodes, values=values)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The arrays of one grown tree, its nodes counted from 0."""
-
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    # Targets above 0 of the leaves: how many a node has, then, node by node, their classes and themselves.
-    counts: NDArray[np.int64]
-    classes: NDArray[np.int32]
-    shares: Floats
+        chosen = csr_array((np.ones(len(node)), node, starts), shape=(len(part), len(feature)))
+        sums.append((chosen @ values).toarray())
+    return np.asarray(np.concatenate(sums) / len(roots))
 
 
 def grow_forest(
@@ -150,7 +96,24 @@ def grow_forest(
                 outside[left_out] += _predict(grown, rows[left_out])
             times[left_out] += 1
         trees.append(_compact(grown))
-    return _join(trees, targets.shape[1]), None if outside is None else outside / np.maximum(times, 1)
+    # Trees stand behind one another, their nodes counted through.
+    joined = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
+    sizes = [len(tree["feature"]) for tree in trees]
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    shift = np.repeat(roots, sizes).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(joined["value_counts"])])
+    index = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
+    forest = {
+        "roots": roots,
+        "feature": joined["feature"],
+        "threshold": joined["threshold"],
+        "left": joined["left"] + shift,
+        "right": joined["right"] + shift,
+        "value_starts": starts.astype(index),
+        "value_classes": joined["value_classes"].astype(index),
+        "value_shares": joined["value_shares"],
+    }
+    return forest, None if outside is None else outside / np.maximum(times, 1)
 
 
 def grow_and_predict(
@@ -177,9 +140,14 @@ def _grow_trees(
     rows: NDArray[np.float32], targets: Floats, shape: ForestShape, seed: int
 ) -> Iterator[tuple[DecisionTreeRegressor, NDArray[np.int64] | None]]:
     """Fit tree after tree; give each with how often every example is in its bag, if it has one."""
+    from sklearn import config_context
+    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
     from sklearn.utils import assert_all_finite
 
     assert_all_finite(targets)
+    D = rows.shape[1]
+    tried = {"log2": int(math.log2(D)), "sqrt": int(math.sqrt(D)), "third": D // 3, "all": D}
+    cls = DecisionTreeRegressor if shape.bootstrap else ExtraTreeRegressor
     random = np.random.RandomState(seed)
     for _ in range(shape.n_estimators):
         tree_seed = random.randint(2**31 - 1)
@@ -187,29 +155,15 @@ def _grow_trees(
         if shape.bootstrap:
             drawn = np.random.RandomState(tree_seed).randint(0, len(rows), len(rows))
             counts = np.bincount(drawn, minlength=len(rows))
-        yield _grow_tree(rows, targets, shape, tree_seed, counts), counts
-
-
-def _grow_tree(
-    rows: NDArray[np.float32],
-    targets: Floats,
-    shape: ForestShape,
-    seed: int,
-    counts: NDArray[np.int64] | None,
-) -> DecisionTreeRegressor:
-    """Fit one tree; `counts` say how often each example is in its bag."""
-    from sklearn import config_context
-    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
-
-    cls = DecisionTreeRegressor if shape.bootstrap else ExtraTreeRegressor
-    tree = cls(
-        min_samples_leaf=shape.min_samples_leaf,
-        max_features=shape.count_features(rows.shape[1]),
-        random_state=seed,
-    )
-    # To check the same inputs for every tree takes as long as to grow a small one.
-    with config_context(skip_parameter_validation=True):
-        return tree.fit(rows, targets, sample_weight=counts, check_input=False)
+        tree = cls(
+            min_samples_leaf=shape.min_samples_leaf,
+            max_features=max(1, tried[shape.max_features]),
+            random_state=tree_seed,
+        )
+        # To check the same inputs for every tree takes as long as to grow a small one.
+        with config_context(skip_parameter_validation=True):
+            tree.fit(rows, targets, sample_weight=counts, check_input=False)
+        yield tree, counts
 
 
 def _predict(grown: DecisionTreeRegressor, rows: NDArray[np.float32]) -> Floats:
@@ -217,7 +171,7 @@ def _predict(grown: DecisionTreeRegressor, rows: NDArray[np.float32]) -> Floats:
     return np.asarray(grown.predict(rows, check_input=False)).reshape(len(rows), -1)
 
 
-def _compact(grown: DecisionTreeRegressor) -> Tree:
+def _compact(grown: DecisionTreeRegressor) -> Forest:
     """Keep what prediction needs of a tree: targets as sparse rows, and of leaves only."""
     tree = grown.tree_
     leaf = tree.children_left < 0
@@ -229,35 +183,15 @@ def _compact(grown: DecisionTreeRegressor) -> Tree:
     row, classes = np.nonzero(values)
     counts = np.zeros(len(leaf), dtype=np.int64)
     counts[leaf] = np.bincount(row, minlength=len(values))
-    return Tree(
-        feature=np.where(leaf, -1, tree.feature).astype(np.int32),
-        threshold=threshold,
-        left=tree.children_left.astype(np.int32),
-        right=tree.children_right.astype(np.int32),
-        counts=counts,
-        classes=classes.astype(np.int32),
-        shares=values[row, classes],
-    )
-
-
-def _join(trees: list[Tree], num_classes: int) -> Forest:
-    """Put trees behind one another, their nodes counted through."""
-    sizes = [len(tree.feature) for tree in trees]
-    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    moved = [np.int32(root) for root in roots]
-    starts = np.concatenate([[0], np.cumsum(np.concatenate([tree.counts for tree in trees]))])
-    shares = np.concatenate([tree.shares for tree in trees])
-    classes = np.concatenate([tree.classes for tree in trees])
-    index = np.int32 if len(shares) <= np.iinfo(np.int32).max else np.int64
-    parts = (shares, classes.astype(index), starts.astype(index))
-    return Forest(
-        roots=roots,
-        feature=np.concatenate([tree.feature for tree in trees]),
-        threshold=np.concatenate([tree.threshold for tree in trees]),
-        left=np.concatenate([tree.left + root for tree, root in zip(trees, moved, strict=True)]),
-        right=np.concatenate([tree.right + root for tree, root in zip(trees, moved, strict=True)]),
-        values=csr_array(parts, shape=(sum(sizes), num_classes)),
-    )
+    return {
+        "feature": np.where(leaf, -1, tree.feature).astype(np.int32),
+        "threshold": threshold,
+        "left": tree.children_left.astype(np.int32),
+        "right": tree.children_right.astype(np.int32),
+        "value_counts": counts,
+        "value_classes": classes.astype(np.int32),
+        "value_shares": values[row, classes],
+    }
 
 
 FEATURE_WORDS = ("log2", "sqrt", "third", "all")
@@ -292,8 +226,7 @@ class ForestAlgorithm(TargetAlgorithm):
 
     def fit_model(self, seed: int) -> Floats | None:
         """Grow the forest; with bootstrap its out-of-bag predictions are out of sample."""
-        forest, outside = grow_forest(self.features, self.soft_targets, self.shape, seed)
-        self.fitted = forest.to_arrays()
+        self.fitted, outside = grow_forest(self.features, self.soft_targets, self.shape, seed)
         return outside
 
     def fit_and_predict(self, features: Floats, targets: Floats, queries: Floats, seed: int) -> Floats:
@@ -302,7 +235,7 @@ class ForestAlgorithm(TargetAlgorithm):
 
     def score(self, features: Floats) -> Floats:
         """Return the log of the forest's mean targets."""
-        return take_logs(Forest.from_arrays(self.fitted, self.num_classes).predict(features))
+        return take_logs(predict_forest(self.fitted, features, self.num_classes))
 
 
 @register(

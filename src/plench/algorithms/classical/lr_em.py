@@ -7,14 +7,13 @@ from typing import ClassVar
 from plench.algorithms.base import register
 from plench.algorithms.classical.parts import (
     TOLERANCE,
-    Floats,
     LinearModel,
     LinearObjective,
     restrict_softmax,
     soft_target_loss,
     sum_candidate_surprise,
 )
-from plench.algorithms.fitted import FittedAlgorithm
+from plench.algorithms.fitted import LinearAlgorithm
 from plench.hparams import Hyperparameter, LogRange
 
 
@@ -30,7 +29,7 @@ from plench.hparams import Hyperparameter, LogRange
     ),
     cite="jin2002learning",
 )
-class LR_EM(FittedAlgorithm):
+class LR_EM(LinearAlgorithm):
     """Logistic regression on soft targets that its own probabilities over the candidates replace each round.
 
     Each round lowers the penalised loss of CC or leaves it, so that its fixed points are those of CC with a
@@ -52,19 +51,10 @@ class LR_EM(FittedAlgorithm):
         start = self.model if self.fitted else LinearModel.zeros(self.num_classes, features.shape[1])
         objective = LinearObjective(features, soft_target_loss(self.soft_targets), C)
         model, _ = objective.minimise(start, self.iterations, self.tolerance)
-        self.fitted = {"weight": model.weight, "bias": model.bias}
+        self.keep(model)
         scores = model.score(features)
         if number < self.rounds:
             self.set_targets(restrict_softmax(scores, self.prior_weights))
         surprise = sum_candidate_surprise(scores, self.prior_weights)
         penalty = 0.5 * float((model.weight**2).sum())
         return (penalty / C + surprise) / len(features)
-
-    @property
-    def model(self) -> LinearModel:
-        """The model of the last round."""
-        return LinearModel(self.fitted["weight"], self.fitted["bias"])
-
-    def score(self, features: Floats) -> Floats:
-        """Return the linear model's logits."""
-        return self.model.score(features)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from plench.algorithms.base import register
 from plench.algorithms.classical.parts import Bools, Floats, LinearModel, LinearObjective, logistic_loss
-from plench.algorithms.fitted import FittedAlgorithm, UnfitError
+from plench.algorithms.fitted import LinearAlgorithm, UnfitError
 from plench.hparams import Hyperparameter, LogRange
 
 # Draws of a column per column that is wanted, and how many are judged at a time.
@@ -92,7 +92,7 @@ def decode_scores(decisions: Floats, codes: Signs, performance: Floats) -> Float
     ),
     cite="zhang2017disambiguation",
 )
-class PL_ECOC(FittedAlgorithm):
+class PL_ECOC(LinearAlgorithm):
     """Binary problems that divide the classes in two and use only examples whose candidates lie on one side.
 
     Nothing is disambiguated: such an example's side is known, whichever candidate is right. Ten times log2 K
@@ -108,8 +108,13 @@ class PL_ECOC(FittedAlgorithm):
         """Draw the code, learn its columns, and measure how they serve the classes."""
         length = math.ceil(10 * math.log2(self.num_classes))
         codes = draw_code(self.candidates, length, float(self.hparams["min_fraction"]), self.seed_for("code"))
-        sides = assign_sides(self.candidates, codes)
-        models = [self.fit_column(side) for side in sides.T]
+        start = LinearModel.zeros(1, self.features.shape[1])
+        models = []
+        for side in assign_sides(self.candidates, codes).T:
+            rows = side != 0
+            loss = logistic_loss(side[rows].astype(np.float64))
+            objective = LinearObjective(self.features[rows], loss, float(self.hparams["C"]))
+            models.append(objective.minimise(start)[0])
         weight = np.concatenate([model.weight for model in models])
         bias = np.concatenate([model.bias for model in models])
         decisions = LinearModel(weight, bias).score(self.features)
@@ -117,16 +122,6 @@ class PL_ECOC(FittedAlgorithm):
         self.fitted = {"weight": weight, "bias": bias, "codes": codes, "performance": performance}
         return 0.0
 
-    def fit_column(self, side: Signs) -> LinearModel:
-        """Fit the binary model of one column, on the examples that lie on a side."""
-        rows = side != 0
-        objective = LinearObjective(
-            self.features[rows], logistic_loss(side[rows].astype(np.float64)), float(self.hparams["C"])
-        )
-        model, _ = objective.minimise(LinearModel.zeros(1, self.features.shape[1]))
-        return model
-
     def score(self, features: Floats) -> Floats:
         """Return the decoded scores."""
-        decisions = LinearModel(self.fitted["weight"], self.fitted["bias"]).score(features)
-        return decode_scores(decisions, self.fitted["codes"], self.fitted["performance"])
+        return decode_scores(self.model.score(features), self.fitted["codes"], self.fitted["performance"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,8 +44,6 @@ MOMENTUM_HPARAMS = (
         Choice(0.8, 0.9),
     ),
 )
-
-AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class TwoHeadedNetwork(nn.Module):
@@ -229,11 +227,6 @@ def supervised_contrast(
 # Moving averages and the queue of past keys -----------------------------------------------------------------
 
 
-def copy_without_gradient(network: AnyModule) -> AnyModule:
-    """Return an exact copy whose parameters collect no gradient."""
-    return copy.deepcopy(network).requires_grad_(False)
-
-
 @torch.no_grad()
 def follow(average: nn.Module, network: nn.Module, momentum: float) -> None:
     """Move the average's parameters: θ_avg ← m θ_avg + (1 − m) θ.
@@ -340,7 +333,7 @@ class MomentumContrast(ContrastiveAlgorithm):
     def setup(self, candidates: Tensor) -> None:
         """Copy the network, draw an empty queue, and start prototypes and confidence."""
         self.confidence_range = parse_range("conf_ema_range", self.hparams["conf_ema_range"])
-        self.key_network = copy_without_gradient(self.network)
+        self.key_network = copy.deepcopy(self.network).requires_grad_(False)
         self.queue = RingQueue(**self.empty_queue())
         self.register_buffer("prototypes", torch.zeros(self.num_classes, self.hparams["feat_dim"]))
         self.per_example("confidence", uniform_over(candidates))

@@ -49,13 +49,14 @@ def one_pass_serves(network: nn.Module, *views: Tensor) -> bool:
 @torch.no_grad()
 def pass_all_inputs(network: nn.Module, inputs: TrainingInputs) -> Tensor:
     """Return a network's outputs (N, …) on the original view of all training inputs, in evaluation mode."""
-    rows = len(inputs)
     with evaluating(network):
-        parts = [
-            network(inputs.original(start, min(start + INPUT_ROWS, rows)))
-            for start in range(0, rows, INPUT_ROWS)
-        ]
-    return torch.cat(parts)
+        return torch.cat([network(rows) for rows in read_inputs(inputs)])
+
+
+def read_inputs(inputs: TrainingInputs) -> Iterator[Tensor]:
+    """Yield the original view of all training inputs in order, some rows at a time."""
+    for start in range(0, len(inputs), INPUT_ROWS):
+        yield inputs.original(start, min(start + INPUT_ROWS, len(inputs)))
 
 
 @contextmanager

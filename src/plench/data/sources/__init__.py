@@ -27,6 +27,7 @@ __all__ = [
     "dataset_names",
     "dataset_patterns",
     "describe_datasets",
+    "download_dataset",
     "find_source",
     "keeps_name",
     "load_dataset",
@@ -147,22 +148,38 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     Its warnings, such as that a file is not the public one, are also logged. Generated candidates are not
     drawn here: pass the result and its card's `candidates` to `draw_candidates`.
     """
-    dataset = find_source(os.fspath(name)).load(None if data_dir is None else Path(data_dir))
+    return log_warnings(find_source(os.fspath(name)).load(None if data_dir is None else Path(data_dir)))
+
+
+def log_warnings(dataset: Dataset) -> Dataset:
+    """Log what loading had to say, and return the dataset."""
     for warning in dataset.warnings:
         logger.warning("%s", warning)
     return dataset
 
 
+def download_dataset(name: str, data_dir: str | Path) -> list[Path]:
+    """Fetch the public files of a dataset into `data_dir`, each verified, and return their paths."""
+    source = find_source(name)
+    if not source.files:
+        reason = source.obtain or "it is built in or given by path"
+        raise DataError(f"{source.card.name} cannot be downloaded: {reason}")
+    return [remote.download(Path(data_dir) / remote.path) for remote in source.files]
+
+
 def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
-    """Return a `Dataset` from a name, a path, a `Dataset`, (features, candidates[, labels]) or a frame."""
+    """Return a `Dataset` from a name, a path, a `Dataset`, (features, candidates[, labels]) or a frame.
+
+    Warnings of data that is read here are logged.
+    """
     if isinstance(given, Dataset):
         return given
     if isinstance(given, str | os.PathLike):
         return load_dataset(os.fspath(given), data_dir)
     if isinstance(given, tuple | list) and len(given) in (2, 3):
-        return make_dataset(*given)
+        return log_warnings(make_dataset(*given))
     if is_frame(given):
-        return make_table_dataset(given)
+        return log_warnings(make_table_dataset(given))
     raise UsageError(
         "a dataset is a name, a path, a plench.Dataset, a tuple (features, candidates) or (features, "
         f"candidates, labels), or a pandas or polars frame, not {type(given).__name__}"
@@ -174,7 +191,9 @@ def describe_datasets() -> list[dict[str, Any]]:
     rows = []
     for name in dataset_names():
         source = find_source(name)
-        card, sizes, published = source.card, source.card.known_sizes, source.card.published
+        card, published = source.card, source.card.published
+        sizes = published or card.sizes
+        combined = None if source.annotations is None else "combined"
         rows.append(
             {
                 "name": name,
@@ -186,7 +205,7 @@ def describe_datasets() -> list[dict[str, Any]]:
                 "mean_size": published and published.mean_candidates,
                 "noise_rate": published and published.noise_rate,
                 "test_set": "own" if source.own_test else "drawn",
-                "answers": source.answers_are,
+                "answers": "kept" if source.answers else combined,  # for learning, or made into sets
                 "steps": card.default_steps,
                 "task": card.task,
             }

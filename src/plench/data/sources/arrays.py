@@ -40,10 +40,10 @@ def find_arrays(name: str) -> Source | None:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
-                check_array_names(set(archive.files))
+                check_array_names(set(archive.files), name)
                 arrays = {key: archive[key] for key in archive.files}
-    except DataError as error:
-        raise DataError(f"{name} cannot be used: {error}") from None
+    except DataError:
+        raise
     except Exception as error:  # numpy raises many types for a damaged file
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{name} cannot be read as an .npz file of plain arrays ({reason})") from None
@@ -66,10 +66,7 @@ def find_mapped(name: str) -> Source | None:
     for other in (*OPTIONAL, f"test_{key}", "test_labels"):
         if os.path.isfile(path.parent / f"{other}.npy"):
             files[other] = path.parent / f"{other}.npy"
-    try:
-        check_array_names(set(files))
-    except DataError as error:
-        raise DataError(f"{name} cannot be used: {error}") from None
+    check_array_names(set(files), name)
     digest = hashlib.sha256()
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
@@ -102,21 +99,24 @@ def make_card(
     )
 
 
-def check_array_names(names: set[str]) -> None:
+def check_array_names(names: set[str], file: str) -> None:
     """Raise DataError unless the arrays are exactly those of a dataset."""
-    if ("features" in names) == ("images" in names):
-        raise DataError(f"it must have either `features` or `images`; expected {LAYOUT}")
-    if not names & {"candidates", "answers", "labels"}:
-        raise DataError(f"it has neither `candidates` nor `labels`; expected {LAYOUT}")
-    if {"candidates", "answers"} <= names:
-        raise DataError("it has `candidates` and `answers`; the candidate sets come from one of them")
     key = "images" if "images" in names else "features"
     test = {f"test_{key}", "test_labels"}
     unknown = sorted(names - {key, *OPTIONAL, *test})
-    if unknown:
-        raise DataError(f"it has an array {short_repr(unknown[0])} in addition to `{key}`; expected {LAYOUT}")
-    if len(names & test) == 1:
-        raise DataError(f"a test set needs both `test_{key}` and `test_labels`")
+    problem = None
+    if ("features" in names) == ("images" in names):
+        problem = f"it must have either `features` or `images`; expected {LAYOUT}"
+    elif not names & {"candidates", "answers", "labels"}:
+        problem = f"it has neither `candidates` nor `labels`; expected {LAYOUT}"
+    elif {"candidates", "answers"} <= names:
+        problem = "it has `candidates` and `answers`; the candidate sets come from one of them"
+    elif unknown:
+        problem = f"it has an array {short_repr(unknown[0])} in addition to `{key}`; expected {LAYOUT}"
+    elif len(names & test) == 1:
+        problem = f"a test set needs both `test_{key}` and `test_labels`"
+    if problem:
+        raise DataError(f"{file} cannot be used: {problem}")
 
 
 def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
@@ -138,8 +138,9 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
         n_classes = None if class_names is None else len(class_names)
         answers = read_answer_matrix(arrays["answers"], n_classes, f"{card.name}: answers")
         if labels is not None and labels.dtype.kind in "iu" and labels.size:
-            check_num_classes(int(labels.max()) + 1, len(features), card.name)
-            answers = answers.widen(int(labels.max()) + 1)  # a class that no annotator has named
+            n_classes = max(answers.n_classes, int(labels.max()) + 1)  # one that no annotator has named
+            check_num_classes(n_classes, len(features), card.name)
+            answers = answers.widen(n_classes)
         candidates = combine_answers(answers)
     if candidates is None:
         assert labels is not None
@@ -175,16 +176,21 @@ def make_dataset(
     Instead of candidates there may be annotators' `answers`, N×M classes with −1 in gaps, or N×M×K with 0 and
     1. Its name in records carries a hash of its content.
     """
-    array = np.asarray(features)
-    kind: Literal["tabular", "image"] = "image" if array.ndim > 2 else "tabular"
-    nameless = make_card(Path("arrays"), "", kind, has_candidates=True)
-    given = {"images" if kind == "image" else "features": array}
-    named = {"candidates": candidates, "labels": labels, "answers": answers, "groups": groups}
-    given |= {key: np.asarray(value) for key, value in named.items() if value is not None}
-    if class_names is not None:
-        given["class_names"] = np.array([str(name) for name in class_names])
     if (candidates is None) == (answers is None):
         raise DataError("a dataset of arrays has either candidates or annotators' answers")
+    named = {"features": features, "candidates": candidates, "labels": labels, "answers": answers}
+    given: dict[str, np.ndarray] = {}
+    for key, value in {**named, "groups": groups, "class_names": class_names}.items():
+        if value is None:
+            continue
+        try:
+            given[key] = np.asarray(list(map(str, value)) if key == "class_names" else value)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:  # lists of different lengths, or not a list
+            raise DataError(f"{key} cannot be read as an array ({error})") from None
+    kind: Literal["tabular", "image"] = "image" if given["features"].ndim > 2 else "tabular"
+    if kind == "image":
+        given["images"] = given.pop("features")
+    nameless = make_card(Path("arrays"), "", kind, has_candidates=True)
     dataset = build_dataset(nameless, given)
     card = make_card(Path("arrays"), dataset.fingerprint, kind, has_candidates=True)
     return replace(dataset, card=replace(dataset.card, name=card.name))

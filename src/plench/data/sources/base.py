@@ -1,13 +1,21 @@
 """The types of a source: a dataset with its card, its loader and its public files."""
 
 import math
+import os
+import tempfile
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.readers import hash_git_blob, hash_md5
+from plench.errors import DataError
+
+TIMEOUT_SECONDS = 60  # without a single byte
+MAX_BYTES = 2**30  # the largest public file has 170 MB
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,37 @@ class RemoteFile:
         else:
             what, found, known = "MD5", hash_md5(content), self.md5
         return None if found == known else f"its {what} is {found} instead of {known}"
+
+    def download(self, path: Path) -> Path:
+        """Fetch the file, verify it and move it to `path`; a failed download leaves nothing behind.
+
+        A file that is there already and has the known digest is not fetched again; one that differs is never
+        overwritten.
+        """
+        try:
+            if path.exists():
+                if self.explain_mismatch(path.read_bytes()) is None:
+                    return path
+                raise DataError(f"{path} exists and is not the public file; move it away first")
+            with urllib.request.urlopen(self.url, timeout=TIMEOUT_SECONDS) as response:
+                content = response.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise DataError(f"{self.url} sends more than {MAX_BYTES:,} bytes; nothing was saved")
+            mismatch = self.explain_mismatch(content)
+            if mismatch is not None:
+                raise DataError(f"{self.url} is not the known file: {mismatch}; nothing was saved")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                os.chmod(temporary, 0o644)  # files of mkstemp are for the owner only; data folders are shared
+                os.replace(temporary, path)
+            finally:
+                Path(temporary).unlink(missing_ok=True)
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: not an address
+            raise DataError(f"{self.url} could not be fetched to {path} ({error})") from None
+        return path
 
 
 @dataclass(frozen=True)
@@ -53,11 +92,6 @@ class Source:
         if self.obtain is None:
             return "built in"
         return "download" if self.files else "by hand"
-
-    @property
-    def answers_are(self) -> str | None:
-        """Whether annotators' answers are kept for learning or combined into sets; None without any."""
-        return "kept" if self.answers else None if self.annotations is None else "combined"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,9 @@ from plench.data.answers import (
     Taxonomy,
     combine_answers,
     make_answers,
+    read_answer_columns,
     read_names,
+    read_set_column,
     sort_names,
 )
 from plench.data.dataset import Dataset, DatasetCard, TestSet
@@ -40,7 +42,7 @@ from plench.data.tables import (
     read_number,
     read_table_file,
 )
-from plench.errors import DataError
+from plench.errors import DataError, UsageError
 from plench.text import short_repr
 
 PARTS = ("train", "validation", "test")
@@ -83,24 +85,26 @@ def read_content(
     long = None
     if answers_table is not None:
         elsewhere = TableOptions(annotator=options.annotator, answer=options.answer)
-        long = answers_table, find_roles(answers_table, elsewhere)
+        long = answers_table, find_roles(answers_table, elsewhere, is_answers_file=True)
         options = replace(options, annotator=None, answer=None)
-    roles = find_roles(table, options)
-    check_one_form(table, roles, has_file=long is not None)
+    roles = find_roles(table, options, has_answers_file=long is not None)
     if roles.annotator is not None:
         long = table, roles
     features, warnings = None, list[str]()
     if has_features:
         if not roles.features:
             raise DataError(f"{table.name} has no feature columns ({roles.describe()})")
-        features, warnings = make_table(table, roles.features)
+        features, warnings = make_table(table, roles.features, roles.text)
     declared = options.classes or (taxonomy.classes if taxonomy else ())
     keep = frozenset(declared)
     given = read_answers(table, roles, long, keep)
     if roles.annotator is not None:
         table, features = fold_items(table, roles, features)
-    truth = [] if roles.truth is None else read_truth(table, roles.truth, keep)
-    sets = list(read_sets(table, roles, keep))
+    truth = [
+        None if text is None else Names((text,), Cell(text, table, row, str(roles.truth)))
+        for row, text in enumerate(table.texts(roles.truth, keep) if roles.truth is not None else ())
+    ]
+    sets = read_sets(table, roles, keep)
     names = declared or tuple(strip_prefix(column, "class_columns") for column in roles.class_columns)
     if not names:
         names = tuple(sort_names([*filter(None, truth), *sets, *(answer.names for answer in given)]))
@@ -144,78 +148,66 @@ def read_content(
     )
 
 
-def check_one_form(table: RawTable, roles: TableOptions, has_file: bool) -> None:
-    """Raise DataError if candidate sets could come from two places."""
-    forms = {
-        "one answer per row": roles.annotator,
-        "a file of answers": has_file,
-        "columns of annotators": roles.annotators,
-        "a column of lists": roles.answers,
-        "candidates": roles.candidates or roles.class_columns,
-    }
-    present = [form for form, is_present in forms.items() if is_present]
-    if len(present) > 1:
-        raise DataError(
-            f"{table.name} has {present[0]} and {present[1]}; leave one of them out with ignore=COLUMN"
-        )
-
-
 def read_answers(
     table: RawTable, roles: TableOptions, long: tuple[RawTable, TableOptions] | None, keep: frozenset[str]
 ) -> list[Answer]:
-    """Return the annotators' answers, in whichever form they are; an annotator answers an item once."""
-    answers: list[Answer] = []
-    rows: dict[tuple[int, str], int] = {}
-    for item, annotator, cell in list_answers(table, roles, long, keep):
-        if cell.value is None:
-            continue
-        if rows.setdefault((item, annotator), cell.row) != cell.row:
-            raise DataError(
-                f"{cell.place}: {short_repr(annotator)} has answered this item in row "
-                f"{rows[item, annotator] + 1}; write several labels as one answer, a{roles.separator}b"
-            )
-        answers.append(Answer(item, annotator, read_names(cell, roles.separator, keep, is_answer=True)))
-    if not answers and (long or roles.annotators or roles.answers):
-        raise DataError(f"{table.name}: there is not one answer")
-    return answers
-
-
-def list_answers(
-    table: RawTable, roles: TableOptions, long: tuple[RawTable, TableOptions] | None, keep: frozenset[str]
-) -> Iterator[tuple[int, str, Cell]]:
-    """Yield item, annotator and cell of all answers, gaps included.
+    """Return the annotators' answers in the one form that there is, if any.
 
     They are in the table `long` with one answer per row, in columns of annotators, or in a column of lists.
     """
+    answers: list[Answer] = []
     if long is not None:
-        source, own = long
-        if roles.item is None:
-            raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
-        if own.annotator is None or own.answer is None or own.item is None:
-            columns = ", ".join(source.columns)
-            raise DataError(f"{source.name} must have columns item, annotator and label; it has {columns}")
-        names = table.complete(roles.item)
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        if source is not table and len(numbers) < len(names):
-            raise DataError(
-                f"{table.name}: two rows have one name in column {roles.item!r}; expected one row"
-            )
-        annotators, cells = source.complete(own.annotator), source.cells(own.answer, keep)
-        for row, item in enumerate(source.complete(own.item)):
-            if item not in numbers:
-                raise DataError(f"{source.place(row, own.item)}: unknown item {short_repr(item)}")
-            yield numbers[item], annotators[row], Cell(cells[row], source, row, own.answer)
-    by_column = {column: table.cells(column, keep) for column in roles.annotators}
-    for row in range(len(table)):
-        for column, cells in by_column.items():
-            yield row, strip_prefix(column, "annotators"), Cell(cells[row], table, row, column)
+        answers = read_long_answers(table, roles, *long, keep)
+    elif roles.annotators:
+        columns = {column: strip_prefix(column, "annotators") for column in roles.annotators}
+        answers = read_answer_columns(table, columns, roles.separator, keep)
+        answers.sort(key=lambda answer: answer.item)
     for row, value in enumerate(table.cells(roles.answers) if roles.answers else ()):
         cell = Cell(value, table, row, roles.answers or "")
         parts = value.split(roles.answer_separator) if isinstance(value, str) else value
         if not isinstance(parts, list | tuple | np.ndarray | None):
             raise DataError(f"{cell.place}: expected a list of answers, not {short_repr(value)}")
         for number, part in enumerate(() if parts is None else parts, 1):
-            yield row, f"{number:09d}", cell._replace(value=clean_cell(part, keep))
+            answer = clean_cell(part, keep)
+            if answer is not None:
+                names = read_names(cell._replace(value=answer), roles.separator, keep, is_answer=True)
+                answers.append(Answer(row, f"{number:09d}", names))
+    if not answers and (long or roles.annotators or roles.answers):
+        raise DataError(f"{table.name}: there is not one answer")
+    return answers
+
+
+def read_long_answers(
+    table: RawTable, roles: TableOptions, source: RawTable, own: TableOptions, keep: frozenset[str]
+) -> list[Answer]:
+    """Read one answer per row of `source`, the table itself or another; an annotator answers an item once."""
+    if roles.item is None:
+        raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
+    if own.annotator is None or own.answer is None or own.item is None:
+        columns = ", ".join(source.columns)
+        raise DataError(f"{source.name} must have columns item, annotator and label; it has {columns}")
+    names = table.complete(roles.item)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    if source is not table and len(numbers) < len(names):
+        raise DataError(f"{table.name}: two rows have one name in column {roles.item!r}; expected one row")
+    answers: list[Answer] = []
+    rows: dict[tuple[int, str], int] = {}
+    annotators, cells = source.complete(own.annotator), source.cells(own.answer, keep)
+    for row, (item, annotator) in enumerate(zip(source.complete(own.item), annotators, strict=True)):
+        if item not in numbers:
+            raise DataError(f"{source.place(row, own.item)}: unknown item {short_repr(item)}")
+        if cells[row] is None:
+            continue
+        cell = Cell(cells[row], source, row, own.answer)
+        first = rows.setdefault((numbers[item], annotator), row)
+        if first != row:
+            raise DataError(
+                f"{cell.place}: {short_repr(annotator)} has answered this item in row {first + 1}; write "
+                f"several labels as one answer, a{roles.separator}b"
+            )
+        given = read_names(cell, roles.separator, keep, is_answer=True)
+        answers.append(Answer(numbers[item], annotator, given))
+    return answers
 
 
 def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> tuple[RawTable, Table | None]:
@@ -237,24 +229,10 @@ def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> 
     return table.take(rows), None if features is None else features[rows]
 
 
-def read_truth(table: RawTable, column: str, keep: frozenset[str]) -> list[Names | None]:
-    """Return the true label of each row, None if it is missing."""
-    texts = table.texts(column, keep)
-    return [
-        None if text is None else Names((text,), Cell(text, table, row, column))
-        for row, text in enumerate(texts)
-    ]
-
-
-def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Iterator[Names]:
-    """Yield the candidates of each row: from their column, or from a column of 0 and 1 per class."""
+def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> list[Names]:
+    """Return the candidates of each row: from their column, or from a column of 0 and 1 per class."""
     if roles.candidates is not None:
-        for row, value in enumerate(table.cells(roles.candidates, keep)):
-            cell = Cell(value, table, row, roles.candidates)
-            if value is None:
-                raise DataError(f"{cell.place}: the candidate set is empty")
-            yield read_names(cell, roles.separator, keep)
-        return
+        return read_set_column(table, roles.candidates, roles.separator, keep)
     bits: dict[str, list[bool]] = {}
     for column in roles.class_columns:
         texts = table.texts(column)
@@ -263,11 +241,13 @@ def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> Ite
             row = numbers.index(None)
             raise DataError(f"{table.place(row, column)}: expected 0 or 1, not {short_repr(texts[row])}")
         bits[strip_prefix(column, "class_columns")] = [number == 1 for number in numbers]
+    sets = []
     for row in range(len(table) if bits else 0):
         names = tuple(name for name, present in bits.items() if present[row])
         if not names:
             raise DataError(f"{table.place(row, column)}: the row has 0 in every column of a class")
-        yield Names(names, Cell(None, table, row, column))
+        sets.append(Names(names, Cell(None, table, row, column)))
+    return sets
 
 
 def read_split(table: RawTable, column: str) -> NDArray[Any]:
@@ -411,17 +391,19 @@ def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **op
         options["answers"], answers = answers, None
     taxonomy = options.pop("taxonomy", None)
     chosen = read_options(options)
+    if not isinstance(taxonomy, Mapping | str | Path | None):
+        raise UsageError(f"taxonomy must be a file or a mapping, not {short_repr(taxonomy)}")
     is_file = isinstance(data, str | Path)
     if is_file and answers is None and not isinstance(taxonomy, Mapping):
         chosen = replace(chosen, taxonomy=None if taxonomy is None else str(taxonomy))
         content, digest = read_table_files(Path(data), chosen)
         return assemble(content, make_table_card(Path(data).stem, digest, content))
-    if taxonomy is not None:
-        is_mapping = isinstance(taxonomy, Mapping)
-        taxonomy = Taxonomy(taxonomy) if is_mapping else Taxonomy.read(read_table_file(taxonomy))
+    tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else None
+    if isinstance(taxonomy, str | Path):
+        tree = Taxonomy.read(read_table_file(taxonomy))
     table = read_table_file(data) if is_file else read_frame(data, name)
     answers = None if answers is None else read_frame(answers, f"{name}'s answers")
-    content = read_content(table, chosen, answers, taxonomy)
+    content = read_content(table, chosen, answers, tree)
     fingerprint = assemble(content, make_table_card(name, "", content)).fingerprint
     return assemble(content, make_table_card(name, fingerprint, content))
 

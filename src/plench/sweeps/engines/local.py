@@ -168,9 +168,8 @@ class LocalBackend:
 
     def kill(self, job: Job) -> None:
         """Kill the worker that has a job."""
-        for worker in self.workers:
-            if worker is not None and worker.job is job:
-                self._remove(worker)
+        job.failed = True
+        self.finish(job)
 
     def ask_to_stop(self) -> None:
         """Ask busy workers to write checkpoints and stop."""

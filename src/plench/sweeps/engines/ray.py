@@ -7,6 +7,7 @@ process that crashes. A run that is started again elsewhere gets its checkpoint 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import socket
@@ -14,8 +15,8 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,16 +24,17 @@ from plench.data import Dataset
 from plench.errors import StorageError, UsageError, missing_package
 from plench.registry import is_path
 from plench.settings import Settings
-from plench.sweeps.engines.ray_writer import SECONDS_BETWEEN_EVENTS, RemoteReporter, RemoteStore, Writer
-from plench.sweeps.executor import RunAttempt, RunEnded, RunExecutor, RunProgress, limit_memory
+from plench.sweeps.engines.ray_writer import CRASHED, RemoteStore, Writer
+from plench.sweeps.executor import RunAttempt, RunEnded, RunExecutor, limit_memory
 from plench.sweeps.plan import Task
+from plench.sweeps.progress import RunReporter
 from plench.sweeps.scheduler import Assignment, Crash, Job, Message, Scheduler, count_cores
 from plench.training.loop import StopRequest
 
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-SECONDS_BETWEEN_COUNTS = 2.0
 
 
+@dataclass(frozen=True)
 class RayEngine:
     """Runs on a Ray cluster: an existing one (`address`), or one that it starts on this machine."""
 
@@ -40,23 +42,18 @@ class RayEngine:
     waits: ClassVar[bool] = True
     writes: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        address: str | None = None,
-        cpus_per_run: float = 1.0,
-        gpus_per_run: float = 0.0,
-        workers: int | None = None,
-    ) -> None:
-        if cpus_per_run < 0 or gpus_per_run < 0 or cpus_per_run + gpus_per_run == 0:
+    address: str | None = None
+    cpus_per_run: float = 1.0
+    gpus_per_run: float = 0.0
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus_per_run < 0 or self.gpus_per_run < 0 or self.cpus_per_run + self.gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
-        if address is not None and workers is not None:
+        if self.address is not None and self.workers is not None:
             raise UsageError("workers cannot be set for an existing Ray cluster: its size is given")
-        if workers is not None and workers < 1:
-            raise UsageError(f"workers must be at least 1, not {workers}")
-        self.address = address
-        self.cpus_per_run = cpus_per_run
-        self.gpus_per_run = gpus_per_run
-        self.workers = workers
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"workers must be at least 1, not {self.workers}")
 
     def count_slots(self, settings: Settings) -> int | None:
         """Return the number of parallel runs; None for an existing cluster, which is not connected yet."""
@@ -98,11 +95,15 @@ def connect(address: str | None, workers: int | None, cpus_per_run: float) -> An
         cpus = None if workers is None else math.ceil(workers * cpus_per_run)
         settings.update(address="local", num_cpus=cpus, include_dashboard=False)
     else:
-        _check_address(address)
         settings.update(address=address)
+    host, _, port = (address or "").rpartition(":")
+    if address not in (None, "auto") and not (host and port.isdigit()):
+        raise UsageError(f"unknown Ray address {address!r}; expected auto or HOST:PORT")
     try:
+        if host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(**settings)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, OverflowError, ValueError, RuntimeError) as error:
         raise UsageError(f"cannot connect to Ray at {address or 'this machine'}: {error}") from error
     return ray
 
@@ -124,19 +125,6 @@ def keep_to_loopback(wanted: bool) -> None:
         constants.ENABLE_RAY_CLUSTER = not wanted  # type: ignore[attr-defined]
 
 
-def _check_address(address: str) -> None:
-    """Raise UsageError if nothing answers; Ray itself would try for minutes."""
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(f"unknown Ray address {address!r}; expected auto or HOST:PORT")
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"cannot connect to Ray at {address}: {error}") from error
-
-
 class RayBackend:
     """Submits jobs to the cluster and receives what comes back."""
 
@@ -146,8 +134,6 @@ class RayBackend:
         self.assignment = assignment
         self.jobs: dict[Any, Job] = {}
         self.data: dict[str, Any] = {}
-        self.slots = 0
-        self.counted_at = self.polled_at = -math.inf
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
         self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
@@ -156,14 +142,11 @@ class RayBackend:
         )(run_remotely)
 
     def count_slots(self) -> int:
-        """Return how many runs the cluster has room for; nodes come and go, so it is asked now and then."""
-        if time.monotonic() - self.counted_at > SECONDS_BETWEEN_COUNTS:
-            self.counted_at = time.monotonic()
-            total = self.ray.cluster_resources()
-            demands = {"CPU": self.engine.cpus_per_run, "GPU": self.engine.gpus_per_run}
-            rooms = [int(total.get(kind, 0) / demand) for kind, demand in demands.items() if demand > 0]
-            self.slots = min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
-        return self.slots
+        """Return how many runs the cluster has room for; nodes come and go."""
+        total = self.ray.cluster_resources()
+        demands = {"CPU": self.engine.cpus_per_run, "GPU": self.engine.gpus_per_run}
+        rooms = [int(total.get(kind, 0) / demand) for kind, demand in demands.items() if demand > 0]
+        return min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
 
     def has_room(self) -> bool:
         """Return True if the cluster has room: where tasks queue, Ray starts processes that are not warm."""
@@ -192,7 +175,6 @@ class RayBackend:
     def poll(self, timeout: float) -> list[tuple[Job, Message]]:
         """Return progress, ends and crashes."""
         ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=timeout)
-        messages: list[tuple[Job, Message]] = []
         ends: list[tuple[Job, Message]] = []
         for reference in ready:
             job = self.jobs[reference]
@@ -203,30 +185,22 @@ class RayBackend:
                 reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 ends.append((job, Crash(f"its process crashed ({reason})")))
         # What a task sent before its end counts for the crash.
-        if ends or time.monotonic() - self.polled_at > SECONDS_BETWEEN_EVENTS:
-            messages = self._read_events()
-        for reference in ready:
-            del self.jobs[reference]
-        return messages + ends
-
-    def _read_events(self) -> list[tuple[Job, Message]]:
-        """Return the progress that runs have reported through the writer."""
-        self.polled_at = time.monotonic()
+        messages: list[tuple[Job, Message]] = []
+        by_folder = {run.folder: job for job in self.jobs.values() for run in job.task}
         try:
             events = self.ray.get(self.writer.take_events.remote())
         except self.ray.exceptions.RayActorError as error:
-            raise StorageError("the process that writes the results has crashed") from error
-        by_folder = {run.folder: job for job in self.jobs.values() for run in job.task}
-        messages: list[tuple[Job, Message]] = []
-        for folder, updates, kind in events:
-            job = by_folder.get(folder)
-            if job is None:
-                continue
-            if kind == "opened":
-                job.started_at = min(job.started_at, time.monotonic())
-            else:
-                messages.append((job, RunProgress(folder, updates, started=kind == "started")))
-        return messages
+            raise StorageError(CRASHED) from error
+        for event in events:
+            opened = isinstance(event, str)
+            of_event = by_folder.get(event if opened else event.folder)
+            if of_event is not None and opened:
+                of_event.started_at = min(of_event.started_at, time.monotonic())
+            elif of_event is not None:
+                messages.append((of_event, event))
+        for reference in ready:
+            del self.jobs[reference]
+        return messages + ends
 
     def finish(self, job: Job) -> None:
         """Do nothing: Ray keeps the process for other tasks."""
@@ -256,39 +230,25 @@ def run_remotely(
 ) -> dict[str, RunAttempt]:
     """Run a task in a process of the cluster; all that it writes goes through the writer."""
     limit_memory(memory_limit_gb)
-    placed = []
-    for run in task:
-        for path, content in sources.items():
-            here = _unpack_source(content, Path(path).name)
-            parts = {
-                name: getattr(run, name).replace(path, here) for name in ("algorithm", "network", "criteria")
-            }
-            run = replace(run, **parts)
-        placed.append(run)
+    placed = list(task)
+    for path, content in sources.items():
+        here = Path(_own_folder().name, hashlib.sha256(content).hexdigest()[:16], Path(path).name)
+        here.parent.mkdir(exist_ok=True)
+        here.write_bytes(content)
+        for i, run in enumerate(placed):
+            specs = {name: getattr(run, name) for name in ("algorithm", "network", "criteria")}
+            placed[i] = replace(run, **{name: s.replace(path, str(here)) for name, s in specs.items()})
     attempts: dict[str, RunAttempt] = {}
     _warm_executor().run_task(
         tuple(placed),
         dataset,
         [RemoteStore(writer, output_dir / run.folder) for run in task],
-        [RemoteReporter(writer, run.folder) for run in task],
+        [RunReporter(writer.report.remote, run.folder) for run in task],
         lambda run, attempt: attempts.update({run.folder: attempt}),
     )
     return attempts
 
 
-# The executor of a process keeps prepared data from task to task.
+# The executor of a process keeps prepared data from task to task; its folder has files of third-party code.
 _warm_executor = cache(RunExecutor)
-
-
-@cache
-def _unpack_source(source: bytes, name: str) -> str:
-    """Write a file of third-party code to a folder of this process; return its path."""
-    folder = tempfile.TemporaryDirectory(prefix="plench-")
-    _unpacked.append(folder)
-    path = Path(folder.name) / name
-    path.write_bytes(source)
-    return str(path)
-
-
-# Kept so that the folders last as long as the process, and no longer.
-_unpacked: list[tempfile.TemporaryDirectory[str]] = []
+_own_folder = cache(partial(tempfile.TemporaryDirectory, prefix="plench-"))

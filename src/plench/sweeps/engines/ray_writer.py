@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from plench.errors import StorageError
 from plench.runs.folder import RunStore
+from plench.sweeps.progress import RunProgress
 
-if TYPE_CHECKING:  # imports torch, which the writer's process does not need
-    from plench.training.config import RunConfig
-
-SECONDS_BETWEEN_EVENTS = 0.5
+CRASHED = "the process that writes the results has crashed"
 _SECONDS_BETWEEN_WRITES = 1.0
 _SENT_AT_MOST = 16
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """A token for an attempt to write with, and what its folder holds, newest checkpoint first."""
 
     token: int
@@ -35,9 +32,9 @@ class Opened:
 class OpenRun:
     """A run that an attempt is working on."""
 
-    token: int
     store: RunStore
     held: ExitStack = field(default_factory=ExitStack)
+    token: int = 0
 
 
 class Writer:
@@ -45,21 +42,19 @@ class Writer:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenRun] = {}
-        self._events: list[tuple[str, int, str]] = []
+        self._events: list[str | RunProgress] = []
         self._tokens = 0
 
     def open(self, folder: Path) -> Opened:
         """Open a run for a new attempt; what an earlier one still sends has an old token and is refused."""
-        self._tokens += 1
-        name = folder.name
-        if name in self._open:
-            self._open[name].token = self._tokens
-        else:
-            opened = OpenRun(self._tokens, RunStore(folder))
+        if folder.name not in self._open:
+            opened = OpenRun(RunStore(folder))
             opened.held.enter_context(opened.store.locked())
-            self._open[name] = opened
-        self._events.append((name, 0, "opened"))
-        store = self._open[name].store
+            self._open[folder.name] = opened
+        self._tokens += 1
+        self._open[folder.name].token = self._tokens
+        self._events.append(folder.name)
+        store = self._open[folder.name].store
         return Opened(self._tokens, store.finished, store.read_run(), list(store.read_checkpoints()))
 
     def write(self, name: str, token: int, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
@@ -74,29 +69,23 @@ class Writer:
         """Return the content of a model's file."""
         return self._open[name].store.read_model(model)
 
-    def close(self, name: str, token: int) -> None:
-        """Unlock a run at the end of an attempt."""
-        if name in self._open and self._open[name].token == token:
-            self.release(name)
+    def release(self, name: str, token: int | None = None) -> None:
+        """Unlock a run at the end of the attempt with this token, or of any."""
+        if name in self._open and token in (None, self._open[name].token):
+            self._open.pop(name).held.close()
 
-    def release(self, name: str) -> None:
-        """Unlock a run whose attempt is gone."""
-        opened = self._open.pop(name, None)
-        if opened is not None:
-            opened.held.close()
+    def report(self, progress: RunProgress) -> None:
+        """Keep progress for the driver."""
+        self._events.append(progress)
 
-    def tell(self, name: str, updates: int, kind: str) -> None:
-        """Keep an event for the driver."""
-        self._events.append((name, updates, kind))
-
-    def take_events(self) -> list[tuple[str, int, str]]:
-        """Return the events since the last call."""
+    def take_events(self) -> list[str | RunProgress]:
+        """Return what happened since the last call: names of opened runs, and progress."""
         events, self._events = self._events, []
         return events
 
 
 class RemoteStore(RunStore):
-    """A run's folder on the driver's machine, as a task sees it.
+    """A run's folder on the driver's machine, as a task sees it: `folder` may not exist on the task's node.
 
     Writes are sent in order without waiting for each, and writes within a second are sent together.
     Checkpoints, `done` and the end of the attempt wait until everything before them is on disk. What a
@@ -106,7 +95,7 @@ class RemoteStore(RunStore):
     def __init__(self, writer: Any, folder: Path) -> None:
         super().__init__(folder)
         self._writer = writer
-        self._opened: Opened | None = None
+        self._opened = Opened(0, False, None, [])
         self._kept: list[tuple[str, tuple[Any, ...]]] = []
         self._sent: list[Any] = []
         self._sent_at = -math.inf
@@ -119,13 +108,13 @@ class RemoteStore(RunStore):
             yield
             self._flush()
         finally:
-            self._writer.close.remote(self.folder.name, self._opened.token)
-            self._opened, self._kept, self._sent = None, [], []
+            self._writer.release.remote(self.folder.name, self._opened.token)
+            self._opened, self._kept, self._sent = Opened(0, False, None, []), [], []
 
     @property
     def finished(self) -> bool:
         """Whether the run had ended when it was locked (before that it is not known)."""
-        return self._opened is not None and self._opened.finished
+        return self._opened.finished
 
     def check_integrity(self, steps: int) -> str | None:
         """Return None: finished runs were checked before the task was submitted."""
@@ -134,16 +123,15 @@ class RemoteStore(RunStore):
     @property
     def has_checkpoint(self) -> bool:
         """Whether there was a checkpoint when the run was locked."""
-        return self._opened is not None and bool(self._opened.checkpoints)
+        return bool(self._opened.checkpoints)
 
     def read_run(self) -> dict[str, Any] | None:
         """Return run.json as it was when the run was locked."""
-        return None if self._opened is None else self._opened.run
+        return self._opened.run
 
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
         """Yield the checkpoints that were there when the run was locked, the newest first."""
-        if self._opened is not None:
-            yield from self._opened.checkpoints
+        yield from self._opened.checkpoints
 
     def read_model(self, name: str) -> bytes | None:
         """Return the content of a model's file, after all that was written."""
@@ -159,6 +147,14 @@ class RemoteStore(RunStore):
         """Add one record."""
         self._send("append_record", line)
 
+    def discard(self, name: str) -> None:
+        """Remove a file that is no longer needed."""
+        self._send("discard", name)
+
+    def discard_models(self) -> None:
+        """Remove all models."""
+        self._send("discard_models")
+
     def write_checkpoint(self, content: bytes) -> None:
         """Write a checkpoint, keeping the one before it."""
         self._send("write_checkpoint", content)
@@ -172,23 +168,17 @@ class RemoteStore(RunStore):
     def _send(self, method: str, *arguments: Any) -> None:
         self._kept.append((method, arguments))
         if time.monotonic() - self._sent_at > _SECONDS_BETWEEN_WRITES:
-            self._send_kept()
-            if len(self._sent) >= _SENT_AT_MOST:
-                self._flush()
+            self._flush(wait=len(self._sent) + 1 >= _SENT_AT_MOST)
 
-    def _send_kept(self) -> None:
-        """Send what was kept back."""
-        assert self._opened is not None
-        calls, self._kept = self._kept, []
-        if calls:
+    def _flush(self, wait: bool = True) -> None:
+        """Send what was kept back; wait until everything is on disk."""
+        if self._kept:
+            calls, self._kept = self._kept, []
             self._sent.append(self._writer.write.remote(self.folder.name, self._opened.token, calls))
             self._sent_at = time.monotonic()
-
-    def _flush(self) -> None:
-        """Wait until everything is on disk."""
-        self._send_kept()
-        sent, self._sent = self._sent, []
-        self._wait(sent)
+        if wait:
+            sent, self._sent = self._sent, []
+            self._wait(sent)
 
     def _wait(self, answers: Any) -> Any:
         import ray
@@ -196,27 +186,4 @@ class RemoteStore(RunStore):
         try:
             return ray.get(answers)
         except ray.exceptions.RayActorError as error:
-            raise StorageError("the process that writes the results has crashed") from error
-
-
-class RemoteReporter:
-    """Reports the run's progress to the driver, through the writer, without waiting."""
-
-    def __init__(self, writer: Any, name: str) -> None:
-        self._writer = writer
-        self._name = name
-        self._reported_at = 0.0
-
-    def started(self, config: RunConfig, updates: int) -> None:
-        """Training starts."""
-        self._writer.tell.remote(self._name, updates, "started")
-
-    def advanced(self, updates: int, loss: float) -> None:
-        """Some updates were made."""
-        now = time.monotonic()
-        if now - self._reported_at >= SECONDS_BETWEEN_EVENTS:
-            self._reported_at = now
-            self._writer.tell.remote(self._name, updates, "advanced")
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Do nothing: records are sent by the store."""
+            raise StorageError(CRASHED) from error

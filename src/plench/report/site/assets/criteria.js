@@ -100,13 +100,13 @@
       .filter(({ reference }) => !isRegret || !reference);
     const tell = (k) => shown.map(({ title, values }) => `${title} ${p.percent(values[k])}`).join(", ");
     const what = isRegret ? "Regret in points" : "Test accuracy in %";
-    const left = curve.left_out
-      ? ` ${p.plural(curve.left_out, "experiment")} with fewer configurations ${curve.left_out === 1 ? "is" : "are"} left out.`
+    const left = curve.n_left_out
+      ? ` ${p.plural(curve.n_left_out, "experiment")} with fewer configurations ${curve.n_left_out === 1 ? "is" : "are"} left out.`
       : "";
     const flat = shown.flatMap(({ values }) => values.map((value) => 100 * value));
     const figure = p.figure({
       title: `${what} by the number of configurations tried`,
-      words: `Expected over all ways to try k of the stored configurations, computed exactly; mean over ${p.plural(curve.n, "experiment")}.${left} With 1: ${tell(0)}. With ${most}: ${tell(most - 1)}.`,
+      words: `Expected over all ways to try k of the stored configurations, computed exactly; mean over ${p.plural(curve.n_experiments, "experiment")}.${left} With 1: ${tell(0)}. With ${most}: ${tell(most - 1)}.`,
       extra: p.legend(shown.map(({ title, kind, shape }) => ({ kind, shape, line: true, text: title }))),
       draw: (width) => {
         const [low, high] = [Math.min(...flat, isRegret ? 0 : Infinity), Math.max(...flat)];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +11,9 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report import drawing
-from plench.report.criteria_quality import CriterionQuality, judge_criteria, score_and_test
-from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, find_range, label
-from plench.report.leaderboard import Leaderboard, label_settings, title_criterion
-from plench.report.results import Results
+from plench.report.criteria_quality import judge_criteria, relative_accuracies, score_and_test
+from plench.report.drawing import COLUMN, DARK, GREY, SMALL, Range, find_range, label
+from plench.report.leaderboard import Leaderboard, describe_extent, label_settings, title_criterion
 from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import ChosenRun, place_experiments
 from plench.text import clean, counted
@@ -103,78 +102,57 @@ def _share_scale(
     return find_range(pooled, least=10.0).padded(0.05), own
 
 
-CURVES = FigureKind(
-    "curves",
-    "learning curves with the selected checkpoint",
-    lambda found, options: draw_curves(
-        found.board, drawing.one_setting(found.board), drawing.one_criterion(found, options), options.width
-    ),
-)
-
-
-def draw_sensitivity(
-    runs: Sequence[Run], algorithm: str, criterion: Criterion, width: float = COLUMN
-) -> Figure:
-    """Draw one panel per hyperparameter that varies, for one algorithm.
+def draw_sensitivity(runs: Sequence[Run], criterion: Criterion, width: float = COLUMN) -> Figure:
+    """Draw one panel per hyperparameter that varies, for runs of one algorithm.
 
     Accuracy is taken at the checkpoint the criterion chose, less the median of its dataset and split, so that
     several datasets can be shown together and a failed configuration does not shift the others.
     """
-    by_split: dict[Any, list[tuple[Run, float]]] = {}
-    for run in runs:
-        chosen = score_and_test(run, criterion) if run.experiment.algorithm == algorithm else None
-        if chosen is not None:
-            by_split.setdefault((run.experiment, run.trial_seed), []).append((run, 100 * chosen[1]))
-    points: list[tuple[Run, float]] = []
-    for group in by_split.values():
-        middle = float(np.median([test for _, test in group]))
-        points.extend((run, test - middle) for run, test in group)
+    algorithm, *others = sorted({run.experiment.algorithm for run in runs})
+    if others:
+        known = ", ".join(map(clean, [algorithm, *others]))
+        raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
+    points = [(run, 100 * test) for run, test in relative_accuracies(runs, criterion, median)]
     names = sorted({name for run, _ in points for name in run.hparams})
     varying = [name for name in names if len({str(run.hparams.get(name)) for run, _ in points}) > 1]
     if not varying:
-        name = clean(algorithm)
-        raise UsageError(f"no hyperparameter of {name} varies over its {len(points)} finished runs")
-    scale = find_range([relative for _, relative in points])
+        finished = f"{len(points)} finished runs"
+        raise UsageError(f"no hyperparameter of {clean(algorithm)} varies over its {finished}")
+    scale = find_range(relative for _, relative in points)
     figure, panels, columns = drawing.new_panels(width, len(varying), PANEL, 0.3, (0.2, 1.15), sharey=True)
+    ys = np.array([relative for _, relative in points])
+    shown = np.clip(ys, *scale)
+    outside = shown != ys
+    default = np.array([run.hparams_seed == 0 for run, _ in points])
+    dark, light = drawing.shades(5)[0], drawing.shades(5)[3]
     for axes, name in zip(panels, varying, strict=True):
-        _draw_sensitivity(axes, name, points, scale)
+        xs = _place_values(axes, [run.hparams.get(name) for run, _ in points], ys)
+        axes.axhline(0, color=GREY, linewidth=0.5)
+        for mask, colour, marker, size in (
+            (~default & ~outside, light, "o", 5),
+            (outside & (ys < 0), light, "v", 7),
+            (outside & (ys > 0), light, "^", 7),
+            (default & ~outside, dark, "D", 6),
+        ):
+            look: Any = {"s": size, "marker": marker, "color": [colour], "edgecolor": DARK, "linewidth": 0.2}
+            axes.scatter(xs[mask], shown[mask], **look)
+        axes.set_title(label(name, 18), pad=2)
+        drawing.add_grid(axes, ticks=4)
     panels[0].set_ylim(scale.padded(0.08))
     for axes in panels[::columns]:
         axes.set_ylabel("points")
     experiments = {run.experiment for run, _ in points}
-    n_datasets = len({experiment.dataset for experiment in experiments})
-    extent = counted(len(experiments), "dataset" if n_datasets == len(experiments) else "setting")
+    n = counted(len(points), "run")
     drawing.add_title(
         figure,
         f"{label(algorithm)}: test accuracy less its split's median, by hyperparameter (checkpoints by "
-        f"{title_criterion(criterion, experiments)}), {extent}, n = {counted(len(points), 'run')}",
+        f"{title_criterion(criterion, experiments)}), {describe_extent(experiments)}, n = {n}",
     )
-    beyond = sum(not scale.holds(relative) for _, relative in points)
+    beyond = int(outside.sum())
     legend = "Dots: drawn configurations; diamonds: the default; bars: medians."
     lying = f"At the edge (triangles): {counted(beyond, 'run')} beyond the scale." if beyond else ""
     drawing.add_notes(figure, [legend, lying])
     return figure
-
-
-def _draw_sensitivity(axes: Axes, name: str, points: list[tuple[Run, float]], scale: Range) -> None:
-    values = [run.hparams.get(name) for run, _ in points]
-    ys = np.array([relative for _, relative in points])
-    shown = np.clip(ys, *scale)
-    default = np.array([run.hparams_seed == 0 for run, _ in points])
-    xs = _place_values(axes, values, ys)
-    axes.axhline(0, color=GREY, linewidth=0.5)
-    outside = shown != ys
-    shades = drawing.shades(5)
-    for mask, colour, marker, size in (
-        (~default & ~outside, shades[3], "o", 5),
-        (outside & (ys < 0), shades[3], "v", 7),
-        (outside & (ys > 0), shades[3], "^", 7),
-        (default & ~outside, shades[0], "D", 6),
-    ):
-        look: Any = {"s": size, "marker": marker, "color": [colour], "edgecolor": DARK, "linewidth": 0.2}
-        axes.scatter(xs[mask], shown[mask], **look)
-    axes.set_title(label(name, 18), pad=2)
-    drawing.add_grid(axes, ticks=4)
 
 
 def _place_values(axes: Axes, values: Sequence[Any], ys: np.ndarray) -> np.ndarray:
@@ -217,17 +195,6 @@ def _by_size(text: str) -> tuple[int, float, str]:
         return (1, 0.0, text)
 
 
-def _sensitivity(found: Results, options: Any) -> Figure:
-    algorithms = sorted({run.experiment.algorithm for run in found.runs})
-    if len(algorithms) > 1:
-        known = ", ".join(map(clean, algorithms))
-        raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
-    return draw_sensitivity(found.runs, algorithms[0], drawing.one_criterion(found, options), options.width)
-
-
-SENSITIVITY = FigureKind("sensitivity", "test accuracy against each hyperparameter", _sensitivity)
-
-
 def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> Figure:
     """Draw a panel per setting and criterion: its value against test accuracy, a point per configuration.
 
@@ -263,17 +230,19 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
         for axes, criterion in zip(block.ravel(), shown, strict=False):
             beyond += _draw_cloud(axes, points[setting, criterion])
             mine = [q for q in judged if q.criterion is criterion and setting in tables[q.experiment]]
-            axes.set_title(_describe_quality(mine), pad=2, fontsize=SMALL)
+            regrets = [q.regret for q in mine if q.regret is not None]
+            correlations = [q.rank_correlation for q in mine if q.rank_correlation is not None]
+            regret = f"regret {100 * fmean(regrets):.2f} points" if regrets else "regret undefined"
+            rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
+            axes.set_title(f"{regret}, {rho}".replace("-", "−"), pad=2, fontsize=SMALL)
             axes.set_xlabel(f"{title_criterion(criterion, [setting])} on validation (%)", labelpad=1)
         for axes in block.ravel()[len(shown) :]:
             axes.set_visible(False)
         for axes in block[:, 0]:
             axes.set_ylabel(f"{label(labels[setting], 60)}:\ntest accuracy (%)")
     n = counted(max(map(len, points.values())), "run")
-    n_datasets = len({setting.dataset for setting in settings})
-    extent = counted(len(settings), "setting" if n_datasets < len(settings) else "dataset")
     title = "Criteria against test accuracy of each configuration"
-    drawing.add_title(figure, f"{title}: {extent}, n = {n} a panel at most")
+    drawing.add_title(figure, f"{title}: {describe_extent(settings)}, n = {n} per panel at most")
     total = counted(sum(map(len, points.values())), "point")
     notes = [
         "Regret: test accuracy lost against choosing by OA w/ ES, in points; ρ: Spearman's, over the "
@@ -298,18 +267,3 @@ def _draw_cloud(axes: Axes, points: list[tuple[float, float]]) -> int:
     axes.set(xlim=across, ylim=up)
     drawing.add_grid(axes, "both", ticks=4)
     return len(points) - len(inside)
-
-
-def _describe_quality(judged: Sequence[CriterionQuality]) -> str:
-    regrets = [q.regret for q in judged if q.regret is not None]
-    correlations = [q.rank_correlation for q in judged if q.rank_correlation is not None]
-    regret = f"regret {100 * fmean(regrets):.2f} points" if regrets else "regret undefined"
-    rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
-    return f"{regret}, {rho}".replace("-", "−")
-
-
-CRITERION = FigureKind(
-    "criterion",
-    "each criterion against test accuracy",
-    lambda found, options: draw_criteria(found.runs, found.criteria, options.width),
-)

@@ -1,29 +1,43 @@
-"""Runs in one Parquet file, a row per record (extra `report`).
+"""Results: runs of folders and results files read together, and written as one Parquet file (extra `report`).
 
-What a run states once (configuration, versions, cards) is in each of its rows; dictionary encoding keeps that
-small. A run without records has one row whose step is null. docs/results.md describes the columns.
+The file has a row per record. What a run states once (configuration, versions, cards) is in each of its rows;
+dictionary encoding keeps that small. A run without records has one row whose step is null. docs/results.md
+describes the columns.
 """
 
+import gc
 import json
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError, UsageError, missing_package
 from plench.runs.files import write_through
 from plench.runs.folder import FINISHED, STATUSES
-from plench.runs.records import SEEDS, Record, Run, is_finite, make_experiment
+from plench.runs.records import (
+    FIGURES,
+    SEEDS,
+    Record,
+    Run,
+    is_finite,
+    make_experiment,
+    read_figures,
+    read_folder,
+)
+from plench.runs.sweep_spec import SWEEP_FILES
 from plench.text import counted
 
 SCHEMA = 1
 SUFFIX = ".parquet"
 FORMAT_KEY, WARNINGS_KEY, SWEEPS_KEY = (f"plench.{name}" for name in ("schema", "notices", "sweeps"))
-# A file that declares more is not read: no benchmark has that many runs.
-MOST_ROWS, MOST_BYTES = 5_000_000, 2**36
+MOST_ROWS = 5_000_000  # a file that declares more is not read: no benchmark has that many records
 
 # Columns that are the same in all rows of a run, by their type.
 MOMENTS = ("begun", "written")
@@ -31,7 +45,7 @@ TEXTS = ("run_id", "folder", "dataset", "algorithm", "status", *MOMENTS)
 PARTS = ("experiment", "hparams", "config", "versions", "algorithm_card", "dataset_card", "info")  # JSON
 SECONDS = ("training_seconds", "evaluation_seconds")
 # Columns of a record: figures in full, maps for other values.
-FIGURES = ("epoch", "loss", "mem_gb", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
+COLUMNS = ("epoch", "loss", "mem_gb", "val_covering_rate", "val_approximated_acc", "val_accuracy", "test_acc")
 MAPS = ("others", "logged")
 # Keys of run.json that have a column of their own under another name, or the same.
 IN_PARTS = {
@@ -40,6 +54,8 @@ IN_PARTS = {
     "algorithm_card": "algorithm_card",
     "dataset": "dataset_card",
 }
+
+logger = logging.getLogger("plench")
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,119 @@ class StoredResults:
             "dataset": len({run.experiment.dataset for run in self.runs}),
         }
         return ", ".join(counted(number, noun) for noun, number in numbers.items())
+
+
+def read_runs(output_dir: str | os.PathLike[str]) -> list[Run]:
+    """Read every run folder directly under `output_dir`, or a results file, and log warnings."""
+    runs, warnings = read_runs_with_warnings(output_dir)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return runs
+
+
+def read_runs_with_warnings(output_dir: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
+    """Read every run folder in the order of their names; each warning starts with the file it is about.
+
+    A results file (`plench export`) is read like the folders that it was made from.
+    """
+    root = Path(output_dir)
+    if root.is_file():
+        results = read_results_file(root)
+        return results.runs, results.warnings
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if os.path.isdir(entry))
+    except OSError as error:
+        raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
+    runs: list[Run] = []
+    warnings: list[str] = []
+    with paused_garbage_collector():
+        for name in names:
+            run, found = read_folder(os.path.join(root, name))
+            warnings.extend(f"{plain(name)}/{warning}" for warning in found)
+            if run is not None:
+                runs.append(run)
+    return runs, warnings
+
+
+@contextmanager
+def paused_garbage_collector() -> Iterator[None]:
+    """Pause the collector: it takes a quarter of the time, and what is read has no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def gather_results(places: Iterable[str | os.PathLike[str]]) -> StoredResults:
+    """Read folders of runs and results files; copies of a run count once, and must have the same records."""
+    runs: list[Run] = []
+    warnings: list[str] = []
+    sweeps: dict[str, str] = {}
+    named = list(dict.fromkeys(Path(place).resolve() for place in places))
+    for place in named:
+        found, said = read_runs_with_warnings(place)
+        runs.extend(found)
+        warnings.extend(f"{place.name}/{warning}" if len(named) > 1 else warning for warning in said)
+        sweeps.update({Path(name).name: text for name, text in read_sweep_texts(place, warnings).items()})
+    if not runs:
+        raise UsageError(f"no runs in {', '.join(map(str, named))} (folders with results.jsonl)")
+    runs, copies = drop_copies(runs, refuse_conflicts=True)
+    return StoredResults(runs, [*warnings, *copies], sweeps)
+
+
+def read_sweep_texts(place: Path, warnings: list[str]) -> dict[str, str]:
+    """Return the sweep files of a folder or results file by their paths; add warnings for unreadable ones."""
+    if place.is_file():
+        with _opened(place) as (_, _, sweeps):
+            return {f"{place}/{name}": text for name, text in sweeps.items()}
+    texts = {}
+    for path in sorted(place.glob(SWEEP_FILES)):
+        try:
+            texts[str(path)] = path.read_text(encoding="utf-8")
+        except OSError as error:
+            warnings.append(f"cannot read the sweep file {path}: {error.strerror}")
+        except ValueError as error:
+            warnings.append(f"{path} is not a TOML file: {error}")
+    return texts
+
+
+def drop_copies(runs: Iterable[Run], *, refuse_conflicts: bool = False) -> tuple[list[Run], list[str]]:
+    """Keep one folder of each run, the first that finished, and name the others in one warning.
+
+    Our runs are identified by their `run_id`. Those without one (the public benchmark's) are all kept. With
+    `refuse_conflicts`, finished copies of one run with different records raise DataError.
+    """
+    kept: dict[Hashable, Run] = {}
+    copies: list[Run] = []
+    for number, run in enumerate(runs):
+        run_id = run.info.get("run_id")
+        # The experiment and the seeds are in the key so that a faulty run_id never hides another run.
+        named = (run_id, run.experiment, run.trial_seed, run.hparams_seed, run.seed)
+        key: Hashable = named if isinstance(run_id, str) and run_id else number
+        held = kept.setdefault(key, run)
+        if held is run:
+            continue
+        if refuse_conflicts and held.finished and run.finished:
+            one, other = (
+                [[record.step for record in each.records], *(read_figures(each.records, k) for k in FIGURES)]
+                for each in (held, run)
+            )
+            if one != other:
+                raise DataError(
+                    f"{held.path} and {run.path} are the same run with different records: remove one"
+                )
+        if run.finished and not held.finished:
+            kept[key], run = run, held
+        copies.append(run)
+    if not copies:
+        return list(kept.values()), []
+    shown = ", ".join(["/".join(run.path.parts[-2:]) for run in copies[:3]] + ["…"] * (len(copies) > 3))
+    noun = "folder is a copy" if len(copies) == 1 else "folders are copies"
+    return list(kept.values()), [f"{len(copies)} {noun} of runs that count once; left out: {shown}"]
 
 
 def check_name(path: Path) -> None:
@@ -85,7 +214,7 @@ def make_schema(pa: Any) -> Any:
         "status": pa.string(),
         "diverged_after_step": pa.int64(),
         "step": pa.int64(),
-        **dict.fromkeys(FIGURES, pa.float64()),
+        **dict.fromkeys(COLUMNS, pa.float64()),
         "step_time": pa.float32(),  # a clock is not more exact
         "others": pa.map_(pa.string(), pa.float64()),
         "logged": pa.map_(pa.string(), pa.float32()),  # for display only
@@ -172,7 +301,7 @@ def _figures(record: Record) -> dict[str, Any]:
     values = dict(record.values)
     values.pop("step", None)
     logged = values.pop("logged", None)
-    columns = {name: _number(values.pop(name, None)) for name in (*FIGURES, "step_time")}
+    columns = {name: _number(values.pop(name, None)) for name in (*COLUMNS, "step_time")}
     return {
         "step": record.step,
         **columns,
@@ -195,75 +324,54 @@ def _number(value: object) -> float | None:
 
 def read_results_file(path: Path) -> StoredResults:
     """Read a file that `write_results_file` made; DataError for any other, whatever is wrong with it."""
-    _, pq = import_pyarrow()
-    # Texts stay dictionaries: written out in every row they would take a thousand times the space.
-    options = {"read_dictionary": [*TEXTS, *PARTS], "page_checksum_verification": True}
-    with _naming_errors(path):
-        warnings, sweeps = _read_metadata(path)
-        with pq.ParquetFile(path, **options) as file:
-            return StoredResults(_build_runs(file.read(), path), warnings, sweeps)
-
-
-def read_carried_sweeps(path: Path) -> dict[str, str]:
-    """Return the sweep files that a results file carries, by their names, without reading its runs."""
-    with _naming_errors(path):
-        return _read_metadata(path)[1]
+    with _opened(path) as (file, warnings, sweeps):
+        return StoredResults(_build_runs(file.read(), path), warnings, sweeps)
 
 
 def read_finished(path: Path) -> dict[str, str]:
     """Return the status of every run of a results file that is done or diverged, by its `run_id`."""
-    _, pq = import_pyarrow()
-    with _naming_errors(path):
-        _read_metadata(path)
-        columns = pq.read_table(path, columns=["run_id", "status"]).to_pydict()
+    with _opened(path) as (file, _, _):
+        columns = file.read(columns=["run_id", "status"]).to_pydict()
     pairs = zip(columns["run_id"], columns["status"], strict=True)
     return {run_id: status for run_id, status in pairs if run_id is not None and status in FINISHED}
 
 
 @contextmanager
-def _naming_errors(path: Path) -> Iterator[None]:
-    """Turn errors of any kind into a DataError that names the file: pyarrow raises many for damaged files."""
+def _opened(path: Path) -> Iterator[tuple[Any, list[str], dict[str, str]]]:
+    """Open a results file and check version, columns and size; yield it with its warnings and sweep files.
+
+    Errors of any kind become a DataError that names the file: pyarrow raises many for damaged files.
+    """
+    pa, pq = import_pyarrow()
+    # Texts stay dictionaries: written out in every row they would take a thousand times the space.
+    options = {"read_dictionary": [*TEXTS, *PARTS], "page_checksum_verification": True}
     try:
-        yield
+        described = pq.read_metadata(path)
+        metadata, columns = described.metadata or {}, described.schema.to_arrow_schema()
+        version = metadata.get(FORMAT_KEY.encode(), b"").decode("ascii", "replace")
+        if version != str(SCHEMA):
+            found = f"schema {version[:20]!r}" if version else "not made by `plench export`"
+            raise ValueError(f"{found}; this version reads schema {SCHEMA}")
+        kinds = dict(zip(columns.names, columns.types, strict=True))
+        for column in make_schema(pa):
+            kind = kinds.get(column.name, "absent")
+            if kind != column.type:
+                raise ValueError(f"column {column.name!r} must be {column.type}, not {kind}")
+        if described.num_rows > MOST_ROWS:
+            raise ValueError(f"it is too large: {described.num_rows:,} rows; at most {MOST_ROWS:,}")
+        warnings = json.loads(metadata.get(WARNINGS_KEY.encode(), b"[]"))
+        sweeps = json.loads(metadata.get(SWEEPS_KEY.encode(), b"{}"))
+        if not (isinstance(warnings, list) and isinstance(sweeps, dict)) or not all(
+            isinstance(text, str) for text in (*warnings, *sweeps.values())
+        ):
+            raise ValueError("its warnings or sweep files are not texts")
+        with pq.ParquetFile(path, metadata=described, **options) as file:
+            yield file, warnings, sweeps
     except FileNotFoundError as error:
         raise UsageError(f"cannot read {str(path)!r}: no such file") from error
-    except UsageError:
-        raise
     except Exception as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise DataError(f"{str(path)!r} cannot be read as a results file: {reason}") from error
-
-
-def _read_metadata(path: Path) -> tuple[list[str], dict[str, str]]:
-    """Check version, columns and declared sizes; return warnings and sweep files."""
-    pa, pq = import_pyarrow()
-    file = pq.read_metadata(path)
-    metadata, columns = file.metadata or {}, file.schema.to_arrow_schema()
-    version = metadata.get(FORMAT_KEY.encode(), b"").decode("ascii", "replace")
-    if version != str(SCHEMA):
-        found = f"schema {version[:20]!r}" if version else "not made by `plench export`"
-        raise ValueError(f"{found}; this version reads schema {SCHEMA}")
-    for column in make_schema(pa):
-        index = columns.get_field_index(column.name)
-        kind = None if index < 0 else columns.field(index).type
-        if kind != column.type:
-            raise ValueError(f"column {column.name!r} must be {column.type}, not {kind or 'absent'}")
-    n_rows, n_bytes = (
-        file.num_rows,
-        sum(file.row_group(i).total_byte_size for i in range(file.num_row_groups)),
-    )
-    if n_rows > MOST_ROWS or n_bytes > MOST_BYTES:
-        raise ValueError(
-            f"it is too large: {n_rows:,} rows of {n_bytes:,} bytes; at most {MOST_ROWS:,} rows and "
-            f"{MOST_BYTES:,} bytes are read"
-        )
-    warnings, sweeps = (json.loads(metadata.get(key.encode(), b"null")) for key in (WARNINGS_KEY, SWEEPS_KEY))
-    warnings, sweeps = warnings or [], sweeps or {}
-    if not isinstance(warnings, list) or not isinstance(sweeps, dict):
-        raise ValueError("its warnings or sweep files are not texts")
-    if not all(isinstance(text, str) for text in (*warnings, *sweeps.values())):
-        raise ValueError("its warnings or sweep files are not texts")
-    return warnings, sweeps
 
 
 def _build_runs(table: Any, path: Path) -> list[Run]:
@@ -293,32 +401,21 @@ def _build_runs(table: Any, path: Path) -> list[Run]:
         if len(other):
             raise ValueError(f"the rows of run {table['folder'][int(other[0])].as_py()!r} differ in {name}")
     about = table.select(names).take(starts).to_pylist()
-    records = _read_records(table)
+    figures = (*COLUMNS, "step_time")
+    columns = (table[name].to_pylist() for name in ("step", *MAPS, *figures))
+    rows = zip(*columns, strict=True)
     runs = []
-    for row, start, length in zip(about, starts.tolist(), lengths.tolist(), strict=True):
-        mine = [record for record in records[start : start + length] if record is not None]
+    for row, length in zip(about, lengths.tolist(), strict=True):
+        records = []
+        for step, others, logged, *values in islice(rows, length):
+            if step is not None:
+                taken = {"step": step, **dict(zip(figures, values, strict=True)), **dict(others or ())}
+                records.append(Record(step, taken if logged is None else {**taken, "logged": dict(logged)}))
         try:
-            runs.append(_build_run(row, mine, path))
+            runs.append(_build_run(row, records, path))
         except ValueError as error:
             raise ValueError(f"run {row['folder']!r} {error}") from error
     return runs
-
-
-def _read_records(table: Any) -> list[Record | None]:
-    """Return the record of every row, None where it has no step."""
-    names = (*FIGURES, "step_time")
-    columns = [table[name].to_pylist() for name in names]
-    maps = [table[name].to_pylist() for name in MAPS]
-    records: list[Record | None] = []
-    for step, others, logged, *row in zip(table["step"].to_pylist(), *maps, *columns, strict=True):
-        if step is None:
-            records.append(None)
-            continue
-        values = {"step": step, **dict(zip(names, row, strict=True)), **dict(others or ())}
-        if logged is not None:
-            values["logged"] = dict(logged)
-        records.append(Record(step, values))
-    return records
 
 
 def _build_run(row: Mapping[str, Any], records: Sequence[Record], path: Path) -> Run:

@@ -1,9 +1,14 @@
-"""Algorithms compared: the paper's box plots and slope chart, and the critical-difference diagram."""
+"""The figures of `results plot`, by name in `FIGURES`: algorithms compared, and what their steps cost.
+
+The box plots and the slope chart are the paper's. A new figure is a `FigureKind` and an entry of `FIGURES`.
+"""
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
@@ -12,19 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plench.criteria import Criterion
-from plench.errors import UsageError
-from plench.report import drawing, statistics
-from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, label
+from plench.errors import DataError, UsageError
+from plench.report import drawing, run_figures, statistics
+from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, label, one_criterion
 from plench.report.leaderboard import (
     Leaderboard,
     build_leaderboard,
+    group_by,
     label_settings,
     split_by_truth,
     title_criterion,
 )
 from plench.report.results import Results
-from plench.runs.records import Experiment
-from plench.text import counted, find_name
+from plench.runs.records import Experiment, is_finite
+from plench.text import clean, counted, find_name, normalise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +41,7 @@ LEFT_OUT_BY_THE_PAPER = ("NN", "GA")
 LINE = 0.115  # inches between two names of a slope chart
 
 
-def draw_boxes(
-    board: Leaderboard, leave_out: Collection[str] = LEFT_OUT_BY_THE_PAPER, width: float = COLUMN
-) -> Figure:
+def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, width: float = COLUMN) -> Figure:
     """Draw box plots by algorithm, the best on top, one panel per criterion, over (dataset, split) pairs.
 
     Boxes of plain accuracies would show how datasets and splits differ, so each accuracy is taken less the
@@ -46,9 +50,12 @@ def draw_boxes(
     rests on behind its name. Where no data have true labels, boxes are of the criteria themselves, and the
     title says so.
     """
+    left_out: tuple[str, ...] = LEFT_OUT_BY_THE_PAPER
+    if leave_out is not None:
+        left_out = tuple(find_name(name, board.algorithms, "algorithm") for name in leave_out)
     labelled, scored = split_by_truth(board)
     board = labelled or scored or board
-    names = [name for name in board.algorithms if name not in leave_out]
+    names = [name for name in board.algorithms if name not in left_out]
     tables = {c: table for c in board.criteria if (table := _read_accuracies(board, c, names)).size}
     if not tables:
         raise UsageError("no test accuracy to draw: nothing selected, or every algorithm left out")
@@ -56,7 +63,8 @@ def draw_boxes(
     columns = (column[~np.isnan(column)] for column in next(iter(tables.values())).T)
     means = [fmean(column) if len(column) else 0.0 for column in columns]
     order = [i for i in range(len(names)) if any(found[i] for found in counts.values())]
-    order.sort(key=lambda i: (-means[i], names[i]))
+    sign = board.sign(next(iter(tables)))
+    order.sort(key=lambda i: (-sign * means[i], names[i]))
     whole = [i for i in order if all(counts[c][i] == len(table) for c, table in tables.items())]
     partial = [i for i in order if i not in whole]
     relative = {
@@ -85,8 +93,8 @@ def draw_boxes(
     n = counted(max(map(len, tables.values())), "split")
     what = "No true labels: criterion" if board.scored else "Test accuracy"
     drawing.add_title(figure, f"{what} less that of the split's median algorithm, {board.extent}, n = {n}")
-    asked = ", ".join(name for name in board.algorithms if name in leave_out)
-    reason = ", as in the paper" if leave_out is LEFT_OUT_BY_THE_PAPER else ""
+    asked = ", ".join(name for name in board.algorithms if name in left_out)
+    reason = ", as in the paper" if leave_out is None else ""
     beyond = sum(not scale.holds(value) for value in values)
     notes = [f"Left out{reason}: {asked}."] if asked else []
     if partial:
@@ -149,21 +157,6 @@ def _draw_boxes(axes: Axes, table: statistics.Matrix, n_whole: int, scale: Range
         line.set_path_effects([patheffects.withStroke(linewidth=2.2, foreground="white")])
 
 
-def _boxes(found: Results, options: Any) -> Figure:
-    if options.leave_out is None:
-        return draw_boxes(found.board, LEFT_OUT_BY_THE_PAPER, options.width)
-    left_out = [find_name(name, found.board.algorithms, "algorithm") for name in options.leave_out]
-    return draw_boxes(found.board, left_out, options.width)
-
-
-BOXES = FigureKind(
-    "boxes",
-    "box plots of test accuracy, one panel per criterion",
-    _boxes,
-    {"--leave-out": {"nargs": "*", "metavar": "NAME", "help": "default: NN and GA, as in the paper"}},
-)
-
-
 def draw_ranks(
     board: Leaderboard,
     criterion: Criterion,
@@ -175,6 +168,8 @@ def draw_ranks(
 
     Groups are found by Nemenyi's test or by Wilcoxon–Holm's, over the settings of a leaderboard.
     """
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha must lie between 0 and 1, not {alpha}")
     scores = statistics.gather_scores(board, criterion)
     n, k = scores.values.shape
     if k < 3 or n < 2:
@@ -183,8 +178,7 @@ def draw_ranks(
             f"a critical-difference diagram needs 3 algorithms and 2 datasets without gaps, not {k} and {n}"
             f"{lacking}: choose with --datasets and --algorithms"
         )
-    ranking = statistics.friedman(scores.values)
-    ranks = ranking.average_ranks
+    ranks, _, p_value = statistics.friedman(scores.values)
     by_nemenyi = post_hoc == "nemenyi"
     p_values = statistics.nemenyi(ranks, n) if by_nemenyi else statistics.wilcoxon_holm(scores.values)
     groups = statistics.find_groups(ranks, p_values, alpha)
@@ -218,7 +212,7 @@ def draw_ranks(
         figure,
         f"Average rank of {k} algorithms selected by {title}, n = {n} {extent} "
         f"({'Nemenyi' if by_nemenyi else 'Wilcoxon–Holm'}, α = {alpha:g}; "
-        f"Friedman p = {ranking.p_value:.2g})",
+        f"Friedman p = {p_value:.2g})",
     )
     if scores.left_out:
         left_out = ", ".join(scores.left_out)
@@ -240,30 +234,6 @@ def _draw_rank_scale(axes: Axes, k: int, difference: float | None) -> None:
         axes.plot([1, end], [-1.9, -1.9], color=DARK, linewidth=1.2, marker="|", markersize=5)
         text = f"CD = {difference:.2f}"
         axes.text(end + 0.015 * (k - 1), -1.9, text, va="center", ha="left", fontsize=SMALL)
-
-
-def _ranks(found: Results, options: Any) -> Figure:
-    if not 0 < options.alpha < 1:
-        raise UsageError(f"--alpha must lie between 0 and 1, not {options.alpha}")
-    criterion = drawing.one_criterion(found, options)
-    return draw_ranks(found.board, criterion, options.post_hoc, options.alpha, options.width)
-
-
-RANKS = FigureKind(
-    "ranks",
-    "critical-difference diagram over datasets",
-    _ranks,
-    {
-        "--post-hoc": {"choices": ("nemenyi", "wilcoxon"), "default": "nemenyi", "help": "which groups"},
-        "--alpha": {"type": float, "default": 0.05, "help": "level of significance (default 0.05)"},
-    },
-)
-
-
-def count_inversions(first: Mapping[str, float], second: Mapping[str, float]) -> int:
-    """Count the pairs of algorithms whose order in one set is the opposite of their order in the other."""
-    common = [name for name in first if name in second]
-    return sum((first[a] - first[b]) * (second[a] - second[b]) < 0 for a, b in combinations(common, 2))
 
 
 def draw_slopes(
@@ -313,16 +283,13 @@ def draw_slopes(
     every = [place for positions in (*drawn, *places) for place in positions]
     axes.set_ylim(min(every) - 0.7 * gap, max(every) + 0.7 * gap)
     axes.set_xlim(-1.05, 2.05)
-    if min(both) < scale.low:
-        drawing.mark_scale_end(axes, scale.low - 1.2 * gap, 0.5)
-    if max(both) > scale.high:
-        drawing.mark_scale_end(axes, scale.high + 1.2 * gap, 0.5)
+    drawing.mark_scale_ends(axes, both, scale, 1.2 * gap, 0.5)
     per_line = int(width * 7)
     axes.set_xticks([0, 1], ["\n".join(textwrap.wrap(label(name, 120), per_line)) for name in names])
     axes.set_yticks([])
     axes.spines[["left", "bottom"]].set_visible(False)
     pairs = len(common) * (len(common) - 1) // 2
-    turned = count_inversions(first, second)
+    turned = sum((first[a] - first[b]) * (second[a] - second[b]) < 0 for a, b in combinations(common, 2))
     drawing.add_title(figure, f"{title}: {turned} of {pairs} pairs of {len(common)} algorithms change order")
     alone = [
         f"Only in {name}: {', '.join(a for a in here if a not in there)}."
@@ -348,7 +315,7 @@ def _place_names(drawn: Sequence[float], values: Sequence[float], scale: Range, 
 def _slopes(found: Results, options: Any) -> Figure:
     if len(options.folders) != 2:
         raise UsageError(f"a slope chart needs two folders of runs, not {len(options.folders)}")
-    criterion = drawing.one_criterion(found, options)
+    criterion = one_criterion(found, options)
     sets: list[dict[str, float]] = []
     splits: list[int] = []
     settings: list[Experiment] = []
@@ -370,6 +337,254 @@ def _slopes(found: Results, options: Any) -> Figure:
     return draw_slopes(sets[0], sets[1], (first, second), f"{title}, n = {n} splits", options.width)
 
 
-SLOPE = FigureKind(
-    "slope", "two folders of runs side by side, with rank inversions", _slopes, folders_apart=True
+# The cost of a step.
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Time and memory of one training step of an algorithm on a dataset."""
+
+    algorithm: str
+    dataset: str
+    ms: float
+    floor_ms: float | None
+    peak_mb: float | None
+
+
+def read_costs(path: Path) -> list[StepCost]:
+    """Read a list of measurements (or an object whose `rows` is one); DataError names what is wrong."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read the measurements {str(path)!r}: {error}") from error
+    rows = content.get("rows") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{str(path)!r} holds no list of measurements (plench bench step --output FILE)")
+    costs = []
+    for number, row in enumerate(rows):
+        if row.get("part", "step") not in ("step", "image"):
+            continue
+        if not isinstance(row.get("algorithm"), str) or not is_finite(row.get("ms")) or row["ms"] <= 0:
+            raise DataError(f"{str(path)!r}: measurement {number} lacks algorithm or a positive ms")
+        more = [row[key] if is_finite(row.get(key)) else None for key in ("floor_ms", "peak_mb")]
+        costs.append(StepCost(row["algorithm"], str(row.get("dataset", "")), row["ms"], *more))
+    if not costs:
+        raise DataError(f"{str(path)!r} holds no measurement of a step (plench bench step)")
+    return costs
+
+
+def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: float = COLUMN) -> Figure:
+    """Draw milliseconds (log scale) and peak memory per step, the fastest algorithm on top, for one dataset.
+
+    Memory is shown beyond the least of all: what every process needs would make all bars look the same.
+    """
+    names = sorted({cost.dataset for cost in costs})
+    chosen = dataset if dataset is not None else names[0]
+    if dataset is None and len(names) > 1:
+        raise UsageError(f"several datasets were measured ({', '.join(names)}): choose with --dataset")
+    rows = sorted((cost for cost in costs if cost.dataset == chosen), key=lambda cost: cost.ms)
+    if not rows:
+        raise UsageError(f"no measurement of dataset {chosen!r}: there are {', '.join(names)}")
+    known = [cost.peak_mb for cost in rows if cost.peak_mb is not None]
+    figure = drawing.new_figure(width, 0.115 * len(rows) + 0.5)
+    left, *more = figure.subplots(1, 2 if known else 1, sharey=True, squeeze=False)[0]
+    places, times = range(len(rows)), [cost.ms for cost in rows]
+    baselines = [cost.floor_ms for cost in rows if cost.floor_ms is not None and cost.floor_ms > 0]
+    baseline = median(baselines) if baselines else None
+    low, high = min([*times, *([baseline] if baseline else [])]), max(times)
+    left.set_xscale("log")
+    left.set_xlim(low / 1.25, high * (high / low) ** 0.35 * 1.3)  # room for the numbers
+    drawing.set_plain_ticks(left.xaxis)
+    left.hlines(places, left.get_xlim()[0], times, color=GREY, linewidth=0.5)
+    left.scatter(times, places, s=10, color=DARK, zorder=3)
+    for place, ms in enumerate(times):
+        _write_behind(left, ms, place, f"{ms:.2f}" if ms < 10 else f"{ms:.4g}", 3.5)
+    left.set_xlabel("time (ms, log scale)")
+    left.grid(False)
+    notes = []
+    if baseline is not None:
+        left.axvline(baseline, color=DARK, linestyle=":", linewidth=0.9)
+        notes.append(f"Dotted: forward, backward and Adam alone, {baseline:.2g} ms.")
+    for axes in more:
+        least = min(known)
+        beyond = [0.0 if cost.peak_mb is None else cost.peak_mb - least for cost in rows]
+        light = drawing.shades(5)[3]
+        axes.barh(places, beyond, height=0.6, color=light, edgecolor=DARK, linewidth=0.4)
+        for place, cost in enumerate(rows):
+            text = "not measured" if cost.peak_mb is None else f"+{beyond[place]:.3g}"
+            _write_behind(axes, beyond[place], place, text, 2)
+        axes.set(xlim=(0, max(max(beyond), 1.0) * 1.35), xlabel="beyond the least (MB)")
+        drawing.add_grid(axes, "x", ticks=4)
+        peak = f"peak of the process beyond the least of all, {drawing.format_number(least)} MB"
+        notes.append(f"Memory: {peak} (interpreter and torch included).")
+    drawing.name_rows(left, [label(cost.algorithm, 22) for cost in rows])
+    n = counted(len(rows), "algorithm")
+    drawing.add_title(figure, f"Time and memory of a training step: {label(chosen)}, n = {n}, a process each")
+    drawing.add_notes(figure, notes)
+    return figure
+
+
+def _write_behind(axes: Axes, x: float, place: int, text: str, shift: float) -> None:
+    axes.annotate(
+        text, (x, place), xytext=(shift, 0), textcoords="offset points", va="center", fontsize=SMALL
+    )
+
+
+def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]:
+    """Return the points that no other point beats in both cost and accuracy, by rising cost."""
+    front: list[int] = []
+    for index in sorted(range(len(costs)), key=lambda i: (costs[i], -accuracies[i])):
+        if not front or accuracies[index] > accuracies[front[-1]]:
+            front.append(index)
+    return front
+
+
+def draw_pareto(
+    board: Leaderboard, criterion: Criterion, costs: Sequence[StepCost], width: float = COLUMN
+) -> Figure:
+    """Draw each algorithm's mean test accuracy against its time per step (log scale), over the same datasets.
+
+    Datasets without measurements, and algorithms without a figure or a measurement on some of the others, are
+    left out, and the figure names them. Outliers stand beyond a dotted line, not to scale.
+    """
+    board, names, times, accuracies, notes = _gather_trades(board, criterion, costs)
+    front = find_front(times, accuracies)
+    figure = drawing.new_figure(width, max(2.8, 0.62 * width))
+    axes = figure.add_subplot()
+    axes.set_xscale("log")
+    axes.set_xlim(min(times) / 1.5, max(times) * 1.5)
+    drawing.set_plain_ticks(axes.xaxis)
+    # The bulk is drawn to scale, with ticks; outliers stand beyond it.
+    scale = drawing.find_range(accuracies)
+    gap = scale.span * 0.09
+    drawn = drawing.place_outside(accuracies, scale, gap)
+    limits = min([*drawn, scale.low]) - gap, max([*drawn, scale.high]) + gap
+    axes.set_ylim(limits)
+    drawing.mark_scale_ends(axes, drawn, scale, 1.1 * gap, 0.99)
+    axes.set_yticks([tick for tick in axes.get_yticks() if scale.padded(0.05).holds(tick)])
+    axes.set_ylim(limits)
+    xs, ys = np.array(times), np.array(drawn)
+    axes.step(xs[front], ys[front], where="post", color=GREY, linewidth=0.9, linestyle="--")
+    others = [i for i in range(len(times)) if i not in front]
+    axes.scatter(xs[others], ys[others], s=10, color="white", edgecolor=DARK, linewidth=0.7, zorder=3)
+    axes.scatter(xs[front], ys[front], s=14, color=DARK, zorder=3)
+    axes.set(xlabel="time per step (ms, log scale)", ylabel="mean test accuracy (%)")
+    drawing.add_grid(axes, "both")
+    cells = [[board.cell(setting, a, criterion) for a in board.algorithms] for setting in board.settings]
+    n_splits = sum(max((cell.n for cell in row if cell is not None), default=0) for row in cells)
+    shown = ", ".join(clean(board.labels[setting]) for setting in board.settings)
+    where = shown if len(board.settings) < 4 else board.extent
+    title = title_criterion(criterion, board.settings)
+    n = counted(n_splits, "split")
+    drawing.add_title(figure, f"Accuracy (selected by {title}) against time per step: {where}, n = {n}")
+    drawing.add_notes(figure, ["Filled, dashed line: the Pareto front.", *notes])
+    texts = [
+        name if accuracy == place else f"{name} {accuracy:.1f}"
+        for name, accuracy, place in zip(names, accuracies, drawn, strict=True)
+    ]
+    drawing.name_points(axes, times, drawn, texts, (xs[front].tolist(), ys[front].tolist()))
+    return figure
+
+
+def _gather_trades(
+    board: Leaderboard, criterion: Criterion, costs: Sequence[StepCost]
+) -> tuple[Leaderboard, list[str], list[float], list[float], list[str]]:
+    """Return what is drawn: the measured datasets' leaderboard; names, ms and accuracies (%); notes.
+
+    The algorithms are those that have both figures on every measured dataset; notes name the others.
+    """
+    measured_ms = group_by(costs, lambda cost: (normalise(cost.algorithm), normalise(cost.dataset)))
+    measured = {dataset for _, dataset in measured_ms}
+    kept = tuple(setting for setting in board.settings if normalise(setting.dataset) in measured)
+    if not kept:
+        there = ", ".join(sorted({clean(cost.dataset) for cost in costs if cost.dataset}))
+        known = ", ".join(sorted({clean(setting.dataset) for setting in board.settings}))
+        raise UsageError(
+            f"the costs were measured on {there or 'no named dataset'}, but the results are on {known}: "
+            "accuracy and cost must be of the same datasets"
+        )
+    absent = [clean(board.labels[setting]) for setting in board.settings if setting not in kept]
+    board = replace(board, settings=kept)
+    scores = statistics.gather_scores(board, criterion)
+    datasets = sorted({normalise(setting.dataset) for setting in kept})
+    names, times, accuracies, unmeasured = [], [], [], []
+    for algorithm, means in zip(scores.algorithms, scores.values.T, strict=True):
+        found = [measured_ms.get((normalise(algorithm), dataset), []) for dataset in datasets]
+        if all(found):
+            names.append(algorithm)
+            times.append(fmean(fmean(cost.ms for cost in same) for same in found))
+            accuracies.append(100 * float(means.mean()))
+        else:
+            unmeasured.append(algorithm)
+    if not names:
+        raise UsageError(
+            "no algorithm has both results on every dataset here and measurements of its cost: choose with "
+            "--datasets and --algorithms"
+        )
+    left_out = (
+        ("without measured cost", absent),
+        ("with no figure in some dataset", scores.left_out),
+        ("with no measurement of the cost", unmeasured),
+    )
+    notes = [f"Left out, {why}: {', '.join(which)}." for why, which in left_out if which]
+    return board, names, times, accuracies, notes
+
+
+_COSTS: Mapping[str, Any] = {"type": Path, "metavar": "JSON", "help": "from plench bench step --output"}
+_KINDS = (
+    FigureKind(
+        "boxes",
+        "box plots of test accuracy, one panel per criterion",
+        lambda found, options: draw_boxes(found.board, options.leave_out, options.width),
+        {"--leave-out": {"nargs": "*", "metavar": "NAME", "help": "default: NN and GA, as in the paper"}},
+    ),
+    FigureKind(
+        "cost",
+        "time and memory of a step, by algorithm",
+        lambda _, options: draw_costs(read_costs(options.costs), options.dataset, options.width),
+        {"costs": _COSTS, "--dataset": {"metavar": "NAME", "help": "which dataset, if the file has several"}},
+        from_runs=False,
+    ),
+    FigureKind(
+        "criterion",
+        "each criterion against test accuracy",
+        lambda found, options: run_figures.draw_criteria(found.runs, found.criteria, options.width),
+    ),
+    FigureKind(
+        "curves",
+        "learning curves with the selected checkpoint",
+        lambda found, options: run_figures.draw_curves(
+            found.board, drawing.one_setting(found.board), one_criterion(found, options), options.width
+        ),
+    ),
+    FigureKind(
+        "pareto",
+        "accuracy against time per step, with the Pareto front",
+        lambda found, options: draw_pareto(
+            found.board, one_criterion(found, options), read_costs(options.costs), options.width
+        ),
+        {"--costs": {**_COSTS, "required": True}},
+    ),
+    FigureKind(
+        "ranks",
+        "critical-difference diagram over datasets",
+        lambda found, options: draw_ranks(
+            found.board, one_criterion(found, options), options.post_hoc, options.alpha, options.width
+        ),
+        {
+            "--post-hoc": {"choices": ("nemenyi", "wilcoxon"), "default": "nemenyi", "help": "which groups"},
+            "--alpha": {"type": float, "default": 0.05, "help": "level of significance (default 0.05)"},
+        },
+    ),
+    FigureKind(
+        "sensitivity",
+        "test accuracy against each hyperparameter",
+        lambda found, options: run_figures.draw_sensitivity(
+            found.runs, one_criterion(found, options), options.width
+        ),
+    ),
+    FigureKind(
+        "slope", "two folders of runs side by side, with rank inversions", _slopes, folders_apart=True
+    ),
 )
+FIGURES: dict[str, FigureKind] = {kind.name: kind for kind in _KINDS}

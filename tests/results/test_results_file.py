@@ -7,19 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
-
-pytest.importorskip("pyarrow")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from plench.cli import main
 from plench.errors import DataError, UsageError
-from plench.runs import parquet, read_runs
-from plench.runs.gather import gather_results
-from plench.runs.parquet import StoredResults, make_schema, read_results_file, write_results_file
+from plench.runs import read_runs, results
 from plench.runs.records import Record
+from plench.runs.results import (
+    StoredResults,
+    gather_results,
+    make_schema,
+    read_results_file,
+    write_results_file,
+)
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 ROOT = Path(__file__).parent.parent
@@ -200,7 +202,7 @@ def test_missing_columns_and_too_many_rows_are_our_errors(file, tmp_path, monkey
     pq.write_table(pq.read_table(file).drop_columns(["test_acc"]), tmp_path / "bad.parquet")
     with pytest.raises(DataError, match="column 'test_acc' must be double, not absent"):
         read_results_file(tmp_path / "bad.parquet")
-    monkeypatch.setattr(parquet, "MOST_ROWS", 10)
+    monkeypatch.setattr(results, "MOST_ROWS", 10)
     with pytest.raises(DataError, match="too large"):
         read_results_file(file)
 
