@@ -149,6 +149,11 @@ class Dataset:
         The rows of the validation part, if the data says so.
     answers : Answers, optional
         The answers of several annotators.
+    items : tuple of str, optional
+        The names of the examples, for readers only.
+    known_labels : array of shape (N,), optional
+        The true labels that are known, −1 elsewhere, where `labels` is None because some are missing. For
+        estimates on examples that were not learned from.
 
     Raises
     ------
@@ -166,6 +171,8 @@ class Dataset:
     groups: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
     answers: Answers | None = None
+    items: tuple[str, ...] | None = None
+    known_labels: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         name, kind = self.card.name, self.card.kind
@@ -292,6 +299,19 @@ class Dataset:
             digest.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
         return digest.hexdigest()
+
+    def take(self, rows: NDArray[np.int64]) -> Dataset:
+        """Some of the examples, each at most once; the dataset's own test set stays as it is."""
+        parts = ("labels", "groups", "validation", "known_labels")
+        taken = {name: value[rows] for name in parts if (value := getattr(self, name)) is not None}
+        return replace(
+            self,
+            features=self.features[rows],
+            candidates=self.candidates[rows],
+            answers=None if self.answers is None else self.answers.take_items(rows),
+            items=None if self.items is None else tuple(self.items[row] for row in rows),
+            **taken,
+        )
 
     def with_candidates(self, candidates: ArrayLike) -> Dataset:
         """The same examples with other candidate sets."""

@@ -79,6 +79,10 @@ class TrainingData:
         """The same with nothing marked as validation."""
         return replace(self, dataset=replace(self.dataset, validation=None))
 
+    def take(self, rows: NDArray[np.int64]) -> TrainingData:
+        """Some of the examples."""
+        return TrainingData(self.dataset.take(rows), None if self.weights is None else self.weights[rows])
+
     def prepare(self, config: RunConfig) -> PreparedData:
         """Split and scale, as a run does it."""
         prepared = prepare_data(self.dataset, config, choose_device(config.device))

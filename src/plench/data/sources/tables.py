@@ -284,7 +284,7 @@ def assemble(
     kept = np.flatnonzero(~is_test)
     if len(kept) == 0:
         raise DataError(f"{card.name}: every row is in the split test; expected some in train")
-    labels, test = content.labels, None
+    labels, known, test = content.labels, None, None
     if is_test.any():
         if labels is not None and (labels[is_test] >= 0).all():
             test = TestSet(features[is_test], labels[is_test])
@@ -293,6 +293,7 @@ def assemble(
     if labels is not None:
         labels = labels[kept]
         n_unknown = int((labels < 0).sum())
+        known = labels if n_unknown else None
         if 0 < n_unknown < len(labels):
             measured = "measured on its own test set only" if test is not None else "not measured"
             warnings.append(
@@ -310,6 +311,8 @@ def assemble(
         groups=None if content.groups is None else content.groups[kept],
         validation=is_validation if is_validation.any() else None,
         answers=None if content.answers is None else content.answers.take_items(kept),
+        items=None if content.items is None else tuple(content.items[row] for row in kept),
+        known_labels=known,
     )
 
 
