@@ -42,6 +42,9 @@ class Setting:
     """The declaration of one setting.
 
     `affects_results`: it belongs to the run's identity; the other settings only say how a run is computed.
+    `affects_data`: it may change the data of a run (candidate sets, split, inputs), so runs that differ in it
+    share no prepared data; only a setting that acts later says False. `same_sizes`: whatever its value, all
+    splits of a dataset have the same sizes; otherwise a stack has runs of one split.
     `cell` is its name in what a cell of a table stands for: runs that differ in it are never averaged.
     `per_run` settings are chosen for each run of a sweep, so grids do not have them. `block` is the object in
     run.json that it is part of, if it is not on top. Files name a setting that differs from its default, and
@@ -55,6 +58,8 @@ class Setting:
     default: Any
     help: str
     affects_results: bool = True
+    affects_data: bool = True
+    same_sizes: bool = False
     cell: str | None = None
     per_run: bool = False
     always_recorded: bool = False
@@ -105,12 +110,16 @@ def declare(default: Any, help: str, **details: Any) -> Any:
 
 _count: dict[str, Any] = {"at_least": 1, "metavar": "N"}
 _recorded: dict[str, Any] = {"always_recorded": True}
+_later: dict[str, Any] = {"affects_data": False}
+_even: dict[str, Any] = {"same_sizes": True}
 _seed: dict[str, Any] = {"at_least": 0, "below": 2**63, "metavar": "N", "per_run": True, **_recorded}
-_split: dict[str, Any] = {"at_least": 0, "below": 1, "metavar": "F", "group": "split", **_recorded}
-_arithmetic: dict[str, Any] = {"group": "arithmetic", **_recorded}
-_candidates: dict[str, Any] = {"group": "candidate sets", "block": "candidates", **_recorded}
+_split: dict[str, Any] = {"at_least": 0, "below": 1, "metavar": "F", "group": "split", **_recorded, **_even}
+_arithmetic: dict[str, Any] = {"group": "arithmetic", **_recorded, **_later}
+_sets: dict[str, Any] = {"group": "candidate sets", **_even}
+_candidates: dict[str, Any] = {"block": "candidates", **_sets, **_recorded}
 _rate: dict[str, Any] = {"at_least": 0, "at_most": 1, "metavar": "P", **_candidates}
-_computing: dict[str, Any] = {"affects_results": False, "group": "computing"}
+_device: dict[str, Any] = {"affects_results": False, "group": "computing", **_even}
+_computing: dict[str, Any] = {**_device, **_later}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +133,18 @@ class Settings:
         None,
         "updates (default: the dataset's number in the protocol)",
         cell="steps",
-        always_recorded=True,
+        **_recorded,
         **_count,
+        **_later,
     )
-    checkpoint_freq: int = declare(1000, "updates between evaluations", always_recorded=True, **_count)
-    trial_seed: int = declare(0, "seed of the split and of generated candidates", **_seed)
+    checkpoint_freq: int = declare(1000, "updates between evaluations", **_recorded, **_count, **_later)
+    trial_seed: int = declare(0, "seed of the split and of generated candidates", **_seed, **_even)
     hparams_seed: int = declare(
-        0, "number of the random configuration; 0: all hyperparameters at their defaults", **_seed
+        0, "number of the random configuration; 0: all hyperparameters at their defaults", **_seed, **_later
     )
-    seed: int = declare(0, "seed of initialisation, batches, views and the algorithm's own draws", **_seed)
+    seed: int = declare(
+        0, "seed of initialisation, batches, views and the algorithm's own draws", **_seed, **_later
+    )
     holdout_fraction: float = declare(
         0.1, "fraction of training examples held out for validation", cell="holdout_fraction", **_split
     )
@@ -173,14 +185,15 @@ class Settings:
         "uniform",
         "votes: weight candidates by annotators' votes, for methods that use weights",
         cell="candidate_weights",
-        group="candidate sets",
+        **_sets,
     )
     more_criteria: str = declare(
         "",
         "third-party criteria to compute as well: file.py:NAME or module:NAME, separated by commas",
         metavar="SPEC",
+        **_later,
     )
-    device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_computing)
+    device: str = declare("auto", "auto, cpu, cuda, cuda:N or mps", **_device)
     threads: int = declare(1, "compute threads of a run", **_count, **_computing)
     save_seconds: float = declare(60.0, "seconds between checkpoints", above=0, metavar="S", **_computing)
     save_steps: int | None = declare(None, "also checkpoint every N updates", **_count, **_computing)

@@ -84,7 +84,7 @@ def test_command_bad_usage(tmp_path, run, words, said):
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
     dataset = load_dataset("Digits_FPS")
-    joined, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",)), 1)
+    joined, split, _ = join_validation(dataset, Grid(("CC",), ("Digits_FPS",)), 1)
     drawn = draw_candidates(dataset, dataset.card.candidates, 1)
     usual = split_dataset(drawn, 1)
     assert np.array_equal(joined.candidates[usual.train], drawn.candidates[usual.train])
@@ -94,7 +94,7 @@ def test_validation_joins_training_with_its_true_labels_as_singletons():
     assert np.array_equal(split.test, usual.test)
     assert not set(split.train) & set(split.test)
     assert joined.fingerprint != dataset.fingerprint
-    _, split = join_validation(dataset, Grid(("CC",), ("Digits_FPS",), imbalance=20.0), 1)
+    _, split, _ = join_validation(dataset, Grid(("CC",), ("Digits_FPS",), imbalance=20.0), 1)
     tailed = split_dataset(dataset, 1, imbalance=20)
     assert sorted(split.train) == sorted([*tailed.train, *tailed.validation])
 

@@ -34,7 +34,7 @@ from plench.cli.options import (
     read_hparams,
 )
 from plench.criteria import Criterion, criteria, find_criterion
-from plench.data import CandidateSpec, Dataset, Split, choose_candidates, draw_candidates, split_dataset
+from plench.data import CandidateSpec, Dataset, Split
 from plench.errors import DataError, UsageError
 from plench.report import drawing
 from plench.report.drawing import COLUMN, DARK, GREY, check_figure, figure_style, label, save_figure
@@ -170,8 +170,8 @@ def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path)
     candidates = dict.fromkeys(CANDIDATE_SETTINGS)  # the joined data have their candidate sets already
     for name in grid.datasets:
         for trial_seed in grid.trial_seeds:
-            dataset, split = join_validation(datasets.get(name), grid, trial_seed)
-            prepared = prepare_split(dataset, split, choose_device(grid.device))
+            dataset, split, weights = join_validation(datasets.get(name), grid, trial_seed)
+            prepared = prepare_split(dataset, split, choose_device(grid.device), weights)
             for algorithm in grid.algorithms:
                 entry = find_algorithm(algorithm)
                 seed = seed_hash(dataset.card.name, entry.name, 0, trial_seed)  # the default configuration
@@ -180,8 +180,10 @@ def train_with_validation(grid: Grid, data_dir: str | Path | None, folder: Path)
                 yield run_training(config, dataset, entry, folder, prepared=prepared)
 
 
-def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Dataset, Split]:
-    """Return the trial's data with validation examples as clean training examples, and the split for it.
+def join_validation(
+    dataset: Dataset, grid: Grid, trial_seed: int
+) -> tuple[Dataset, Split, np.ndarray | None]:
+    """Return the trial's data with validation examples as clean training examples, its split and weights.
 
     The validation part of the split stays as it is, so that records have their usual figures; they are
     measured on training examples here and choose nothing. The name marks the data as not the dataset itself.
@@ -190,19 +192,16 @@ def join_validation(dataset: Dataset, grid: Grid, trial_seed: int) -> tuple[Data
         raise DataError(
             f"{dataset.card.name} has no true labels: the pilot experiment needs those of validation"
         )
-    drawn = draw_candidates(dataset, choose_candidates(dataset.card.candidates, grid), trial_seed)
-    split = split_dataset(
-        drawn,
-        trial_seed,
-        test_fraction=grid.tabular_test_fraction,
-        holdout_fraction=grid.holdout_fraction,
-        imbalance=grid.imbalance,
-    )
+    from plench.training.data import draw_trial
+
+    drawn, split, weights = draw_trial(dataset, grid, trial_seed)
     candidates = drawn.candidates.copy()
     candidates[split.validation] = np.eye(drawn.n_classes, dtype=bool)[dataset.labels[split.validation]]
+    if weights is not None:
+        weights[split.validation] = candidates[split.validation]
     card = replace(dataset.card, name=dataset.card.name + SUFFIX, candidates=CandidateSpec())
     joined = replace(drawn, candidates=candidates, card=card)
-    return joined, replace(split, train=np.concatenate([split.train, split.validation]))
+    return joined, replace(split, train=np.concatenate([split.train, split.validation])), weights
 
 
 @dataclass(frozen=True)

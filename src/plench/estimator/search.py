@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.data import Dataset, split_dataset
+from plench.data import Dataset
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
 from plench.runs.folder import RESULTS, RunStore
 from plench.settings import seed_hash
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
+from plench.training.data import draw_trial
 from plench.training.environment import choose_device
 from plench.training.model import TrainedModel, load
 from plench.training.run import Callback, NoCallback, predict_logits
@@ -88,12 +89,7 @@ class TrainingData:
         prepared = prepare_data(self.dataset, config, choose_device(config.device))
         if self.weights is None:
             return prepared
-        split = split_dataset(
-            self.dataset,
-            config.trial_seed,
-            test_fraction=config.tabular_test_fraction,
-            holdout_fraction=config.holdout_fraction,
-        )
+        _, split, _ = draw_trial(self.dataset, config, config.trial_seed)
         return replace(prepared, train_weights=self.weights[split.train])
 
 

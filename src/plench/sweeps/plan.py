@@ -370,7 +370,7 @@ def group_runs(
 def stack_key(run: PlannedRun, datasets: DatasetCache, options: StackOptions) -> tuple[object, ...] | None:
     """Return what the runs of one stack must share; None for a run that is trained separately.
 
-    Long-tailed and grouped splits differ in size, so their stacks have runs of one split.
+    Where splits differ in size (`Setting.same_sizes`, or data in groups), a stack has runs of one split.
     """
     config, cls = run.config, find_algorithm(run.algorithm).cls
     if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
@@ -384,12 +384,19 @@ def stack_key(run: PlannedRun, datasets: DatasetCache, options: StackOptions) ->
     dataset = datasets.get(run.dataset)
     if isinstance(dataset.features, np.ndarray) and stays_in_shared_file(dataset.features):
         return None
-    uneven = config.imbalance is not None or dataset.groups is not None
-    split = config.trial_seed if uneven else None
-    shared = {name: getattr(config, name) for name, setting in declared().items() if not setting.per_run}
+    values = {name: getattr(config, name) for name in declared()}
+    uneven = dataset.groups is not None or any(
+        setting.affects_data and not setting.same_sizes and values[name] != setting.default
+        for name, setting in declared().items()
+    )
+    shared = {
+        name: value
+        for name, value in values.items()
+        if not declared()[name].per_run or (uneven and declared()[name].affects_data)
+    }
     must_match = cls.must_match if issubclass(cls, LossAlgorithm) else ()
     alike = {name: config.hparams[name] for name in ("batch_size", *must_match)}
-    return run.algorithm, run.dataset, run.network, run.criteria, split, *shared.items(), *alike.items()
+    return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
 
 
 def runs_on_cpu(device: str) -> bool:

@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from plench.algorithms.base import Batch
-from plench.data import Dataset, Split, draw_candidates, split_dataset
+from plench.data import Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.data.candidates import weigh_candidates
 from plench.data.dataset import check_features
 from plench.data.encoding import TableEncoder
 from plench.data.tables import Table, is_frame, read_frame, read_table_file
 from plench.data.views import SQUARE, VIEW_MAKERS, constant
 from plench.errors import UsageError
+from plench.settings import Settings, declared
 from plench.text import short_repr
 from plench.training.config import RunConfig
 from plench.training.environment import Streams
@@ -359,29 +360,33 @@ class PreparedData:
 
 def preparation_key(dataset: Dataset, config: RunConfig) -> tuple[object, ...]:
     """Return what prepared data depend on: runs of equal keys can share them."""
-    return (
-        dataset.fingerprint,
-        config.candidates,
-        config.candidate_weights,
-        config.trial_seed,
-        config.holdout_fraction,
-        config.tabular_test_fraction,
-        config.imbalance,
-        config.device,
+    used = (getattr(config, name) for name, setting in declared().items() if setting.affects_data)
+    return (dataset.fingerprint, *used)
+
+
+def draw_trial(
+    dataset: Dataset, settings: Settings, trial_seed: int
+) -> tuple[Dataset, Split, np.ndarray | None]:
+    """Return a trial's candidate sets, split and weights (N, K) of candidates, if there are any.
+
+    The one place where settings act on data before they are scaled.
+    """
+    candidates = choose_candidates(dataset.card.candidates, settings)
+    dataset = draw_candidates(dataset, candidates, trial_seed)
+    weights = weigh_candidates(dataset, settings.candidate_weights, candidates)
+    split = split_dataset(
+        dataset,
+        trial_seed,
+        test_fraction=settings.tabular_test_fraction,
+        holdout_fraction=settings.holdout_fraction,
+        imbalance=settings.imbalance,
     )
+    return dataset, split, weights
 
 
 def prepare_data(dataset: Dataset, config: RunConfig, device: torch.device) -> PreparedData:
     """Draw the trial's candidates, split by the trial seed, and scale on the training split."""
-    dataset = draw_candidates(dataset, config.candidates, config.trial_seed)
-    weights = weigh_candidates(dataset, config.candidate_weights, config.candidates)
-    split = split_dataset(
-        dataset,
-        config.trial_seed,
-        test_fraction=config.tabular_test_fraction,
-        holdout_fraction=config.holdout_fraction,
-        imbalance=config.imbalance,
-    )
+    dataset, split, weights = draw_trial(dataset, config, config.trial_seed)
     return prepare_split(dataset, split, device, weights)
 
 
