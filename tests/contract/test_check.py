@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from plench.algorithms import Algorithm, LossAlgorithm, register
-from plench.algorithms.base import build_adam
+from plench.algorithms import Algorithm, Batch, LossAlgorithm, register
+from plench.algorithms.base import build_adam, build_network
 from plench.algorithms.registry import third_party_entry
 from plench.cli import main
 from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check, run_suite
@@ -117,6 +117,86 @@ def test_a_second_network_is_trained_unless_frozen(freezes: bool) -> None:
     assert not any(after[name].equal(before[name]) for name in before if name.startswith("network."))
     second = [after[name].equal(before[name]) for name in before if name.startswith("second.")]
     assert set(second) == {freezes}
+
+
+def in_place(self: Algorithm, batch: Batch) -> Tensor:
+    batch.strong.add_(1.0)
+    return self.network(batch.weak)
+
+
+def in_place_second(self: Algorithm, batch: Batch) -> Tensor:
+    batch.second.weak.mul_(2.0)
+    return self.network(batch.weak)
+
+
+def in_place_sets(self: Algorithm, logits: Tensor, batch: Batch) -> Tensor:
+    batch.candidates[:, 0] = True
+    return Sound.loss(self, logits, batch)
+
+
+COUNTED: list[int] = []
+
+
+def counted_outside(self: Algorithm, logits: Tensor, batch: Batch) -> Tensor:
+    COUNTED.append(1)
+    return Sound.loss(self, logits, batch) * len(COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("check", "methods", "words"),
+    [
+        ("leaves_arguments_alone", {"passes": in_place}, "update changed batch.strong in place"),
+        ("leaves_arguments_alone", {"passes": in_place_second}, "update changed batch.second.weak in place"),
+        ("leaves_arguments_alone", {"loss": in_place_sets}, "update changed batch.candidates in place"),
+        ("trains_and_predicts", {"losses": lambda *_: {"total": 1}}, "key 'loss', not the keys total"),
+        ("trains_and_predicts", {"losses": lambda *_: None}, "key 'loss', not None"),
+        ("trains_and_predicts", {"loss": lambda self, logits, _: logits.logsumexp(1)}, "of shape (16,)"),
+        ("trains_and_predicts", {"loss": lambda self, logits, _: logits.detach().sum()}, "without gradient"),
+        (
+            "trains_and_predicts",
+            {"loss": lambda self, logits, _: logits.exp().sum() * 3e38},
+            "logsumexp avoid",
+        ),
+        (
+            "trains_and_predicts",
+            {"loss": lambda self, logits, _: logits.sum() * self.hparams["heat"]},
+            "declared: @register(…, hyperparameters=",
+        ),
+        ("repeats_with_the_same_seed", {"loss": counted_outside}, "test_check.COUNTED changes in a run"),
+    ],
+)
+def test_a_message_names_the_mistake(check: str, methods: dict[str, Any], words: str) -> None:
+    cls = type("Mistaken", (Sound,), {**methods, "__module__": __name__})
+    register("Mistaken", views=("weak", "strong"), second_batch=True)(cls)
+    tested = examine(cls)
+    tested.file = __file__
+    outcome = run_check(checks()[check], tested)
+    assert outcome.status == "failed"
+    assert words in outcome.detail
+    if check == "repeats_with_the_same_seed":  # what compares runs would blame something else
+        skipped = {each.check.name for each in run_suite(tested) if "differ already" in each.detail}
+        assert skipped >= {"resumes_exactly", "is_not_disturbed_by_evaluation"}
+
+
+@pytest.mark.parametrize("place", ["a plain list", "predict"])
+def test_a_network_that_no_optimiser_holds_is_found(place: str) -> None:
+    @register("Forgetful")
+    class Forgetful(Sound):
+        def build_networks(self, input_shape) -> None:
+            super().build_networks(input_shape)
+            self.others = [build_network(input_shape, self.num_classes, self.hparams)]
+
+        def passes(self, batch: Batch) -> Tensor:
+            logits = self.network(batch.weak)
+            return logits + self.others[0](batch.weak) if place == "a plain list" else logits
+
+        def predict(self, x: Tensor) -> Tensor:
+            logits = super().predict(x)
+            return logits + self.others[0](x) if place == "predict" else logits
+
+    outcome = run("optimizes_what_has_a_gradient", Forgetful)
+    assert outcome.status == "failed"
+    assert "others[0].1.weight" in outcome.detail
 
 
 # Odd state and logs ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from plench.errors import PlenchError, UsageError
 from plench.hparams import Hyperparameter
 from plench.networks import Classifier, Featurizer
+from plench.text import short_repr
 
 VIEWS = ("original", "weak", "strong", "distill")
 FAMILIES = ("vanilla PLL", "vanilla CLL", "holistic PLL", "noisy PLL", "classical", "third party")
@@ -388,7 +389,11 @@ class LossAlgorithm(Algorithm):
     def update(self, minibatches: Batch) -> Mapping[str, Tensor | float]:
         """Take one step on a batch."""
         outputs = self.passes(minibatches)
-        logged = dict(self.losses(outputs, minibatches))
+        losses = self.losses(outputs, minibatches)
+        if not isinstance(losses, Mapping) or "loss" not in losses:
+            given = f"the keys {', '.join(losses)}" if isinstance(losses, Mapping) else short_repr(losses)
+            raise TypeError(f"losses must return a mapping with the key 'loss', not {given}")
+        logged = dict(losses)
         objective: Any = logged.pop("objective", logged["loss"])
         self.descend(objective)
         self.revise(detach(outputs), minibatches)
@@ -439,7 +444,11 @@ def build_adam(parameters: Iterable[nn.Parameter], hparams: Mapping[str, Any]) -
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Take one optimiser step on a loss."""
+    """Take one optimiser step on a loss. Raises TypeError if that is not one number with a gradient."""
+    if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+        given = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else short_repr(loss)
+        given += "" if getattr(loss, "requires_grad", True) else " without gradient"
+        raise TypeError(f"the loss must be one number with a gradient (a mean over the batch), not {given}")
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()

@@ -18,6 +18,10 @@ from plench.training.environment import compute_threads
 __all__ = ["AlgorithmUnderTest", "Check", "Outcome", "checks", "run_check", "run_suite"]
 
 
+# Checks that compare a run with the same run done otherwise.
+COMPARING = ("is_not_disturbed_by_evaluation", "resumes_exactly", "trains_in_a_stack")
+
+
 def checks() -> dict[str, Check]:
     """Return every check by name, `trains_and_predicts` first."""
     members = (value for module in (training, state, speed) for value in vars(module).values())
@@ -27,12 +31,16 @@ def checks() -> dict[str, Check]:
 def run_suite(tested: AlgorithmUnderTest, report: Callable[[Outcome], None] | None = None) -> list[Outcome]:
     """Run every check and call `report` with each outcome.
 
-    An algorithm that does not train and predict at all has nothing that the other checks could examine.
+    An algorithm that does not train and predict at all has nothing that the other checks could examine, and
+    one that does not repeat itself nothing that could be compared.
     """
     outcomes: list[Outcome] = []
     for check in checks().values():
-        if outcomes and outcomes[0].status != "passed":
+        failed = {outcome.check.name for outcome in outcomes if outcome.status == "failed"}
+        if "trains_and_predicts" in failed:
             outcomes.append(Outcome(check, "skipped", "it does not train and predict yet"))
+        elif "repeats_with_the_same_seed" in failed and check.name in COMPARING:
+            outcomes.append(Outcome(check, "skipped", "two runs with the same seed differ already"))
         else:
             outcomes.append(run_check(check, tested))
         if report is not None:
@@ -62,6 +70,8 @@ def run_check(check: Check, tested: AlgorithmUnderTest) -> Outcome:
             for frame in frames
             if frame.filename == tested.file
         )
-        text = f"{type(error).__name__}: {error}" + next(lines, "")
+        text = f"{type(error).__name__}: {error}" + (line := next(lines, ""))
+        if isinstance(error, KeyError) and "hparams" in line:
+            text += ". Hyperparameters are declared: @register(…, hyperparameters=(Hyperparameter(…),))"
         detail = ". ".join([text, *getattr(error, "__notes__", [])])
     return Outcome(check, "failed" if check.level == "required" else "advice", detail)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import random
 import sys
 import tempfile
 import types
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,31 @@ def train_phases(tested: AlgorithmUnderTest, seed: int = 0, evaluating: bool = F
 @required
 def repeats_with_the_same_seed(tested: AlgorithmUnderTest) -> None:
     """Two runs with the same seed agree in every bit."""
+    before = list_outside_state(tested.entry.cls)
     different = find_difference(train_phases(tested), train_phases(tested))
-    ensure(
-        different is None,
-        f"two runs with the same seed differ (first in {different}): draw from the default generators of "
-        "torch, numpy or random, which the run seeds, not from one that seeds itself",
-    )
+    after = list_outside_state(tested.entry.cls)
+    outside = ", ".join(name for name, value in after.items() if value != before.get(name))
+    reason = "draw from the default generators of torch, numpy or random, which the run seeds, not from one "
+    reason += "that seeds itself, and keep all state on self"
+    if outside:
+        reason = f"{outside} changes in a run and affects the next one: keep state on self, made in __init__"
+    ensure(different is None, f"two runs with the same seed differ (first in {different}): {reason}")
+
+
+def list_outside_state(cls: type) -> dict[str, bytes]:
+    """Return what the author's classes and their modules hold, pickled, by name."""
+    held: dict[str, bytes] = {}
+    for owner in (base for base in cls.__mro__ if base.__module__.split(".")[0] not in ("plench", "torch")):
+        module = sys.modules.get(owner.__module__)
+        for place, values in (
+            (owner.__name__, vars(owner)),
+            (owner.__module__, vars(module) if module else {}),
+        ):
+            for name, value in list(values.items()):
+                if not name.startswith("__") and not isinstance(value, types.ModuleType | type):
+                    with suppress(Exception):  # what cannot be pickled is passed over
+                        held[f"{place}.{name}"] = pickle.dumps(value)
+    return held
 
 
 @only_for("batches")
@@ -249,10 +269,16 @@ def trains_on_accelerators(tested: AlgorithmUnderTest) -> None:
 @only_for("batches")
 @required
 def optimizes_what_has_a_gradient(tested: AlgorithmUnderTest) -> None:
-    """A parameter that receives a gradient belongs to an optimiser, or `update` changes it in another way."""
+    """A parameter that receives a gradient, or that `predict` uses, belongs to an optimiser, unless it is
+    frozen (`requires_grad_(False)`) or `update` changes it in another way."""
     session = tested.start()
-    algorithm = session.algorithm
-    learning = {name: value for name, value in algorithm.named_parameters() if value.requires_grad}
+    algorithm, root = session.algorithm, type(session.algorithm).__name__
+    reached = walk(algorithm, root, for_state=True)  # also what a plain list holds
+    learning = {
+        path.removeprefix(f"{root}."): value
+        for path, value in reached
+        if isinstance(value, nn.Parameter) and value.requires_grad
+    }
     before = {name: value.detach().clone() for name, value in learning.items()}
     received: set[str] = set()
 
@@ -262,6 +288,10 @@ def optimizes_what_has_a_gradient(tested: AlgorithmUnderTest) -> None:
 
     for name, parameter in learning.items():
         parameter.register_hook(partial(note, name=name))
+    with session.run.streams.ambient("evaluation"):
+        logits = algorithm.predict(session.test_inputs)
+        if learning and logits.requires_grad:
+            torch.autograd.grad(logits.square().sum(), list(learning.values()), allow_unused=True)
     session.update(session.updates)
     optimizers = (value for _, value in walk(algorithm, "") if isinstance(value, torch.optim.Optimizer))
     trained = {id(value) for each in optimizers for group in each.param_groups for value in group["params"]}
@@ -274,9 +304,10 @@ def optimizes_what_has_a_gradient(tested: AlgorithmUnderTest) -> None:
     ]
     ensure(
         not forgotten,
-        f"{', '.join(forgotten[:4])}{', …' if len(forgotten) > 4 else ''} received gradients but never "
-        "changed, since no optimiser holds them: give their parameters to one in __init__ (LossAlgorithm: "
-        "build_optimizers), or freeze what must not be trained with requires_grad_(False)",
+        f"{', '.join(forgotten[:4])}{', …' if len(forgotten) > 4 else ''} received gradients or are "
+        "used by predict, but never changed, since no optimiser holds them: give them to one in __init__ "
+        "(LossAlgorithm: build_optimizers; it finds attributes and nn.ModuleList, not networks in a plain "
+        "list), or freeze what must not be trained with requires_grad_(False)",
     )
 
 

@@ -86,16 +86,17 @@ def find_not_finite(owner: nn.Module) -> str | None:
 def train_and_predict(session: Session, updates: int, hint: str = "") -> None:
     """Make updates and a prediction; demand finite numbers and logits of the right shape."""
     hint = f". {hint}" if hint else ""
+    cause = hint or ". Is it a log of 0, a division by 0 or an overflow? log_softmax and logsumexp avoid them"
     for count, loss in enumerate(session.update(updates)):
-        ensure(math.isfinite(loss), f"the loss of update {count} (counted from 0) is {loss}{hint}")
+        ensure(math.isfinite(loss), f"the loss of update {count} (counted from 0) is {loss}{cause}")
     broken = find_not_finite(session.algorithm)
-    ensure(broken is None, f"after {updates} updates {broken} holds NaN or infinite values{hint}")
+    ensure(broken is None, f"after {updates} updates {broken} holds NaN or infinite values{cause}")
     logits = session.predict()
     wanted = (len(session.test_inputs), session.training_set.candidates.shape[1])
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     ensure(shape == wanted, f"predict(x) must return logits of shape (B, K) = {wanted}, not {shape}{hint}")
     ensure(
-        logits.isfinite().all(), f"after {updates} updates predict(x) returns NaN or infinite logits{hint}"
+        logits.isfinite().all(), f"after {updates} updates predict(x) returns NaN or infinite logits{cause}"
     )
 
 
@@ -367,10 +368,17 @@ def declares_hyperparameters(tested: AlgorithmUnderTest) -> None:
                 ensure(plain, f"hyperparameter {name}: {value!r} is not a plain JSON value")
 
 
+def list_tensors(batch: Batch) -> dict[str, Any]:
+    """Return the tensors of a batch by the name of the attribute."""
+    own = {"index": batch.index, "candidates": batch.candidates, "weights": batch.weights, **batch._views}
+    second = {} if batch.second is None else list_tensors(batch.second)
+    return {**own, **{f"second.{name}": value for name, value in second.items()}}
+
+
 @required
 def leaves_arguments_alone(tested: AlgorithmUnderTest) -> None:
     """Building and updating change neither the `hparams` nor the `train_givenY` that were passed in, nor the
-    tensors of a batch."""
+    tensors of a batch: its views, candidates, weights and index, and those of `batch.second`."""
     session = tested.start()
     run, training_set = session.run, session.training_set
     hparams = dict(run.config.hparams)
@@ -381,7 +389,17 @@ def leaves_arguments_alone(tested: AlgorithmUnderTest) -> None:
     run.attach(algorithm)
     run.algorithm = algorithm
     stored, sets = training_set.stored[:].clone(), training_set.candidates.clone()
-    session.update(session.updates)
+    with run.streams.ambient("algorithm"):
+        for _ in range(session.updates):
+            batch = training_set.next_batch()
+            batch._views = {name: view.clone() for name, view in batch._views.items()}  # one tensor on tables
+            before = copy.deepcopy(batch)
+            session.update_once(batch)
+            changed = find_difference(list_tensors(before), list_tensors(batch))
+            ensure(
+                changed is None,
+                f"update changed batch.{changed} in place; views may share their memory: write to a clone",
+            )
     ensure(hparams == old_hparams, "the hparams given to __init__ were changed; self.hparams is a copy")
     same = np.array_equal(candidates, old_candidates)
     ensure(same, "train_givenY was changed; torch.from_numpy shares its memory, so clone before writing")
