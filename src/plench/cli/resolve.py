@@ -1,11 +1,15 @@
-"""Resolve candidate sets with a model.
+"""Resolve candidate sets with a model, and find rows to relabel and annotators to check.
 
 For each row: the most probable candidate and its share of the candidates' probability, the probability
-outside the set, and whether the set probably misses the true label. For each annotator: how often the answers
-contain the resolved label. A model agrees more with rows that it was trained on than with new ones.
+outside the set, and whether the set probably misses the true label. Rows that the model was trained on are
+judged by the out-of-fold predictions that `plench fit` stored in its file, never by the model itself.
+
+For each annotator: how often the answers contain the prediction, and the skill, which is corrected for
+chance: an annotator who always gives the same answer scores 0.
 
 examples:
   plench resolve model.plench animals.csv -o resolved.csv
+  plench resolve model.plench animals.csv -o resolved.csv --relabel relabel.csv     what to relabel, ranked
   plench resolve model.plench 'songs.csv?answers=answers.csv' -o resolved.csv --annotators annotators.csv
 """
 
@@ -17,58 +21,103 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import plench
-from plench.cli.options import add_model_options, check_outputs, write_csv
+from plench.cli.options import add_model_options, check_outputs, print_warnings, write_csv
 from plench.text import clean_text
 
 if TYPE_CHECKING:  # imports torch
-    from plench.estimator import Items, Resolution
+    from plench.estimator.review import AnnotatorRating, Items, Resolution
 
-ROWS_SHOWN = 20
+ROWS_SHOWN = 10
+UNKNOWN = (
+    "the model does not say which rows it was trained on; it agrees with those whatever their sets are, so "
+    "what follows is about new rows only"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_model_options(parser, data="data with candidate sets or annotators' answers")
-    parser.add_argument("--annotators", metavar="FILE", help="also write the annotators' agreement as CSV")
+    parser.add_argument("--relabel", metavar="FILE", help="also write the rows to relabel as CSV, ranked")
+    parser.add_argument("--annotators", metavar="FILE", help="also write the ratings of annotators as CSV")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
 
 
 def run(args: argparse.Namespace) -> int:
     """Resolve, write the tables, and print a summary to standard error."""
-    from plench.estimator import read_items, resolve_items
+    from plench.estimator.review import find_doubts, rate_annotators, read_items, resolve_items
 
     check_outputs(
-        {"--output": args.output, "--annotators": args.annotators},
+        {"--output": args.output, "--relabel": args.relabel, "--annotators": args.annotators},
         {"the data themselves": args.data, "the model itself": args.model},
     )
     model = plench.load(args.model, device=args.device, run_code=args.run_code)
     items = read_items(args.data, args.data_dir)
     found = resolve_items(model, items)
-    write_csv(args.output, list_rows(found, items, [str(label) for label in model.classes]))
+    write_csv(args.output, list_rows(found, items))
+    doubts, ratings = find_doubts(found), rate_annotators(found)
+    places = [name_row(items, each.row) for each in doubts]
+    if args.relabel is not None:
+        header = ["rank", "row", "item", "reason"]
+        names = items.names or [""] * len(found.label)
+        ranked = [[n, each.row + 1, names[each.row], each.reason] for n, each in enumerate(doubts, 1)]
+        write_csv(args.relabel, [header, *ranked])
     if args.annotators is not None:
-        agreements = [(each.annotator, each.n_answers, f"{each.share:.6f}") for each in found.agreements]
-        write_csv(args.annotators, [("annotator", "answers", "agreement"), *agreements])
-    rows = [str(row + 1) for row in found.doubtful.nonzero()[0]]
-    listed = f": rows {', '.join(rows[:ROWS_SHOWN])}" if rows else ""
-    more = " …" if len(rows) > ROWS_SHOWN else ""
-    print(f"{len(rows)} of {len(found.label)} sets probably miss the truth{listed}{more}", file=sys.stderr)
-    for each in found.agreements:
-        agreement = f"{each.share:.1%} of {each.n_answers} answers contain the resolved label"
-        print(clean_text(f"annotator {each.annotator}: {agreement}"), file=sys.stderr)
+        write_csv(args.annotators, list_annotators(ratings))
+    n_unfair = int((~found.is_fair).sum())
+    warnings = [] if "rows" in model.notes else [UNKNOWN]
+    if n_unfair:
+        warnings.append(
+            f"{n_unfair:,} of {len(found.label):,} rows were trained on and the model has no out-of-fold "
+            "predictions of them: they are resolved, but not judged"
+        )
+    print_warnings(warnings)
+    lines = [f"{found.doubtful[found.is_fair].sum()} of {found.is_fair.sum()} sets probably miss the truth"]
+    if doubts:
+        lines.append(f"{len(doubts)} rows to relabel" + ("" if args.relabel else " (--relabel FILE has all)"))
+    lines += [
+        f"  {place}: {each.reason}" for place, each in list(zip(places, doubts, strict=True))[:ROWS_SHOWN]
+    ]
+    lines += [format_annotator(each) for each in ratings]
+    print(clean_text("\n".join(lines)), file=sys.stderr)
     return 0
 
 
-def list_rows(found: Resolution, items: Items, names: list[str]) -> Iterator[list[str]]:
+def name_row(items: Items, row: int) -> str:
+    """Return the name of an item, or the number of its row."""
+    return f"row {row + 1}" if items.names is None else items.names[row] or f"row {row + 1}"
+
+
+def format_annotator(rating: AnnotatorRating) -> str:
+    """Return the line about an annotator."""
+    skill = "none"
+    if rating.skill is not None:
+        skill = f"{rating.skill:.2f} ({rating.low:.2f} to {rating.high:.2f})"
+    share = f"{rating.agreement:.1%} of {rating.n_answers} answers contain the prediction"
+    flag = f"; {rating.flag}" if rating.flag else ""
+    return f"annotator {rating.annotator}: skill {skill}; {share}, by chance {rating.chance:.1%}{flag}"
+
+
+def list_annotators(ratings: list[AnnotatorRating]) -> Iterator[list[str]]:
+    """Yield the header and the ratings."""
+    yield ["annotator", "answers", "agreement", "chance", "skill", "low", "high", "confusions", "flag"]
+    for each in ratings:
+        figures = (each.agreement, each.chance, each.skill, each.low, each.high)
+        shown = ["" if value is None else f"{value:.6f}" for value in figures]
+        yield [each.annotator, str(each.n_answers), *shown, "; ".join(each.confusions), each.flag]
+
+
+def list_rows(found: Resolution, items: Items) -> Iterator[list[str]]:
     """Yield the header and the resolved rows."""
     first = ["row"] if items.names is None else ["row", "item"]
     yield [*first, "label", "probability", "predicted", "outside", "probably_misses_truth"]
     for row in range(len(found.label)):
+        doubtful = "yes" if found.doubtful[row] else "no"
         yield [
             str(row + 1),
             *([] if items.names is None else [items.names[row]]),
-            names[found.label[row]],
+            found.class_names[found.label[row]],
             f"{found.probability[row]:.6f}",
-            names[found.predicted[row]],
+            found.class_names[found.predicted[row]],
             f"{found.outside[row]:.6f}",
-            "yes" if found.doubtful[row] else "no",
+            doubtful if found.is_fair[row] else "trained on",
         ]

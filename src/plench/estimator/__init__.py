@@ -4,7 +4,7 @@ from plench.estimator import scorers
 from plench.estimator.classifier import PartialLabelClassifier
 from plench.estimator.inputs import hide_truth
 from plench.estimator.quality import Estimate, Quality, bound_accuracy
-from plench.estimator.resolve import (
+from plench.estimator.review import (
     Items,
     Resolution,
     find_confused,

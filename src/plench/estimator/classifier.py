@@ -34,7 +34,7 @@ from plench.estimator.inputs import (
     read_matrix,
 )
 from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share
-from plench.estimator.resolve import resolve_candidates
+from plench.estimator.review import resolve_candidates
 from plench.estimator.search import CRITERIA, Attempt, Searcher, TrainingData, attempt, train_on_all
 from plench.model_file import pack
 from plench.progress import watch_run

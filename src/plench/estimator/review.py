@@ -1,0 +1,504 @@
+"""What to check in the data: resolved labels, rows to relabel, annotators.
+
+Evidence about a row comes from models that were not trained on it. `fit` stores out-of-fold probabilities of
+its rows in the model file (`store_rows`), and what resolves these rows later uses them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plench.algorithms import AlgorithmEntry
+from plench.data import as_dataset
+from plench.data.answers import COMBINE_RULES, Answers, combine_answers, count_votes
+from plench.data.dataset import Dataset
+from plench.data.roles import split_reference
+from plench.data.sources.exports import is_export
+from plench.data.sources.tables import TableContent, read_table_files
+from plench.data.tables import Column, Table, is_table_file
+from plench.errors import DataError, UsageError
+from plench.estimator.folds import predict_out_of_fold
+from plench.estimator.inputs import hide_truth
+from plench.estimator.quality import estimate_share
+from plench.estimator.search import TrainingData
+from plench.text import unknown_name
+from plench.training.model import TrainedModel
+
+MISSING = 0.5  # probability outside a set, beyond which the set probably misses the truth
+TIE = 0.1  # difference of the two best candidates' shares, below which they tie
+SETTLED = 0.75  # share of the best candidate, from which the model settles a split of the annotators
+LEAST_ANSWERS = 10  # of an annotator who is rated
+MAX_STORED = 2**24  # probabilities in a model file
+MAX_DOUBTS = 500  # rows to relabel in a model file
+NAMES_SHOWN = 6
+
+Kind = Literal["misses", "tie", "split"]
+Reals = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Examples with candidate sets (N, K), and perhaps names and annotators' answers."""
+
+    features: NDArray[Any] | Table
+    candidates: Bools
+    class_names: tuple[str, ...]
+    answers: Answers | None = None
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A row to relabel and the reason in words; `score` orders the rows of one kind, the highest first."""
+
+    row: int
+    kind: Kind
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class AnnotatorRating:
+    """How far an annotator agrees with predictions of models that were not trained on the items.
+
+    `agreement` is the share of the answers that contain the prediction, and `chance` that share if the same
+    answers were given to the same items in random order. `skill` is (agreement − chance)/(1 − chance),
+    Cohen's kappa for answers that are sets: 0 for an annotator who always gives the same answer. It is None
+    if answers and predictions do not vary. `low` and `high` are its 95 % interval for a known chance level.
+    """
+
+    annotator: str
+    n_answers: int
+    agreement: float
+    chance: float
+    skill: float | None
+    low: float | None
+    high: float | None
+    confusions: tuple[str, ...]
+    flag: str
+
+
+@dataclass(frozen=True, eq=False)
+class Resolution:
+    """For each example: the resolved label, its probability among the candidates, the probability outside.
+
+    `label` and `predicted` are numbers of classes; `predicted` is what the model says whatever the set.
+    `candidates` and `answers` have the model's classes. `is_fair` (N,) says which rows were predicted by a
+    model that was not trained on them.
+    """
+
+    probs: Reals
+    candidates: Bools
+    class_names: tuple[str, ...]
+    answers: Answers | None
+    is_fair: Bools
+    label: NDArray[np.int64]
+    probability: Reals
+    predicted: NDArray[np.int64]
+    outside: Reals
+
+    @property
+    def doubtful(self) -> Bools:
+        """Which sets probably miss the true label."""
+        inside = self.candidates[np.arange(len(self.label)), self.predicted]
+        return (self.outside > MISSING) & ~inside
+
+
+def resolve(
+    probs: Reals,
+    candidates: Bools,
+    class_names: Sequence[str],
+    answers: Answers | None = None,
+    is_fair: Bools | None = None,
+) -> Resolution:
+    """Resolve candidate sets by probabilities (N, K)."""
+    label, probability = resolve_candidates(probs, candidates)
+    outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
+    fair = np.ones(len(probs), np.bool_) if is_fair is None else is_fair
+    names = tuple(map(str, class_names))
+    return Resolution(probs, candidates, names, answers, fair, label, probability, probs.argmax(1), outside)
+
+
+def read_items(reference: str, data_dir: str | None = None) -> Items:
+    """Read examples with candidate sets: every row of a table, or any other dataset."""
+    content = read_own_table(reference)
+    if content is None:
+        return items_of(hide_truth(as_dataset(reference, data_dir)))
+    if content.is_generated:
+        raise DataError(f"{reference} has neither candidates nor answers to resolve")
+    assert content.features is not None
+    return Items(content.features, content.candidates, content.class_names, content.answers, content.items)
+
+
+def number_rows(reference: str, n_examples: int) -> list[int]:
+    """Return the number of each example of a dataset among the rows that `read_items` gives, from 1."""
+    content = read_own_table(reference)
+    if content is None or content.split is None:
+        return list(range(1, n_examples + 1))
+    return [int(row) + 1 for row in np.flatnonzero(content.split != "test")]
+
+
+def read_own_table(reference: str) -> TableContent | None:
+    """Return the content of a table file with every row; None for any other dataset."""
+    if not is_table_file(reference.partition("?")[0]) or is_export(reference):
+        return None
+    path, options = split_reference(reference)
+    return read_table_files(Path(path), options)[0]
+
+
+def items_of(data: Dataset) -> Items:
+    """Take the examples of a dataset."""
+    names = data.class_names or tuple(str(label) for label in range(data.n_classes))
+    return Items(data.features, data.candidates, names, data.answers, data.items)
+
+
+def resolve_items(model: TrainedModel, items: Items) -> Resolution:
+    """Resolve examples with a model, whose classes are met by their names.
+
+    Rows that it was trained on are resolved by the out-of-fold probabilities in its file, if it has any. If
+    the model does not say what it was trained on, all rows are taken as new.
+    """
+    known = [str(label) for label in model.classes]
+    place = {name: number for number, name in enumerate(known)}
+    columns = np.array([place.get(name, -1) for name in items.class_names])
+    candidates = spread(items.candidates, columns, len(known))
+    empty = np.flatnonzero(~candidates.any(1))
+    if len(empty):
+        raise DataError(
+            f"example {empty[0] + 1} has no candidate that the model knows ({len(empty):,} such); its "
+            "classes are " + ", ".join(known[:10])
+        )
+    probs = model.predict_proba(items.features)
+    rows = model.notes.get("rows")
+    fair = np.ones(len(probs), np.bool_)
+    if rows is not None:
+        at = find_stored(rows, items.features)
+        fair = at < 0
+        if "probs" in rows:
+            stored = unpack(rows["probs"], np.float16).reshape(-1, len(known)).astype(np.float64)
+            probs = np.where(fair[:, None], probs, stored[at])
+            fair[:] = True
+        elif len(rows["reserved"]):
+            fair |= np.isin(at, rows["reserved"])
+    answers = items.answers
+    if answers is not None:  # an answer that names only classes which the model lacks agrees with nothing
+        unknown = np.isin(columns, -1)
+        n_unknown = int(unknown.any())
+        sets = spread(answers.sets, columns, len(known))
+        more = np.zeros((len(sets), n_unknown), np.bool_)
+        more[:, :n_unknown] = answers.sets[:, unknown].any(1, keepdims=True)
+        answers = replace(answers, sets=np.concatenate([sets, more], 1))
+    return resolve(probs, candidates, known, answers, fair)
+
+
+def review_fit(
+    data: TrainingData,
+    model: TrainedModel,
+    reserved: Rows,
+    seed: int = 0,
+    entry: AlgorithmEntry | None = None,
+) -> Resolution:
+    """Resolve the rows of a fit: reserved ones by the model, the others by models trained without them."""
+    dataset = data.dataset
+    probs = np.zeros(dataset.candidates.shape)
+    trained = np.setdiff1d(np.arange(dataset.n_examples), reserved)
+    probs[trained] = predict_out_of_fold(data.take(trained), model, seed=seed, entry=entry)
+    if len(reserved):
+        probs[reserved] = model.predict_proba(dataset.features[reserved])
+    return resolve(probs, dataset.candidates, items_of(dataset).class_names, dataset.answers)
+
+
+def spread(sets: Bools, columns: NDArray[np.int64], n_classes: int) -> Bools:
+    """Return sets in the order of the model's classes; classes that it lacks are left out."""
+    found = np.zeros((len(sets), n_classes), np.bool_)
+    kept = columns >= 0
+    found[:, columns[kept]] = sets[:, kept]
+    return found
+
+
+def resolve_candidates(probs: Reals, candidates: NDArray[Any]) -> tuple[NDArray[np.int64], Reals]:
+    """Return the most probable candidate of each example, and its share; candidates may have weights."""
+    share = np.where(candidates > 0, probs * candidates, 0.0)
+    total = share.sum(1, keepdims=True)
+    even = candidates / candidates.sum(1, keepdims=True)  # where no candidate has any probability
+    share = np.where(total > 0, share / np.where(total > 0, total, 1), even)
+    labels = share.argmax(1)
+    return labels, share[np.arange(len(share)), labels]
+
+
+def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
+    """Return the examples whose resolved label is least probable."""
+    return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
+
+
+def find_confused(probs: Reals, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
+    """Return pairs of classes, and the mean probability of the second where the first is resolved."""
+    shares = np.zeros((probs.shape[1], probs.shape[1]))
+    for label in np.unique(labels):
+        shares[label] = probs[labels == label].mean(0)
+    np.fill_diagonal(shares, 0)
+    order = np.argsort(-shares, axis=None, kind="stable")[:most]
+    pairs = zip(*np.unravel_index(order, shares.shape), strict=True)
+    return [(int(i), int(j), float(shares[i, j])) for i, j in pairs if shares[i, j] > 0]
+
+
+# What to relabel
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return the names of a set as text; those of a large set in short."""
+    more = f"|… ({len(names)} classes)" if len(names) > NAMES_SHOWN else ""
+    return "|".join(names[:NAMES_SHOWN]) + more
+
+
+def find_doubts(found: Resolution) -> list[Doubt]:
+    """Return the rows to relabel, the most urgent first.
+
+    First rows whose set probably misses the truth, by the probability outside the set; then rows whose two
+    best candidates tie; then rows whose annotators are split and whose best candidate is not probable enough.
+    Rows that the model was trained on are left out: it agrees with their sets whatever these are.
+    """
+    names, shares = found.class_names, np.where(found.candidates, found.probs, 0)
+    shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
+    votes = None if found.answers is None else count_votes(found.answers)[:, : len(names)]
+    doubts: dict[Kind, list[Doubt]] = {"misses": [], "tie": [], "split": []}
+    for row in np.flatnonzero(found.is_fair).tolist():
+        own = np.flatnonzero(found.candidates[row])
+        candidates = join_names([names[k] for k in own.tolist()])
+        split = "" if votes is None else describe_split(votes[row], names)
+        best = own[np.argsort(-shares[row, own], kind="stable")]
+        gap = shares[row, best[0]] - shares[row, best[1]] if len(own) > 1 else 1.0
+        says = f"{names[found.predicted[row]]} {found.probs[row].max():.2f}"
+        if found.doubtful[row]:
+            reason = f"set probably misses the truth: model says {says}, candidates {candidates}"
+            doubts["misses"].append(Doubt(row, "misses", float(found.outside[row]), reason))
+        elif gap < TIE:
+            tied = ", ".join(f"{names[k]} {shares[row, k]:.2f}" for k in best[:2].tolist())
+            reason = f"two classes tie: {tied} of the candidates' probability"
+            doubts["tie"].append(Doubt(row, "tie", float(1 - gap), f"{reason}; {split}" if split else reason))
+        elif split and shares[row, best[0]] < SETTLED:
+            score = float(1 - shares[row, best[0]])
+            doubts["split"].append(Doubt(row, "split", score, f"{split}; model says {says}"))
+    return [each for kind in doubts.values() for each in sorted(kind, key=lambda doubt: -doubt.score)]
+
+
+def describe_split(votes: NDArray[np.int64], names: Sequence[str]) -> str:
+    """Return how the annotators of an item are split, if several classes have the most votes."""
+    most = np.flatnonzero((votes == votes.max()) & (votes > 0))
+    if not 2 <= len(most) < len(names):
+        return ""
+    counts = "–".join([str(votes.max())] * len(most))
+    return f"annotators split {counts} ({join_names([names[k] for k in most.tolist()])})"
+
+
+# Whom to trust
+
+
+def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
+    """Rate the annotators, those who agree least with the predictions first, those without a rating last."""
+    answers = found.answers
+    if answers is None:
+        return []
+    sure = answers.sets.any(1) & found.is_fair[answers.item]  # "unsure" says nothing about the annotator
+    ratings = []
+    for number in np.unique(answers.annotator[sure]).tolist():
+        own = sure & (answers.annotator == number)
+        name = answers.annotator_names[number] if answers.annotator_names else str(number)
+        sets, predicted = answers.sets[own], found.predicted[answers.item[own]]
+        hits = sets[np.arange(len(sets)), predicted]
+        given = np.bincount(predicted, minlength=sets.shape[1]) / len(sets)
+        chance = min(1.0, float(sets.mean(0) @ given))
+        share = estimate_share(int(hits.sum()), len(hits))
+        skill, low, high = (
+            (value - chance) / (1 - chance) if chance < 1 - 1e-9 else None
+            for value in (share.value, share.low, share.high)
+        )
+        confused = Counter(
+            (found.class_names[label], describe_answer(answer, found.class_names))
+            for label, answer in zip(predicted[~hits], sets[~hits], strict=True)
+        )
+        confusions = tuple(
+            f"{answer} where the model says {label} ({n})"
+            for (label, answer), n in confused.most_common(3)
+            if n > 1
+        )
+        ratings.append(
+            AnnotatorRating(name, len(hits), share.value, chance, skill, low, high, confusions, "")
+        )
+    rated = [each.skill for each in ratings if each.skill is not None and each.n_answers >= LEAST_ANSWERS]
+    middle = float(np.median(rated)) if rated else 0.0
+    ratings = [replace(each, flag=flag_annotator(each, middle)) for each in ratings]
+    return sorted(ratings, key=lambda each: (each.skill is None, each.skill or 0.0, each.annotator))
+
+
+def describe_answer(answer: Bools, names: Sequence[str]) -> str:
+    """Return an answer as it might have been written."""
+    labels = np.flatnonzero(answer[: len(names)])
+    if len(labels) == len(names) - 1 > 1:
+        return f"not {names[int(np.flatnonzero(~answer)[0])]}"
+    return join_names([names[k] for k in labels.tolist()]) or "a class that the model does not know"
+
+
+def flag_annotator(rating: AnnotatorRating, middle: float) -> str:
+    """Return what is conspicuous about an annotator; `middle` is the median skill of all."""
+    if rating.n_answers < LEAST_ANSWERS:
+        return "too few answers to tell"
+    if rating.skill is None or rating.low is None or rating.high is None:
+        return "answers do not vary"
+    if rating.high < 0:
+        return "worse than chance"
+    if rating.low <= 0:
+        return "not better than chance"
+    return "agrees less than most" if rating.high < middle else ""
+
+
+def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]:
+    """Return the data without the answers of some annotators, and the rows that are left.
+
+    Candidate sets are made of the other answers by the rule that made them. Rows without another answer are
+    left out.
+    """
+    answers = data.answers
+    if answers is None:
+        raise UsageError(f"{data.card.name} has no annotators' answers, so no annotator can be dropped")
+    numbers = range(int(answers.annotator.max()) + 1)
+    known = list(answers.annotator_names or map(str, numbers))
+    for name in names:
+        if name not in known:
+            raise unknown_name(name, known, "annotator")
+    kept = ~np.isin(answers.annotator, [known.index(name) for name in names])
+    most = int(count_votes(answers).max())
+    rules = [*((rule, 1) for rule in COMBINE_RULES), *(("votes", votes) for votes in range(2, most + 1))]
+    used = [rule for rule in rules if np.array_equal(combine_answers(answers, *rule), data.candidates)]
+    if not used:
+        raise DataError(
+            f"the candidate sets of {data.card.name} are not made of its answers alone, so no annotator can "
+            "be dropped"
+        )
+    left = replace(
+        answers,
+        item=answers.item[kept],
+        annotator=answers.annotator[kept],
+        sets=answers.sets[kept],
+        lengths=answers.lengths[kept],
+    )
+    rows = np.flatnonzero(np.bincount(left.item[left.sets.any(1)], minlength=data.n_examples))
+    if len(rows) == 0:
+        raise UsageError(f"without {', '.join(names)} no row has an answer")
+    reduced = replace(data, answers=left, candidates=combine_answers(left, *used[0]))
+    return reduced.take(rows), rows
+
+
+# What a model file keeps of the rows that it was made of
+
+
+def column_texts(column: Column) -> list[str]:
+    """Return the cells of a typed column as text, nothing for a gap."""
+    if column.has_texts:
+        return [column.categories[code] if code >= 0 else "" for code in column.values]
+    return ["" if np.isnan(value) else f"{value:.7g}" for value in column.values]
+
+
+def digest_rows(features: NDArray[Any] | Table) -> NDArray[np.uint64]:
+    """Return a hash of each row, by which it is recognised in another file and in another order."""
+    if isinstance(features, Table):
+        ordered = sorted(features.columns, key=lambda column: column.name)
+        texts = zip(*(column_texts(column) for column in ordered), strict=True)
+        parts = ["\x1f".join(cells).encode() for cells in texts]
+    else:
+        parts = [np.ascontiguousarray(row).tobytes() for row in features]
+    hashes = (hashlib.blake2b(part, digest_size=8).digest() for part in parts)
+    return np.frombuffer(b"".join(hashes), "<u8")
+
+
+def store_rows(
+    data: Dataset, reserved: Rows, found: Resolution, numbers: Sequence[int], *, has_folds: bool = True
+) -> dict[str, Any]:
+    """Return what a model file keeps of its rows, as plain values.
+
+    `digests` recognise them; `probs` are out-of-fold probabilities, if there are folds and not too many
+    classes; `reserved` are the rows that were kept apart, `audit` their names, candidates and predictions.
+    """
+    kept: dict[str, Any] = {
+        "digests": pack(digest_rows(data.features)),
+        "reserved": reserved.tolist(),
+        "audit": {
+            "ids": [data.items[row] if data.items else str(numbers[row]) for row in reserved],
+            "candidates": [np.flatnonzero(data.candidates[row]).tolist() for row in reserved],
+            "predicted": found.predicted[reserved].tolist(),
+        },
+    }
+    if has_folds and found.probs.size <= MAX_STORED:
+        kept["probs"] = pack(found.probs.astype(np.float16))
+    return kept
+
+
+def find_stored(rows: Mapping[str, Any], features: NDArray[Any] | Table) -> Rows:
+    """Return for each row of features its place among a model's rows, −1 for a new one.
+
+    Rows with equal features are met in their order.
+    """
+    places: dict[int, list[int]] = {}
+    for place, digest in enumerate(unpack(rows["digests"], "<u8").tolist()):
+        places.setdefault(digest, []).append(place)
+    found = []
+    for digest in digest_rows(features).tolist():
+        equal = places.get(digest, [-1])
+        found.append(equal.pop(0) if len(equal) > 1 else equal[0])
+    return np.array(found, np.int64)
+
+
+def pack(array: NDArray[Any]) -> str:
+    """Return an array as text for JSON."""
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return base64.b64encode(little.tobytes()).decode("ascii")
+
+
+def unpack(text: str, dtype: Any) -> NDArray[Any]:
+    """Return the flat array of a packed text."""
+    return np.frombuffer(base64.b64decode(text), np.dtype(dtype).newbyteorder("<"))
+
+
+def describe_review(found: Resolution, items: Items, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return the rows to relabel, the annotators and the balance of classes as plain values.
+
+    `before` counts a row in equal shares for its candidates, `after` for its resolved label; `confusion` has
+    a row for each resolved label and a column for each prediction. Rows that were predicted by a model which
+    was trained on them are not counted.
+    """
+    doubts, fair = find_doubts(found), found.is_fair
+    n_classes = len(found.class_names)
+    sets = found.candidates[fair]
+    confusion = np.zeros((n_classes, n_classes), np.int64)
+    np.add.at(confusion, (found.label[fair], found.predicted[fair]), 1)
+    return {
+        "examples": len(found.label),
+        "measured": int(fair.sum()),
+        "classes": list(found.class_names),
+        "doubts": dict(Counter(each.kind for each in doubts)),
+        "relabel": [
+            {
+                "row": numbers[each.row],
+                "item": None if items.names is None else items.names[each.row],
+                "kind": each.kind,
+                "score": round(each.score, 4),
+                "reason": each.reason,
+            }
+            for each in doubts[:MAX_DOUBTS]
+        ],
+        "annotators": [asdict(each) for each in rate_annotators(found)],
+        "before": (sets / sets.sum(1, keepdims=True)).sum(0).round(2).tolist(),
+        "after": np.bincount(found.label[fair], minlength=n_classes).tolist(),
+        "confusion": confusion.tolist(),
+    }

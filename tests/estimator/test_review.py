@@ -1,0 +1,183 @@
+"""Rows to relabel, annotators, and what a model file keeps of its rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import plench
+from plench.data import make_dataset, make_table_dataset
+from plench.data.answers import Answers, combine_answers
+from plench.errors import DataError, UsageError
+from plench.estimator.review import (
+    describe_review,
+    digest_rows,
+    drop_annotators,
+    find_doubts,
+    find_stored,
+    items_of,
+    rate_annotators,
+    resolve,
+    resolve_items,
+    review_fit,
+    store_rows,
+)
+from plench.estimator.search import TrainingData
+
+NAMES = ("anger", "joy", "neutral", "sad")
+
+
+def answers_of(*sets, annotators=None, n_items=None):
+    """Answers as (item, annotator, classes)."""
+    item, annotator, labels = zip(*sets, strict=True)
+    matrix = np.array([[k in each for k in range(len(NAMES))] for each in labels])
+    n_items = max(item) + 1 if n_items is None else n_items
+    return Answers(np.array(item), np.array(annotator), matrix, n_items, annotator_names=annotators or ())
+
+
+def test_rows_to_relabel_come_with_the_reason_in_words():
+    probs = np.array(
+        [
+            [0.02, 0.03, 0.93, 0.02],  # outside of its set
+            [0.46, 0.44, 0.05, 0.05],  # two candidates tie
+            [0.60, 0.35, 0.03, 0.02],  # the annotators are split, and the model is not sure
+            [0.95, 0.03, 0.01, 0.01],  # they are split, and the model settles it
+            [0.30, 0.25, 0.25, 0.20],  # most of it is outside, but the first guess is inside
+            [0.01, 0.01, 0.01, 0.97],  # further outside than the first
+        ]
+    )
+    candidates = np.array([[1, 1, 0, 0]] * 4 + [[1, 0, 0, 0], [0, 0, 1, 0]], bool)
+    votes = answers_of(
+        *[(2, who, {label}) for who, label in enumerate((0, 1, 0, 1))],
+        *[(3, who, {label}) for who, label in enumerate((0, 1))],
+        n_items=6,
+    )
+    doubts = find_doubts(resolve(probs, candidates, NAMES, votes))
+    assert [(each.row, each.kind) for each in doubts] == [
+        (5, "misses"),
+        (0, "misses"),
+        (1, "tie"),
+        (2, "split"),
+    ]
+    assert doubts[1].reason == (
+        "set probably misses the truth: model says neutral 0.93, candidates anger|joy"
+    )
+    assert doubts[2].reason.startswith("two classes tie: anger 0.51, joy 0.49")
+    assert doubts[3].reason == "annotators split 2–2 (anger|joy); model says anger 0.60"
+    fair = np.array([False] + [True] * 5)
+    kept = find_doubts(resolve(probs, candidates, NAMES, votes, fair))
+    assert 0 not in [each.row for each in kept], "a row that the model was trained on is not judged"
+
+
+def test_an_annotator_who_always_excludes_one_class_has_no_skill():
+    random = np.random.RandomState(0)
+    truth = random.randint(4, size=200)
+    given = []
+    for item, label in enumerate(truth.tolist()):
+        given.append((item, 0, {label if random.rand() < 0.9 else random.randint(4)}))
+        given.append((item, 1, {0, 1, 2}))  # "not sad"
+        given.append((item, 2, {random.randint(4)}))
+        given.append((item, 3, {(label + 1) % 4}))
+        if item < 5:
+            given.append((item, 4, {label}))
+    answers = answers_of(*given, annotators=("good", "not sad", "guesses", "shifted", "new"))
+    probs = np.eye(4)[truth] * 0.9 + 0.025
+    ratings = {
+        each.annotator: each
+        for each in rate_annotators(resolve(probs, combine_answers(answers), NAMES, answers))
+    }
+    assert ratings["not sad"].agreement > 0.7
+    assert ratings["not sad"].skill == pytest.approx(0, abs=1e-9)
+    assert ratings["not sad"].flag == "not better than chance"
+    assert "not sad where the model says sad" in ratings["not sad"].confusions[0]
+    assert ratings["good"].skill > 0.85
+    assert ratings["good"].low < ratings["good"].skill < ratings["good"].high
+    assert ratings["good"].flag == ""
+    assert ratings["guesses"].flag == "not better than chance"
+    assert ratings["shifted"].flag == "worse than chance"
+    assert ratings["new"].flag == "too few answers to tell"
+    assert next(iter(ratings)) == "shifted"
+
+
+def test_an_annotator_whose_answers_do_not_vary_is_not_rated():
+    answers = answers_of(*[(item, 0, {1}) for item in range(20)])
+    (rating,) = rate_annotators(resolve(np.eye(4)[[1] * 20], combine_answers(answers), NAMES, answers))
+    assert (rating.agreement, rating.skill, rating.flag) == (1.0, None, "answers do not vary")
+
+
+def crowd(n=60, rule="union", min_votes=2):
+    random = np.random.RandomState(0)
+    truth = random.randint(3, size=n)
+    frame = {
+        "id": [f"s{row}" for row in range(n)],
+        "x": (truth * 4 + random.randn(n)).round(3).tolist(),
+        **{f"annotator_{name}": [str(label) for label in truth] for name in "ab"},
+        "annotator_c": [str(label) for label in random.randint(3, size=n)],
+    }
+    frame["annotator_a"][:2] = [None, None]
+    frame["annotator_b"][:1] = [None]
+    return make_table_dataset(frame, combine=rule, min_votes=min_votes), truth
+
+
+@pytest.mark.parametrize(("rule", "min_votes"), [("union", 2), ("votes", 2), ("vaguest", 2)])
+def test_dropping_an_annotator_makes_the_sets_again_by_the_same_rule(rule, min_votes):
+    data, truth = crowd(rule=rule, min_votes=min_votes)
+    reduced, rows = drop_annotators(data, ["c"])
+    assert rows.tolist() == list(range(1, 60)), "the first row has no other answer"
+    assert np.array_equal(reduced.candidates, np.eye(3, dtype=bool)[truth[1:]])
+    assert reduced.items[0] == "s1"
+    assert set(reduced.answers.annotator.tolist()) == {0, 1}
+
+
+def test_an_annotator_who_cannot_be_dropped_is_refused():
+    data, _ = crowd()
+    with pytest.raises(UsageError, match="unknown annotator 'cc'; did you mean"):
+        drop_annotators(data, ["cc"])
+    with pytest.raises(UsageError, match="no row has an answer"):
+        drop_annotators(data, ["a", "b", "c"])
+    with pytest.raises(DataError, match="not made of its answers alone"):
+        drop_annotators(data.with_candidates(np.roll(data.candidates, 1, axis=1)), ["c"])
+    with pytest.raises(UsageError, match="no annotators' answers"):
+        drop_annotators(replace(data, answers=None), ["c"])
+
+
+def test_rows_are_recognised_in_another_file_and_order():
+    rows = {"x": [1.5, 2, None], "kind": ["a", "b", None], "candidates": ["u", "v", "u|v"]}
+    data = make_table_dataset(rows)
+    other = make_table_dataset(
+        {"kind": ["c", None, "b", "b"], "x": ["7", "", "2.0", "2"], "candidates": ["u|v"] * 4}
+    )
+    found = resolve(np.ones((3, 2)), data.candidates, "uv")
+    stored = store_rows(data, np.arange(0), found, [1, 2, 3])
+    assert find_stored(stored, other.features).tolist() == [-1, 2, 1, 1]
+    features = np.random.RandomState(0).randn(5, 3).astype(np.float32)
+    assert len(set(digest_rows(features).tolist())) == 5
+
+
+def test_rows_of_a_fit_are_judged_by_models_that_were_not_trained_on_them():
+    random = np.random.RandomState(1)
+    truth = random.randint(3, size=120)
+    features = (random.randn(120, 4) + 5 * np.eye(3, 4)[truth]).astype(np.float32)
+    sets = np.eye(3, dtype=bool)[truth]
+    sets[:6] = np.roll(sets[:6], 1, axis=1)  # six sets miss the truth
+    data = make_dataset(features, sets)
+    hparams = {"lr": 0.01, "weight_decay": 0.0}
+    model = (
+        plench.PartialLabelClassifier("PRODEN", hparams=hparams, steps=300, random_state=0).fit(data).model_
+    )
+    assert resolve_items(model, items_of(data)).doubtful[:6].sum() <= 3, "it has learned the wrong sets"
+    reserved = np.array([0, 50, 100])
+    found = review_fit(TrainingData(data), model, reserved)
+    assert np.allclose(found.probs[reserved], model.predict_proba(features[reserved]))
+    assert found.doubtful[1:6].all()
+    assert found.doubtful.sum() < 15
+    model.notes["rows"] = store_rows(data, reserved, found, range(1, 121))
+    again = resolve_items(model, items_of(data.take(np.arange(100)[::-1])))
+    assert np.allclose(again.probs, found.probs[:100][::-1], atol=1e-3), "the file has what was found"
+    assert again.is_fair.all()
+    del model.notes["rows"]["probs"]
+    assert np.flatnonzero(resolve_items(model, items_of(data)).is_fair).tolist() == reserved.tolist()
+    shown = describe_review(found, items_of(data), range(1, 121))
+    assert {each["row"] for each in shown["relabel"] if each["kind"] == "misses"} >= {2, 3, 4, 5, 6}
+    assert sum(map(sum, shown["confusion"])) == sum(shown["after"]) == 120
+    assert shown["before"] == pytest.approx(sets.sum(0))
