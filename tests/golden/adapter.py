@@ -37,6 +37,10 @@ REWORDED = {
     "warning: ": "notice: ",
     "Cells without a letter are complete.": "Cells without a letter lack nothing that was planned.",
     "lost compared with OA w/ ES": "lost against OA w/ ES",
+    **{f"Average rank over {n} datasets": f"Average rank over {n} settings" for n in (2, 4)},
+    "of a dataset; n = number of datasets ranked in. Ranks over different datasets do": (
+        "of a setting; n = number of settings ranked in. Ranks over different settings do"
+    ),
 }
 
 

@@ -350,7 +350,7 @@ def test_a_pair_is_compared_on_the_datasets_both_have(site, benchmark_runs):
     pairs = compare_each_pair(board, criteria["CR"])
     by_names = {(board.algorithms[pair.first], board.algorithms[pair.second]): pair for pair in pairs}
     both = by_names["CC", "PRODEN"]
-    assert (both.n_settings, by_names["PRODEN", "VALEN"].n_settings) == (3, 2)
+    assert (both.n_datasets, by_names["PRODEN", "VALEN"].n_datasets) == (3, 2)
     assert "3 datasets" in describe_test(both, 10)
     assert "Power: none" in describe_power(both)
 

@@ -11,6 +11,7 @@ import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -18,13 +19,13 @@ import pytest
 
 from plench.criteria import criteria
 from plench.report.leaderboard import rank_values
-from plench.report.statistics import compare_each_pair
+from plench.report.statistics import compare_algorithms, compare_each_pair
 from plench.report.tables import build_tables, escape_latex, escape_markdown
 from plench.text import guard_formula
 from tests.conftest import skip_without
 from tests.report.conftest import read_board, records, write_page
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
-from tests.synthetic_sweep import write_run, write_sweep
+from tests.synthetic_sweep import ALGORITHMS, experiment_of, write_run, write_sweep
 
 pytestmark = pytest.mark.real
 
@@ -200,7 +201,42 @@ def test_average_ranks_are_those_of_python(reader, board):
     shown = {name: value for name, value in found if value is not None}
     assert shown == pytest.approx(ranks)
     values = [0.5, 0.7, 0.5, 0.7 + 1e-15, 0.1]
-    assert page.evaluate("values => plench.rankValues(values)", values) == rank_values(values)
+    assert page.evaluate("values => plench.rankValues(values)", values) == rank_values(values).tolist()
+
+
+def test_a_dataset_in_two_settings_counts_once_and_ranks_have_intervals(browser, tmp_path):
+    runs = write_sweep(tmp_path / "runs", n_trials=5, n_hparams=1)
+    for name, trial in product(ALGORITHMS, range(5)):
+        experiment = experiment_of("Lost", name, 2000)
+        taken = records(0.3 + len(name) / 20, trial, steps=2000)
+        write_run(
+            runs / f"long-{name}-{trial}", taken, "Lost", name, trial, steps=2000, experiment=experiment
+        )
+    board = read_board(runs)
+    reader = Reader(browser, write_page(runs).as_uri())
+    page = reader.open("#/leaderboard?show=rank")
+    found = page.evaluate(
+        """() => {
+          const all = (query) => plench.computeBoard(plench.readView(new URLSearchParams(query))).averages;
+          return ['show=rank', 'show=accuracy'].map((query) => [...all(query).values()]);
+        }"""
+    )
+    ranks, comparison = board.rank(criteria["CR"]), compare_algorithms(board, criteria["CR"])
+    limits = comparison["rank_intervals"]["over_splits"]
+    for name, rank, accuracy in zip(board.algorithms, *found, strict=True):
+        assert (rank["value"], rank["of"]) == (pytest.approx(ranks[name][0]), 2)
+        assert rank["limits"] == pytest.approx(list(limits[name]))
+        assert accuracy["value"] == pytest.approx(comparison["means"][name])
+    said = page.inner_text(".explained")
+    assert "a dataset counts once" in said
+    assert "95 % interval, bootstrap over splits" in said
+    assert "2 datasets in 3 settings" in page.inner_text(".lead")
+    reader.open("#/compare?a=CC&b=LWS")
+    pair = next(p for p in comparison["pairs"] if (p["first"], p["second"]) == ("CC", "LWS"))
+    p_value = next(s["p_value"] for s in pair["splits"] if s["dataset"] == "MSRCv2")
+    (row,) = [row for row in reader.rows() if row[0] == "MSRCv2"]
+    assert row[4] == ("< 0.001" if p_value < 0.001 else f"{p_value:.3f}")
+    reader.close()
 
 
 def test_numbers_and_escapes_are_written_as_python_writes_them(reader):
@@ -356,7 +392,7 @@ def test_two_algorithms_are_compared(reader, board):
     rows = {row[0]: row for row in reader.rows(".scroll[aria-label^='Differences of'] table")}
     means = means_of(board, "CR", "Lost")
     assert rows["Lost"][3].startswith(f"{100 * (means['POP'] - means['CC']):+.2f}")
-    assert [row[4] for row in rows.values()] == ["win"] * 3
+    assert [row[5] for row in rows.values()] == ["win"] * 3
     page.click("button:has-text('Swap')")
     reader.settle()
     assert page.inner_text(".big").startswith(f"{pair.wins} / {pair.ties} / {pair.losses}")

@@ -11,21 +11,25 @@ from scipy import stats
 from plench.criteria import criteria
 from plench.errors import UsageError
 from plench.report.criteria_quality import average_quality, correlate_with_test, judge_criteria, quality_rows
+from plench.report.leaderboard import bootstrap_ranks
 from plench.report.statistics import (
     adjust_holm,
-    bootstrap_mean,
     compare_algorithms,
     compare_columns,
+    compare_splits,
     comparison_tables,
+    corrected_t_test,
     critical_difference,
     describe_reach,
     find_groups,
+    find_interval,
     friedman,
     gather_scores,
     nemenyi,
     signed_rank_p,
     wilcoxon_holm,
 )
+from plench.report.tables import build_tables
 from plench.runs import read_runs
 from plench.runs.select import select
 from tests.report.conftest import read_board, records
@@ -140,24 +144,122 @@ def test_groups_are_the_longest_stretches_without_a_difference():
     assert find_groups(ranks, np.zeros((4, 4))) == []
 
 
+def test_below_five_splits_an_interval_is_that_of_a_t_test():
+    sample = [0.61, 0.58, 0.66, 0.60]
+    expected = stats.t.interval(0.95, 3, loc=np.mean(sample), scale=stats.sem(sample))
+    found = find_interval([sample])
+    assert (found["low"], found["high"]) == pytest.approx(expected)
+    assert found["method"] == "t"
+    # Two samples of the same spread: Welch's degrees of freedom are those of both together.
+    both = find_interval([sample, [value + 0.1 for value in sample]])
+    reach = stats.t.ppf(0.975, 6) * stats.sem(sample) / math.sqrt(2)
+    assert both["high"] - both["mean"] == pytest.approx(reach)
+    assert find_interval([[0.5, 0.5], [0.7, 0.7]])["low"] == pytest.approx(0.6)
+    assert find_interval([[*sample, 0.63]])["method"] == "bootstrap"
+
+
+def test_corrected_t_test_by_its_formula():
+    differences = [0.02, 0.05, -0.01, 0.03, 0.04]
+    t = np.mean(differences) / math.sqrt(np.var(differences, ddof=1) * (1 / 5 + 0.125))
+    assert corrected_t_test(differences, 0.125) == pytest.approx(2 * stats.t.sf(t, 4))
+    assert corrected_t_test(differences, 0.0) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert corrected_t_test([0.01, 0.01], 0.1) is None
+    assert corrected_t_test([0.0, 0.0], 0.1) == 1.0
+    assert corrected_t_test([0.3], 0.1) is None
+
+
+def test_splits_are_compared_in_pairs_with_the_recorded_sizes(tmp_path):
+    board = read_board(write_sweep(tmp_path, n_trials=5, n_hparams=1))
+    lost, _ = compare_splits(board, CR, "CC", "LWS")
+    cells = [board.cell(board.settings[0], name, CR).accuracies for name in ("CC", "LWS")]
+    differences = np.subtract(*cells)
+    assert (lost.dataset, lost.n_splits) == ("Lost", 5)
+    assert lost.difference == pytest.approx(differences.mean())
+    assert lost.p_value == pytest.approx(corrected_t_test(differences, 113 / 909))
+
+
+def test_a_dataset_with_several_settings_counts_once(tmp_path):
+    write_sweep(tmp_path, datasets=("A", "B"), n_trials=2, n_hparams=1)
+    for name, accuracy in (("CC", 0.9), ("LWS", 0.1), ("NN", 0.5)):  # PRODEN lacks this setting
+        longer = {"experiment": experiment_of("A", name, 2000), "steps": 2000}
+        for trial in range(2):
+            last = [{**records()[-1], "step": 1999, "test_acc": accuracy}]
+            write_run(tmp_path / f"long-{name}-{trial}", last, "A", name, trial, **longer)
+    board = read_board(tmp_path)
+    assert [len(settings) for settings in board.datasets.values()] == [2, 1]
+    means = board.dataset_means("A", CR)
+    short = next(s for s in board.datasets["A"] if s.steps == 1000)
+    assert means["CC"] == pytest.approx((board.cell(short, "CC", CR).mean + 0.9) / 2)
+    assert "PRODEN" not in means
+    scores = gather_scores(board, CR)
+    assert (scores.values.shape, scores.left_out) == ((2, 3), ("PRODEN",))
+    comparison = compare_algorithms(board, CR)
+    assert comparison["n_datasets_of"] == {"CC": 2, "LWS": 2, "NN": 2, "PRODEN": 1}
+    assert comparison["means"]["CC"] == pytest.approx(
+        (means["CC"] + board.cell(board.settings[-1], "CC", CR).mean) / 2
+    )
+    assert {n for _, n in board.rank(CR).values()} == {1, 2}
+    title = build_tables(board)[-1].title
+    assert title == "Average rank over 2 datasets"
+    judged = judge_criteria(read_runs(tmp_path), [CR])
+    everything = average_quality(judged, "all")["CR", "all"]
+    assert everything.n_experiments == 8  # four algorithms on two datasets, of 11 experiments
+
+
+def test_rank_intervals_by_brute_force(tmp_path):
+    """Two algorithms, one dataset, five splits: the first is ahead in a resample with a known chance."""
+    for trial, (first, second) in enumerate([(0.9, 0.5), (0.8, 0.5), (0.7, 0.5), (0.1, 0.5), (0.2, 0.5)]):
+        for name, accuracy in (("CC", first), ("LWS", second)):
+            last = [{**records()[-1], "test_acc": accuracy}]
+            write_run(tmp_path / f"{name}{trial}", last, "A", name, trial)
+    board = read_board(tmp_path)
+    found = bootstrap_ranks(board, CR, board.algorithms)
+    draws = itertools.product(range(5), repeat=5)
+    ahead = [sum((0.4, 0.3, 0.2, -0.4, -0.3)[i] for i in draw) > 1e-9 for draw in draws]
+    assert 0.025 < np.mean(ahead) < 0.975
+    assert found.over_splits == {"CC": (1.0, 2.0), "LWS": (1.0, 2.0)}
+    assert found.over_datasets is None
+    assert found.reasons == ("no rank intervals over datasets: there are 1, and 5 are needed",)
+
+
+def test_rank_intervals_need_five_splits_or_datasets_and_hold_the_rank(tmp_path, run):
+    few = read_board(write_sweep(tmp_path / "few", n_trials=4, n_hparams=1))
+    found = bootstrap_ranks(few, CR, few.algorithms)
+    assert (found.over_splits, found.over_datasets) == (None, None)
+    assert "only 4 splits that all algorithms share" in found.reasons[0]
+    names = tuple("ABCDEF")
+    folder = write_sweep(tmp_path / "many", datasets=names, n_trials=5, n_hparams=1)
+    board = read_board(folder)
+    found = bootstrap_ranks(board, CR, board.algorithms)
+    for algorithm, (rank, _) in board.rank(CR).items():
+        inner, outer = found.over_splits[algorithm], found.over_datasets[algorithm]
+        assert inner[0] <= rank <= inner[1]
+        assert outer[0] <= rank <= outer[1]
+        assert outer[1] - outer[0] > 0
+    out = run("results", "stats", folder, "--criteria", "CR").out
+    assert all(text in out for text in ("95 % over splits", "95 % over datasets", "corrected resampled"))
+    table = run("collect", folder, "--criteria", "CR", "--format", "latex").out
+    best, (low, high) = min((r, found.over_datasets[a]) for a, (r, _) in board.rank(CR).items())
+    assert f"{best:.2f} [{low:.1f} to {high:.1f}] (n=6)" in table
+    assert "bootstrap over datasets and splits" in table
+
+
 def test_bootstrap_interval_of_a_mean():
     rng = np.random.default_rng(0)
     samples = [list(rng.normal(0.6, 0.05, size=40)), list(rng.normal(0.8, 0.05, size=40))]
-    interval = bootstrap_mean(samples)
+    interval = find_interval(samples)
     expected = (np.mean(samples[0]) + np.mean(samples[1])) / 2
     half = 1.96 * math.sqrt(np.var(samples[0]) / 40 + np.var(samples[1]) / 40) / 2
     assert interval["mean"] == pytest.approx(expected)
     assert interval["low"] == pytest.approx(expected - half, abs=0.1 * half)
     assert interval["high"] == pytest.approx(expected + half, abs=0.1 * half)
-    assert bootstrap_mean(samples) == interval
+    assert find_interval(samples) == interval
 
 
 def test_bootstrap_with_single_splits(tmp_path, run):
-    assert bootstrap_mean([[0.5], [0.7]]) is None
-    assert bootstrap_mean([]) is None
-    mixed = bootstrap_mean([[0.5], [0.6, 0.8]])
-    assert mixed["mean"] == pytest.approx(0.6)
-    assert (mixed["low"], mixed["high"]) == (pytest.approx(0.55), pytest.approx(0.65))
+    assert find_interval([[0.5], [0.7]]) is None
+    assert find_interval([]) is None
+    assert find_interval([[0.5], [0.6, 0.8]]) is None
     board = read_board(write_sweep(tmp_path, n_trials=1, n_hparams=1))
     expected = np.mean([board.cell(s, "CC", CR).mean for s in board.settings])
     words = ["results", "stats", tmp_path, "--criteria", "CR"]
@@ -256,7 +358,9 @@ def test_command_says_what_means_and_tests_rest_on(tmp_path, run):
             write_run(tmp_path / f"{dataset}-{name}", last, dataset, name, experiment=experiment, steps=2000)
 
     write_longer("Lost", "PRODEN", "CC", "LWS")
-    assert "Friedman over 3 settings of 2 datasets (not independent" in run(*words).out
+    said = run(*words).out
+    assert "Friedman over 2 datasets" in said
+    assert "Settings per dataset: Lost 2. A dataset counts once, with the mean over its settings" in said
     write_longer("MSRCv2", "PRODEN", "CC")
     assert "Left out, with no figure in some dataset: LWS, Rare." in run(*words).out
 
@@ -272,7 +376,7 @@ def test_what_rests_on_fewer_runs_than_planned_is_said(tmp_path, run):
 
 def test_command(sweep, run):
     out = run("results", "stats", sweep, "--criteria", "CR", "OA_ES", "--pairs").out
-    said = ("average rank", "95 % bootstrap interval", "Friedman over 2 datasets", "Wilcoxon–Holm", "Regret")
+    said = ("average rank", "95 % interval", "(t)", "Friedman over 2 datasets", "Wilcoxon–Holm", "Regret")
     assert all(text in out for text in said)
     content = json.loads(run("results", "stats", sweep, "--json").out)
     assert set(content["by_criterion"]) == set(criteria)
@@ -303,5 +407,5 @@ def test_stats_say_where_nothing_can_be_significant(tmp_path, run):
     # By the tests themselves: one algorithm ahead everywhere.
     for n in (6, 7):
         found = wilcoxon_holm(np.outer(np.arange(1.0, n + 1), [0.0, 1.0, 2.0]))[0, 2]
-        comparison = {"settings": range(n), "pairs": [{"p_wilcoxon_holm": found}] * 3}
+        comparison = {"datasets": range(n), "pairs": [{"p_wilcoxon_holm": found}] * 3}
         assert (describe_reach(comparison, 0.05) == "") == (found <= 0.05)

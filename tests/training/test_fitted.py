@@ -201,7 +201,7 @@ def test_fitted_rows_stand_in_every_table_of_their_dataset_and_are_ranked_with_t
         assert cell is not None
         assert cell.complete
         assert cell.plan.n_runs == 2
-    assert {n for _, n in board.rank(criterion).values()} == {2}
+    assert {n for _, n in board.rank(criterion).values()} == {1}
     text = render_text(build_tables(board))
     assert re.search(r"Algorithm +Family +Budget +CR", text)
     assert re.search(r"LR_EM +classical +4 rounds ", text)

@@ -114,7 +114,8 @@ class Summary:
 def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[str, str], Summary]:
     """Average regret and rank correlation by criterion and, within it, by `dataset`, `algorithm` or `all`.
 
-    A dataset in several settings (other steps, another network) has one place for each.
+    A dataset in several settings (other steps, another network) has one place for each; averages over
+    datasets count it once, with the mean over its settings.
     """
     judged = list(judged)
     tables = place_experiments(quality.experiment for quality in judged)
@@ -126,16 +127,24 @@ def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[s
         placed += [((quality.criterion.name, place), quality) for place in places[by]]
     averages = {}
     for key, group in group_by(placed, lambda item: item[0]).items():
-        regrets = [q.regret for _, q in group if q.regret is not None]
-        correlations = [q.rank_correlation for _, q in group if q.rank_correlation is not None]
+        own = group_by(
+            (q for _, q in group), lambda q: (q.experiment.dataset, q.experiment.algorithm)
+        ).values()
+        regrets = [_mean([q.regret for q in same]) for same in own]
+        correlations = [_mean([q.rank_correlation for q in same]) for same in own]
         averages[key] = Summary(
-            len(group), _mean(regrets), len(regrets), _mean(correlations), len(correlations)
+            len(own),
+            _mean(regrets),
+            sum(value is not None for value in regrets),
+            _mean(correlations),
+            sum(value is not None for value in correlations),
         )
     return averages
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
@@ -200,7 +209,8 @@ def _describe_summary(summary: Summary) -> str:
 class SubsetRegret:
     """Expected regret and test accuracy of each criterion after k = 1 … K configurations.
 
-    Means over the experiments whose every split has K configurations; `n_left_out` others have fewer.
+    Means over the experiments whose every split has K configurations, those of an algorithm on several
+    settings of one dataset as one; `n_left_out` others have fewer.
     """
 
     regrets: tuple[tuple[float, ...], ...]
@@ -234,22 +244,25 @@ def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> Su
     reference = find_criterion(REFERENCE)
     needed = list(dict.fromkeys([*shown, reference]))
     tables = []
-    for own in group_by((run for run in runs if run.finished), lambda run: run.experiment).values():
+    finished = group_by((run for run in runs if run.finished), lambda run: run.experiment)
+    for experiment, own in finished.items():
         splits = group_by(own, lambda run: run.trial_seed)
         most = min(MOST_CONFIGURATIONS, *map(len, splits.values()))
         curves = [_expect_split(group, needed, most) for group in splits.values()]
         whole = [curve for curve in curves if curve is not None]
         if whole:
-            tables.append((most, whole))
+            tables.append((most, (experiment.dataset, experiment.algorithm), whole))
     if not tables:
         return None
     # As many configurations as half of the experiments have: unfinished ones do not shorten the curves.
-    most = sorted((n for n, _ in tables), reverse=True)[(len(tables) - 1) // 2]
-    kept = [curves for n, curves in tables if n >= most]
-    # Means over splits, then over experiments.
+    most = sorted((n for n, _, _ in tables), reverse=True)[(len(tables) - 1) // 2]
+    kept = [table for table in tables if table[0] >= most]
+    # Means over splits, then over settings of one dataset, then over algorithms and datasets.
+    same = group_by(kept, lambda table: table[1]).values()
     means = {
         criterion: tuple(
-            fmean(fmean(split[i][k] for split in curves) for curves in kept) for k in range(most)
+            fmean(fmean(fmean(split[i][k] for split in curves) for _, _, curves in own) for own in same)
+            for k in range(most)
         )
         for i, criterion in enumerate(needed)
     }
@@ -259,7 +272,7 @@ def measure_subset_regret(runs: Iterable[Run], shown: Sequence[Criterion]) -> Su
             for criterion in shown
         ),
         accuracies=tuple(means[criterion] for criterion in shown),
-        n_experiments=len(kept),
+        n_experiments=len(same),
         n_left_out=len(tables) - len(kept),
     )
 

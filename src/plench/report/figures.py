@@ -107,16 +107,14 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
 
 
 def _read_accuracies(board: Leaderboard, criterion: Criterion, names: Sequence[str]) -> statistics.Matrix:
-    """Return test accuracies by (setting, split) and algorithm; NaN for an absent one."""
+    """Return test accuracies by (dataset, split) and algorithm; NaN for an absent one."""
     found = {
-        (setting, choice.trial_seed, name): choice.test_acc
-        for setting in board.settings
+        (dataset, trial, name): value
+        for dataset in board.datasets
         for name in names
-        if (cell := board.cell(setting, name, criterion)) is not None
-        for choice in cell.choices
-        if choice.test_acc is not None
+        for trial, value in board.dataset_splits(dataset, name, criterion).items()
     }
-    pairs = dict.fromkeys((setting, trial) for setting, trial, _ in found)
+    pairs = dict.fromkeys((dataset, trial) for dataset, trial, _ in found)
     return np.array([[found.get((*pair, name), np.nan) for name in names] for pair in pairs])
 
 

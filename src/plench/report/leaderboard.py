@@ -1,11 +1,15 @@
 """All cells of a set of runs, by setting (table), algorithm (row) and criterion (column); the best run."""
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from plench.criteria import Criterion, criteria
 from plench.errors import DataError, UsageError
@@ -24,6 +28,8 @@ from plench.text import clean, counted
 
 K = TypeVar("K")
 T = TypeVar("T")
+# Below so many splits (or datasets) a bootstrap gives little more than the least and the largest value.
+FEWEST = 5
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -99,24 +105,59 @@ class Leaderboard:
         """Return −1 where figures are the criterion itself and lower is better, else 1."""
         return -1 if self.scored and not criterion.higher_is_better else 1
 
-    def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
-        """Return each algorithm's average rank over the settings it has a figure in, and their number.
+    @cached_property
+    def datasets(self) -> dict[str, list[Experiment]]:
+        """The settings of each dataset. Averages and tests over datasets count each of them once.
 
-        Rank 1 is the best mean; equal means share the average of their ranks. A setting with
+        The figure of an algorithm on a dataset is the mean of its figures in all settings of that dataset. An
+        algorithm that lacks one of these has no figure on the dataset.
+        """
+        return group_by(self.settings, lambda setting: setting.dataset)
+
+    @property
+    def averaging(self) -> str:
+        """The rule for datasets with several settings, with their names; empty if there are none."""
+        several = [f"{clean(name)} {len(own)}" for name, own in self.datasets.items() if len(own) > 1]
+        if not several:
+            return ""
+        return (
+            f"Settings per dataset: {', '.join(several)}. A dataset counts once, with the mean over its "
+            "settings, and only for algorithms that have a figure in all of them (choose one with --where)."
+        )
+
+    def dataset_means(self, dataset: str, criterion: Criterion) -> dict[str, float]:
+        """Return the figure of every algorithm that has one on this dataset."""
+        by_setting = [self.means(setting, criterion) for setting in self.datasets[dataset]]
+        return {
+            name: sum(means[name] for means in by_setting) / len(by_setting)
+            for name in self.algorithms
+            if all(name in means for means in by_setting)
+        }
+
+    def dataset_splits(self, dataset: str, algorithm: str, criterion: Criterion) -> dict[int, float]:
+        """Return the figures by split: means over the settings, for the splits that all settings have."""
+        found = [self.cell(setting, algorithm, criterion) for setting in self.datasets[dataset]]
+        by_setting = [
+            {} if cell is None else {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
+            for cell in found
+        ]
+        shared = (trial for trial in by_setting[0] if all(trial in own for own in by_setting))
+        return {trial: sum(own[trial] for own in by_setting) / len(by_setting) for trial in shared}
+
+    def rank(self, criterion: Criterion) -> dict[str, tuple[float, int]]:
+        """Return each algorithm's average rank over the datasets it has a figure on, and their number.
+
+        Rank 1 is the best mean; equal means share the average of their ranks. A dataset with
         a single algorithm does not count.
         """
-        means = (self.means(setting, criterion) for setting in self.settings)
-        ranked = (
-            zip(m, rank_values([self.sign(criterion) * mean for mean in m.values()]), strict=True)
-            for m in means
-            if len(m) > 1
-        )
-        ranks = group_by((entry for setting in ranked for entry in setting), lambda entry: entry[0])
-        return {
-            a: (sum(rank for _, rank in ranks[a]) / len(ranks[a]), len(ranks[a]))
-            for a in self.algorithms
-            if a in ranks
-        }
+        ranked: dict[str, list[float]] = {}
+        for dataset in self.datasets:
+            means = self.dataset_means(dataset, criterion)
+            if len(means) > 1:
+                ranks = rank_values(self.sign(criterion) * np.array(list(means.values())))
+                for name, rank in zip(means, ranks.tolist(), strict=True):
+                    ranked.setdefault(name, []).append(rank)
+        return {a: (sum(ranked[a]) / len(ranked[a]), len(ranked[a])) for a in self.algorithms if a in ranked}
 
     def means(self, setting: Experiment, criterion: Criterion) -> dict[str, float]:
         """Return the mean test accuracy of every algorithm that has one in this setting."""
@@ -182,8 +223,8 @@ def _find_card(run: Run) -> Mapping[str, Any]:
 
 def _sees_votes(run: Run) -> bool:
     """Whether a run's method learned from candidates weighted by annotators' votes."""
-    warnings = run.info.get(WARNINGS)
-    ignored = isinstance(warnings, list) and any(str(text).endswith(IGNORES_WEIGHTS) for text in warnings)
+    said = run.info.get(WARNINGS)
+    ignored = isinstance(said, list) and any(str(text).endswith(IGNORES_WEIGHTS) for text in said)
     return run.experiment.details.get("candidate_weights") == "votes" and not ignored
 
 
@@ -220,14 +261,90 @@ def show_detail(value: object) -> str:
     return "none" if value is None else str(value)[:12]
 
 
-def rank_values(values: Sequence[float]) -> list[float]:
-    """Rank values, 1 for the highest; equal ones share the average of their ranks.
+def rank_values(values: ArrayLike) -> NDArray[np.float64]:
+    """Rank along the last axis, 1 for the highest; equal values share their average rank, NaN has no rank.
 
     Values are compared to 12 digits, so that means of the same numbers in another order are equal.
     """
-    rounded = [round(value, 12) for value in values]
-    order = sorted(rounded, reverse=True)
-    return [order.index(value) + (order.count(value) + 1) / 2 for value in rounded]
+    rounded = np.round(np.asarray(values, dtype=float), 12)
+    higher = (rounded[..., None, :] > rounded[..., :, None]).sum(axis=-1)
+    equal = (rounded[..., None, :] == rounded[..., :, None]).sum(axis=-1)
+    ranks: NDArray[np.float64] = np.where(np.isnan(rounded), np.nan, higher + (equal + 1) / 2)
+    return ranks
+
+
+@dataclass(frozen=True)
+class RankIntervals:
+    """95 % intervals of average ranks, by algorithm: with splits drawn again, and with datasets as well.
+
+    None where there are too few to draw from; `reasons` says so.
+    """
+
+    over_splits: dict[str, tuple[float, float]] | None
+    over_datasets: dict[str, tuple[float, float]] | None
+    reasons: tuple[str, ...]
+
+    @property
+    def widest(self) -> dict[str, tuple[float, float]]:
+        """The intervals over datasets or else over splits; empty without either."""
+        return self.over_datasets or self.over_splits or {}
+
+
+def bootstrap_ranks(
+    board: Leaderboard, criterion: Criterion, names: Sequence[str], n_resamples: int = 2000
+) -> RankIntervals:
+    """Return percentile bootstrap intervals of the average ranks among these algorithms.
+
+    The same splits are drawn for all algorithms, of those that all have. Drawing again adds noise, which
+    moves ranks to the middle; an interval is widened where it would not hold the average rank itself.
+    """
+    rng = np.random.default_rng(0)
+    plain, drawn, fewest = [], [], FEWEST
+    for dataset in board.datasets:
+        means = board.dataset_means(dataset, criterion)
+        there = [name for name in names if name in means]
+        if len(there) < 2:
+            continue
+        places = [names.index(name) for name in there]
+        splits = [board.dataset_splits(dataset, name, criterion) for name in there]
+        shared = sorted(set.intersection(*map(set, splits)))
+        fewest = min(fewest, len(shared))
+        row, rows = np.full(len(names), np.nan), np.full((n_resamples, len(names)), np.nan)
+        row[places] = [means[name] for name in there]
+        if shared:
+            table = np.array([[own[trial] for own in splits] for trial in shared])
+            chosen = rng.integers(len(shared), size=(n_resamples, len(shared)))
+            rows[:, places] = table[chosen].mean(axis=1)
+        plain.append(rank_values(board.sign(criterion) * row))
+        drawn.append(rank_values(board.sign(criterion) * rows))
+    if not plain:
+        return RankIntervals(None, None, ("no dataset has figures of two algorithms",))
+
+    def find_limits(resampled: NDArray[np.float64]) -> dict[str, tuple[float, float]]:
+        low, high = np.nanquantile(resampled, (0.025, 0.975), axis=0)
+        limits = zip(names, np.fmin(low, held), np.fmax(high, held), strict=True)
+        return {name: (float(low), float(high)) for name, low, high in limits if not np.isnan(low)}
+
+    n, reasons = len(plain), []
+    over_splits = over_datasets = None
+    by_dataset = np.stack(drawn, axis=1)  # (resamples, datasets, algorithms)
+    with warnings.catch_warnings():  # of an algorithm without any dataset, here or in a resample
+        warnings.simplefilter("ignore", RuntimeWarning)
+        held = np.nanmean(plain, axis=0)
+        if fewest >= FEWEST:
+            over_splits = find_limits(np.nanmean(by_dataset, axis=1))
+        else:
+            shared_by = f"a dataset has only {counted(fewest, 'split')} that all algorithms share"
+            reasons.append(f"no rank intervals over splits: {shared_by}, and {FEWEST} are needed")
+            by_dataset = np.broadcast_to(np.array(plain), by_dataset.shape)
+        if n >= FEWEST:
+            chosen = rng.integers(n, size=(n_resamples, n))
+            over_datasets = find_limits(
+                np.nanmean(by_dataset[np.arange(n_resamples)[:, None], chosen], axis=1)
+            )
+        else:
+            reasons.append(f"no rank intervals over datasets: there are {n}, and {FEWEST} are needed")
+    return RankIntervals(over_splits, over_datasets, tuple(reasons))
 
 
 def title_criterion(criterion: Criterion, experiments: Iterable[Experiment]) -> str:

@@ -1,11 +1,12 @@
-"""Comparing algorithms over datasets: Friedman, Nemenyi, Wilcoxon–Holm, win/tie/loss, bootstrap intervals.
+"""Comparing algorithms: tests over datasets (Friedman, Nemenyi, Wilcoxon–Holm) and over splits, intervals.
 
-All tests take a matrix of mean test accuracies, one row per setting (dataset) and one column per algorithm.
-The tests are SciPy's; how they are combined follows Demšar (JMLR 2006).
+Tests over datasets take a matrix of mean test accuracies, one row per dataset (`Leaderboard.datasets`) and
+one column per algorithm. The tests are SciPy's; how they are combined follows Demšar (JMLR 2006). Splits of
+one dataset are compared by the corrected resampled t-test of Nadeau and Bengio (Machine Learning 52, 2003).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -14,12 +15,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from plench.criteria import Criterion
 from plench.errors import UsageError
-from plench.report.leaderboard import Leaderboard, title_criterion
+from plench.report.leaderboard import (
+    FEWEST,
+    Leaderboard,
+    bootstrap_ranks,
+    part_of,
+    rank_values,
+    title_criterion,
+)
 from plench.report.tables import TableLayout, text_entries
+from plench.runs.select import Cell
 from plench.text import counted
 
 Matrix = NDArray[np.float64]
@@ -31,12 +40,12 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean test accuracies of algorithms that have a figure in every setting, and the other algorithms.
+    """Mean test accuracies of algorithms that have a figure on every dataset, and the other algorithms.
 
     The standard error of a mean over a single split is NaN.
     """
 
-    settings: tuple[str, ...]
+    datasets: tuple[str, ...]
     algorithms: tuple[str, ...]
     values: Matrix
     standard_errors: Matrix
@@ -44,43 +53,44 @@ class Scores:
 
 
 def _read_means(board: Leaderboard, criterion: Criterion) -> tuple[Matrix, Matrix]:
-    """Return the means and standard errors of all cells, by setting and algorithm; NaN for an absent one."""
-    shape = (len(board.settings), len(board.algorithms))
+    """Return means and standard errors by dataset and algorithm; NaN for an absent one."""
+    shape = (len(board.datasets), len(board.algorithms))
     values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
-    for row, setting in enumerate(board.settings):
-        for column, algorithm in enumerate(board.algorithms):
-            cell = board.cell(setting, algorithm, criterion)
-            if cell is not None and cell.mean is not None:
-                values[row, column] = cell.mean
-                errors[row, column] = np.nan if cell.stderr is None else cell.stderr
+    for row, dataset in enumerate(board.datasets):
+        means = board.dataset_means(dataset, criterion)
+        for column, name in enumerate(board.algorithms):
+            splits = list(board.dataset_splits(dataset, name, criterion).values()) if name in means else []
+            values[row, column] = means.get(name, np.nan)
+            if len(splits) > 1:
+                errors[row, column] = np.std(splits, ddof=1) / math.sqrt(len(splits))
     return values, errors
 
 
 def gather_scores(board: Leaderboard, criterion: Criterion) -> Scores:
-    """Take the block of a leaderboard without gaps: only algorithms with a figure in every setting."""
+    """Take the block of a leaderboard without gaps: only algorithms with a figure on every dataset."""
     values, errors = _read_means(board, criterion)
     whole = ~np.isnan(values).any(axis=0)
     names = np.array(board.algorithms, dtype=object)
-    labels = tuple(board.labels[setting] for setting in board.settings)
-    return Scores(labels, tuple(names[whole]), values[:, whole], errors[:, whole], tuple(names[~whole]))
+    return Scores(
+        tuple(board.datasets), tuple(names[whole]), values[:, whole], errors[:, whole], tuple(names[~whole])
+    )
 
 
 def friedman(values: Matrix) -> tuple[NDArray[np.float64], float, float]:
     """Test whether the algorithms differ at all: average ranks (1 is best), χ² and p-value.
 
-    Needs three algorithms and two settings.
+    Needs three algorithms and two datasets.
     """
     n, k = values.shape
     if k < 3 or n < 2:
         raise UsageError(f"Friedman's test needs at least 3 algorithms and 2 datasets, not {k} and {n}")
-    rounded = np.round(values, 12)
-    ranks = stats.rankdata(-rounded, axis=1)
+    rounded, ranks = np.round(values, 12), rank_values(values)
     statistic, p_value = (0.0, 1.0) if np.all(ranks == ranks[:, :1]) else stats.friedmanchisquare(*rounded.T)
     return ranks.mean(axis=0), float(statistic), float(p_value)
 
 
 def critical_difference(k: int, n: int, alpha: float = ALPHA) -> float:
-    """Return Nemenyi's critical difference of average ranks for k algorithms over n settings."""
+    """Return Nemenyi's critical difference of average ranks for k algorithms over n datasets."""
     q = float(stats.studentized_range.ppf(1 - alpha, k, np.inf)) / math.sqrt(2)
     return q * math.sqrt(k * (k + 1) / (6 * n))
 
@@ -150,26 +160,34 @@ def find_groups(
     return groups
 
 
-def bootstrap_mean(
+def find_interval(
     samples: list[list[float]], confidence: float = 0.95, n_resamples: int = 9999, seed: int = 0
-) -> dict[str, float] | None:
-    """Return the mean over settings of the mean over splits, with `low` and `high` of a percentile bootstrap.
+) -> Comparison | None:
+    """Return the mean over datasets of the mean over splits, with `low` and `high` of an interval.
 
-    Splits are drawn again within each setting, so that the settings stay as they are. None if no setting has
-    two splits.
+    It is a percentile bootstrap (`method`): splits are drawn again within each dataset, so that the datasets
+    stay as they are. If a dataset has fewer than five splits it is a t-interval, with the degrees of freedom
+    of Welch and Satterthwaite. None if a dataset has a single split.
     """
     data = [np.asarray(sample) for sample in samples if len(sample)]
-    if not data or all(len(sample) < 2 for sample in data):
+    if not data or any(len(sample) < 2 for sample in data):
         return None
-    single = float(sum(sample[0] for sample in data if len(sample) < 2))
-    repeated = [sample for sample in data if len(sample) > 1]
 
     def mean_of_means(*parts: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-        mean: NDArray[np.float64] = (sum(part.mean(axis=axis) for part in parts) + single) / len(data)
+        mean: NDArray[np.float64] = sum(part.mean(axis=axis) for part in parts) / len(data)
         return mean
 
+    mean = float(mean_of_means(*data))
+    if min(map(len, data)) < FEWEST:
+        squares = np.array([sample.var(ddof=1) / len(sample) for sample in data])
+        freedom = np.sum(squares**2 / np.array([len(sample) - 1 for sample in data]))
+        reach = 0.0
+        if freedom > 0:
+            limit = stats.t.ppf((1 + confidence) / 2, squares.sum() ** 2 / freedom)
+            reach = float(limit) * math.sqrt(squares.sum()) / len(data)
+        return {"mean": mean, "low": mean - reach, "high": mean + reach, "method": "t"}
     result = stats.bootstrap(
-        repeated,
+        data,
         mean_of_means,
         confidence_level=confidence,
         n_resamples=n_resamples,
@@ -178,7 +196,75 @@ def bootstrap_mean(
         rng=np.random.default_rng(seed),
     )
     low, high = result.confidence_interval
-    return {"mean": float(mean_of_means(*repeated)), "low": float(low), "high": float(high)}
+    return {"mean": mean, "low": float(low), "high": float(high), "method": "bootstrap"}
+
+
+def describe_intervals(intervals: Mapping[str, Comparison | None]) -> str:
+    """Describe the kinds of intervals that there are, with the reason."""
+    methods = {None if found is None else found["method"] for found in intervals.values()}
+    said = {
+        "bootstrap": "percentile bootstrap, splits drawn again within datasets",
+        "t": f"(t): t-interval over splits, since a dataset has fewer than {FEWEST} and a bootstrap would "
+        "show little more than the least and the largest",
+        None: "none: a dataset has a single split, or there is no figure",
+    }
+    kinds = "; ".join(text for method, text in said.items() if method in methods)
+    return f"Intervals: {kinds}. Splits share training examples, so that all are somewhat too narrow."
+
+
+def corrected_t_test(differences: Sequence[float], test_ratio: float) -> float | None:
+    """Return the two-sided p-value of the corrected resampled t-test (Nadeau and Bengio).
+
+    The variance of the mean of n paired differences is s² (1/n + `test_ratio`), where the ratio of test to
+    training examples allows for training sets that overlap. None for a single split, or where all
+    differences are the same and not zero.
+    """
+    n, mean = len(differences), float(np.mean(differences)) if len(differences) else 0.0
+    if n < 2:
+        return None
+    spread = float(np.std(differences, ddof=1))
+    if spread < 1e-12:
+        return 1.0 if abs(mean) < 1e-12 else None
+    return float(2 * special.stdtr(n - 1, -abs(mean) / (spread * math.sqrt(1 / n + test_ratio))))
+
+
+def find_test_ratio(cell: Cell) -> float:
+    """Return test examples per training example: from a run's record, or else from the split's fractions."""
+    data = part_of(cell.choices[0].run.info, "dataset") if cell.choices else {}
+    n_test, n_train = data.get("n_test"), data.get("n_train")
+    if type(n_test) is int and type(n_train) is int and n_train > 0:
+        return n_test / n_train
+    details = cell.experiment.details
+    test, held_out = (
+        value if isinstance(value := details.get(name), float) and 0 < value < 1 else 0.1
+        for name in ("test_fraction", "holdout_fraction")
+    )
+    return test / ((1 - test) * (1 - held_out))
+
+
+@dataclass(frozen=True)
+class SplitComparison:
+    """Two algorithms on the splits that both have of one dataset: mean paired difference and its test."""
+
+    dataset: str
+    n_splits: int
+    difference: float
+    p_value: float | None
+
+
+def compare_splits(
+    board: Leaderboard, criterion: Criterion, first: str, second: str
+) -> list[SplitComparison]:
+    """Compare two algorithms split by split on every dataset, by the corrected resampled t-test."""
+    found = []
+    for dataset, settings in board.datasets.items():
+        cell = board.cell(settings[0], first, criterion)
+        mine, others = (board.dataset_splits(dataset, name, criterion) for name in (first, second))
+        differences = [mine[trial] - others[trial] for trial in mine if trial in others]
+        if cell is not None and differences:
+            p_value = corrected_t_test(differences, find_test_ratio(cell))
+            found.append(SplitComparison(dataset, len(differences), fmean(differences), p_value))
+    return found
 
 
 @dataclass(frozen=True)
@@ -192,7 +278,7 @@ class Pair:
 
     first: int
     second: int
-    n_settings: int
+    n_datasets: int
     wins: int
     ties: int
     losses: int
@@ -204,7 +290,7 @@ class Pair:
 
 
 def compare_each_pair(board: Leaderboard, criterion: Criterion) -> list[Pair]:
-    """Compare every two algorithms, each pair on the settings in which both have a figure."""
+    """Compare every two algorithms, each pair on the datasets on which both have a figure."""
     return compare_columns(*_read_means(board, criterion))
 
 
@@ -227,7 +313,7 @@ def compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
             Pair(
                 first=first,
                 second=second,
-                n_settings=n,
+                n_datasets=n,
                 wins=int(np.sum(plain > margin)),
                 ties=int(np.sum(np.abs(plain) <= margin)),
                 losses=int(np.sum(plain < -margin)),
@@ -243,25 +329,25 @@ def compare_columns(values: Matrix, errors: Matrix) -> list[Pair]:
     return [pair if pair.p_value is None else replace(pair, p_holm=float(next(adjusted))) for pair in pairs]
 
 
-def smallest_p(n_settings: int) -> float:
+def smallest_p(n_datasets: int) -> float:
     """Return the smallest p-value that the signed-rank test can give: all differences of one sign."""
-    return 2.0 ** (1 - n_settings) if n_settings else 1.0
+    return 2.0 ** (1 - n_datasets) if n_datasets else 1.0
 
 
 @cache
-def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the mean difference, in standard deviations, that a test over n settings finds with this power.
+def smallest_effect(n_datasets: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
+    """Return the mean difference, in standard deviations, that a test over n datasets finds with this power.
 
     It is that of the paired t-test, which the signed-rank test comes within five percent of for normal
     differences. None where the signed-rank test cannot reach `alpha` at all.
     """
-    if smallest_p(n_settings) >= alpha:
+    if smallest_p(n_datasets) >= alpha:
         return None
-    freedom = n_settings - 1
+    freedom = n_datasets - 1
     limit = float(stats.t.ppf(1 - alpha / 2, freedom))
 
     def lacking(effect: float) -> float:
-        shift = effect * math.sqrt(n_settings)
+        shift = effect * math.sqrt(n_datasets)
         found = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
         return float(found) - power
 
@@ -273,7 +359,7 @@ def smallest_effect(n_settings: int, alpha: float = ALPHA, power: float = POWER)
 
 def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
     """Describe what the test over datasets found, whichever algorithm is first."""
-    datasets = counted(pair.n_settings, "dataset")
+    datasets = counted(pair.n_datasets, "dataset")
     if pair.p_value is None or pair.p_holm is None:
         return (
             "No test: Wilcoxon's signed-rank test compares two algorithms over datasets, and these two have "
@@ -300,7 +386,7 @@ def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
 
 def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
     """Describe the power of the test with so many datasets."""
-    n, level = pair.n_settings, f"{100 * alpha:g} %"
+    n, level = pair.n_datasets, f"{100 * alpha:g} %"
     datasets = counted(n, "dataset")
     if pair.p_value is None:
         return ""
@@ -322,20 +408,24 @@ def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
 
 
 def rank_algorithms(board: Leaderboard, scores: Scores, alpha: float = ALPHA) -> Comparison:
-    """Return Friedman's test over the algorithms without gaps, as plain values; None if it needs more."""
+    """Return average ranks and Friedman's test over the algorithms without gaps; None if it needs more."""
     n, k = scores.values.shape
     found: Comparison = {
-        "settings": list(scores.settings),
+        "settings": [board.labels[setting] for setting in board.settings],
+        "datasets": list(scores.datasets),
         "left_out": list(scores.left_out),
-        "extent": board.extent,
-        "n_datasets": len({setting.dataset for setting in board.settings}),
+        "extent": counted(n, "dataset"),
+        "averaging": board.averaging,
+        "n_datasets": n,
         "average_ranks": {},
         "friedman": None,
         "critical_difference": None,
     }
-    if k >= 3 and n >= 2:
-        ranks, statistic, p_value = friedman(scores.values)
+    if k >= 2:
+        ranks = rank_values(scores.values).mean(axis=0)
         found["average_ranks"] = dict(zip(scores.algorithms, ranks.tolist(), strict=True))
+    if k >= 3 and n >= 2:
+        _, statistic, p_value = friedman(scores.values)
         found["friedman"] = {"statistic": statistic, "p_value": p_value}
         found["critical_difference"] = critical_difference(k, n, alpha)
     return found
@@ -347,16 +437,19 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     scores = replace(scores, values=board.sign(criterion) * scores.values)
     ranked = rank_algorithms(board, scores, alpha)
     ranks = np.array(list(ranked["average_ranks"].values()))
-    by_nemenyi = nemenyi(ranks, len(scores.settings)) if len(ranks) else None
+    by_nemenyi = nemenyi(ranks, len(scores.datasets)) if ranked["friedman"] else None
+    intervals = bootstrap_ranks(board, criterion, scores.algorithms)
+    by_dataset = [board.dataset_means(dataset, criterion) for dataset in board.datasets]
     by_setting = [board.means(setting, criterion) for setting in board.settings]
-    means = {name: [found[name] for found in by_setting if name in found] for name in board.algorithms}
-    cells = {name: [board.cell(setting, name, criterion) for setting in board.settings] for name in means}
+    means = {name: [found[name] for found in by_dataset if name in found] for name in board.algorithms}
     title = f"selected by {title_criterion(criterion, board.settings)}"
     return {
         "title": f"{criterion.title} itself, no true labels" if board.scored else title,
         **({"scored": True} if board.scored else {}),
         **ranked,
-        "n_settings": {name: len(found) for name, found in means.items()},
+        "rank_intervals": vars(intervals),
+        "n_settings": {name: sum(name in found for found in by_setting) for name in means},
+        "n_datasets_of": {name: len(found) for name, found in means.items()},
         "means": {name: fmean(found) if found else None for name, found in means.items()},
         "means_without_error": int(np.isnan(scores.standard_errors).sum()),
         "pairs": [
@@ -368,47 +461,83 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
                 "losses": pair.losses,
                 "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[pair.first, pair.second]),
                 "p_wilcoxon_holm": pair.p_holm,
+                "splits": [
+                    vars(found)
+                    for found in compare_splits(
+                        board, criterion, scores.algorithms[pair.first], scores.algorithms[pair.second]
+                    )
+                ],
             }
             for pair in compare_columns(scores.values, scores.standard_errors)
         ],
         "intervals": {
-            name: bootstrap_mean([cell.accuracies for cell in found if cell is not None])
-            for name, found in cells.items()
+            name: find_interval(
+                [list(board.dataset_splits(d, name, criterion).values()) for d in board.datasets]
+            )
+            for name in board.algorithms
         },
     }
 
 
 def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> list[TableLayout]:
-    """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all)."""
+    """Return the comparison as tables: algorithms by rank, then pairs (with the best one, or all).
+
+    The pairs come twice: over datasets, and split by split on each dataset.
+    """
     ranks: Mapping[str, float] = comparison["average_ranks"]
     names = sorted(comparison["intervals"], key=lambda name: (ranks.get(name, np.inf), name.lower()))
+    limits = comparison["rank_intervals"]
+    kinds = [name for name in ("over_splits", "over_datasets") if limits[name]]
     rows = []
     for name in names:
         mean, interval = comparison["means"][name], comparison["intervals"][name]
+        shown = "none" if interval is None else f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}"
         texts = (
             f"{ranks[name]:.2f}" if name in ranks else "none",
+            *("{:.1f} to {:.1f}".format(*limits[k][name]) if name in limits[k] else "none" for k in kinds),
             "none" if mean is None else f"{100 * mean:.2f}",
-            "none" if interval is None else f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}",
-            f"{comparison['n_settings'][name]} of {len(comparison['settings'])}",
+            shown + (" (t)" if interval is not None and interval["method"] == "t" else ""),
+            f"{comparison['n_datasets_of'][name]} of {comparison['n_datasets']}",
         )
         rows.append((name, text_entries(*texts)))
     what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
-    header = ("Algorithm", "average rank", what, "95 % bootstrap interval", "over datasets")
-    drawn = " Intervals: splits drawn again within datasets."
-    first = TableLayout(
-        comparison["title"], header, tuple(rows), legend=describe_friedman(comparison, alpha, drawn)
+    rank_titles = {"over_splits": "95 % over splits", "over_datasets": "95 % over datasets"}
+    header = (
+        "Algorithm",
+        "average rank",
+        *(rank_titles[k] for k in kinds),
+        what,
+        "95 % interval",
+        "over datasets",
     )
-    pair_rows = []
+    reasons = "; ".join(limits["reasons"])
+    legend = (
+        describe_friedman(comparison, alpha),
+        comparison["averaging"],
+        describe_intervals(comparison["intervals"]),
+        "Intervals of ranks: percentile bootstrap, the same splits drawn for all algorithms"
+        + (", and datasets drawn again" if "over_datasets" in kinds else "")
+        + "."
+        if kinds
+        else "",
+        f"{reasons[:1].upper()}{reasons[1:]}." if reasons and ranks else "",
+    )
+    first = TableLayout(comparison["title"], header, tuple(rows), legend=" ".join(filter(None, legend)))
+    pair_rows, split_rows = [], []
     for pair in comparison["pairs"]:
-        one, other, won, lost = pair["first"], pair["second"], pair["wins"], pair["losses"]
+        one, other, won, lost, sign = pair["first"], pair["second"], pair["wins"], pair["losses"], 1
         if not all_pairs and ranks:
             if names[0] not in (one, other):
                 continue
             if names[0] == other:  # seen from the best one
-                one, other, won, lost = other, one, lost, won
+                one, other, won, lost, sign = other, one, lost, won, -1
         p_values = (pair["p_wilcoxon_holm"], pair["p_nemenyi"])
-        shown = ("none" if p is None else f"{p:.3g}" for p in p_values)
-        pair_rows.append((one, text_entries(other, str(won), str(pair["ties"]), str(lost), *shown)))
+        shown_p = ("none" if p is None else f"{p:.3g}" for p in p_values)
+        pair_rows.append((one, text_entries(other, str(won), str(pair["ties"]), str(lost), *shown_p)))
+        found = {split["dataset"]: split for split in pair["splits"]}
+        split_rows.append(
+            (one, text_entries(other, *(_show_splits(found.get(d), sign) for d in comparison["datasets"])))
+        )
     ties = "A difference within one combined standard error of both means is a tie."
     if single := comparison["means_without_error"]:
         ties += (
@@ -421,7 +550,21 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         tuple(pair_rows),
         legend=" ".join(filter(None, (ties, describe_reach(comparison, alpha)))),
     )
-    return [first, second] if pair_rows else [first]
+    third = TableLayout(
+        f"pairs split by split, {comparison['title']}",
+        ("Algorithm", "against", *comparison["datasets"]),
+        tuple(split_rows),
+        legend="Mean paired difference over splits in points, with p of the corrected resampled t-test "
+        "(Nadeau and Bengio), which allows for overlapping training sets but not for the number of pairs.",
+    )
+    return [first, second, third] if pair_rows else [first]
+
+
+def _show_splits(found: Mapping[str, Any] | None, sign: int) -> str:
+    if found is None:
+        return "none"
+    test = "no test" if found["p_value"] is None else f"p {found['p_value']:.2g}"
+    return f"{100 * sign * found['difference']:+.2f} ({test}, n={found['n_splits']})".replace("-", "−")
 
 
 def describe_reach(comparison: Comparison, alpha: float) -> str:
@@ -429,7 +572,7 @@ def describe_reach(comparison: Comparison, alpha: float) -> str:
 
     Holm multiplies the smallest p-value of Wilcoxon's test by the number of pairs.
     """
-    n, pairs = len(comparison["settings"]), len(comparison["pairs"])
+    n, pairs = len(comparison["datasets"]), len(comparison["pairs"])
     smallest = min(1.0, pairs * smallest_p(n))
     if not pairs or comparison["pairs"][0]["p_wilcoxon_holm"] is None or smallest <= alpha:
         return ""
@@ -441,20 +584,17 @@ def describe_reach(comparison: Comparison, alpha: float) -> str:
     )
 
 
-def describe_friedman(comparison: Comparison, alpha: float = ALPHA, more: str = "") -> str:
-    """Describe what Friedman's test found (`more` follows its figures), or what it needs."""
-    n = len(comparison["settings"])
+def describe_friedman(comparison: Comparison, alpha: float = ALPHA) -> str:
+    """Describe what Friedman's test found, or what it needs."""
+    n = len(comparison["datasets"])
     left_out = comparison["left_out"]
     missing = f" Left out, with no figure in some dataset: {', '.join(left_out)}." if left_out else ""
     if comparison["friedman"] is None:
         needs = "Friedman's test needs 3 algorithms with a figure in each of 2 or more datasets"
         alone = " More splits of one dataset never make a difference significant here." if n == 1 else ""
         return f"{needs} (here {n}).{alone}{missing}"
-    where = comparison["extent"]
-    if comparison["n_datasets"] < n:
-        where += " (not independent: choose with --datasets and --where)"
     return (
-        f"Friedman over {where}: χ² = {comparison['friedman']['statistic']:.3f}, "
+        f"Friedman over {comparison['extent']}: χ² = {comparison['friedman']['statistic']:.3f}, "
         f"p = {comparison['friedman']['p_value']:.3g}; Nemenyi's critical difference at α = {alpha:g}: "
-        f"{comparison['critical_difference']:.3f}.{more}{missing}"
+        f"{comparison['critical_difference']:.3f}.{missing}"
     )

@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from plench.criteria import Criterion
 from plench.report.leaderboard import (
     Leaderboard,
+    bootstrap_ranks,
     describe_choice,
     find_best,
     group_by,
@@ -158,7 +159,7 @@ class Tables:
 
 
 def build_tables(board: Leaderboard, by: str = "dataset") -> list[TableLayout]:
-    """Return the tables of a leaderboard, then the average ranks where there are several settings.
+    """Return the tables of a leaderboard, then the average ranks where there are several datasets.
 
     `by="dataset"` gives one table per setting with criteria as columns; `by="criterion"` one table per
     criterion with settings as columns. Settings without true labels have their own tables.
@@ -171,7 +172,7 @@ def build_tables(board: Leaderboard, by: str = "dataset") -> list[TableLayout]:
             grids += [
                 _grid(part, f"selected by {c.title}", [(s, c) for s in part.settings]) for c in part.criteria
             ]
-        if len(part.settings) > 1:
+        if len(part.datasets) > 1:
             grids.append(_rank_grid(part))
     return grids
 
@@ -320,24 +321,35 @@ def _describe_chance(cell: Cell) -> str:
 
 
 def _rank_grid(board: Leaderboard) -> TableLayout:
-    """Average rank over settings, by criterion; the best is one of those ranked in most settings."""
+    """Average rank over datasets, by criterion; the best is one of those ranked on most datasets."""
     entries: dict[str, list[TableEntry]] = {algorithm: [] for algorithm in board.algorithms}
+    over = ""
     for criterion in board.criteria:
         ranks = board.rank(criterion)
+        intervals = bootstrap_ranks(board, criterion, board.algorithms)
+        if intervals.widest:
+            over = "datasets and splits" if intervals.over_datasets else "splits"
         most = max((n for _, n in ranks.values()), default=0)
         lowest = min((rank for rank, n in ranks.values() if n == most), default=math.inf)
         for algorithm, row in entries.items():
             rank, n = ranks.get(algorithm, (math.inf, 0))
             best = n == most and math.isclose(rank, lowest)
-            row.append(TableEntry(text=f"{rank:.2f} (n={n})", best=best) if n else TableEntry(text="none"))
+            limits = intervals.widest.get(algorithm)
+            within = "" if limits is None else " [{:.1f} to {:.1f}]".format(*limits)
+            text = f"{rank:.2f}{within} (n={n})" if n else "none"
+            row.append(TableEntry(text=text, best=bool(n) and best))
+    legend = (
+        f"Rank 1 is the {'best mean criterion' if board.scored else 'highest mean test accuracy'} of a "
+        "dataset; n = number of datasets ranked in. Ranks over different datasets do not compare: the best "
+        "is one of those with the largest n.",
+        f"In brackets: 95 % interval, bootstrap over {over}." if over else "",
+        board.averaging,
+    )
     return TableLayout(
-        f"Average rank over {len(board.settings)} settings{' without true labels' if board.scored else ''}",
+        f"Average rank over {len(board.datasets)} datasets{' without true labels' if board.scored else ''}",
         ("Algorithm", *(c.title for c in board.criteria)),
         tuple((algorithm, tuple(row)) for algorithm, row in entries.items()),
-        legend=f"Rank 1 is the {'best mean criterion' if board.scored else 'highest mean test accuracy'} "
-        "of a setting; "
-        "n = number of settings ranked in. "
-        "Ranks over different settings do not compare: the best is one of those with the largest n.",
+        legend=" ".join(filter(None, legend)),
     )
 
 

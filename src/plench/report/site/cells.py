@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plench.report.criteria_quality import REFERENCE, CriterionQuality
-from plench.report.leaderboard import Leaderboard, offered, part_of, score_cell, title_criterion
+from plench.report.leaderboard import (
+    Leaderboard,
+    bootstrap_ranks,
+    offered,
+    part_of,
+    score_cell,
+    split_by_truth,
+    title_criterion,
+)
 from plench.report.site.files import as_text, distinct
 from plench.report.tables import describe_gaps, describe_plans, escape_latex, escape_markdown
 from plench.runs.records import Experiment, Run, is_finite
@@ -44,6 +52,11 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
                 "steps": setting.steps,
             }
         )
+    part = next(filter(None, split_by_truth(board)))
+    intervals = [
+        bootstrap_ranks(part, criterion, part.algorithms) if criterion in part.criteria else None
+        for criterion in board.criteria
+    ]
     fitted = {algorithm for (_, algorithm, _), cell in board.cells.items() if cell.experiment.fitted}
     venues = {name: card["venue"] for name, card in board.cards.items() if isinstance(card.get("venue"), str)}
     characters = [chr(number) for number in range(ord(" "), 0x2300)]
@@ -66,6 +79,16 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
             "formula": [c for c in characters if guard_formula(c) != c],
         },
         "settings": settings,
+        "intervals": [
+            None
+            if found is None
+            else {
+                "over": "datasets and splits" if found.over_datasets else "splits",
+                "limits": [found.widest.get(algorithm) for algorithm in board.algorithms],
+                "reason": "" if found.widest else "; ".join(found.reasons),
+            }
+            for found in intervals
+        ],
         "algorithms": [
             {
                 "name": name,

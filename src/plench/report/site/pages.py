@@ -27,6 +27,7 @@ from plench.report.results import Results
 from plench.report.site.files import as_text
 from plench.report.statistics import (
     compare_each_pair,
+    compare_splits,
     describe_friedman,
     describe_power,
     describe_test,
@@ -297,17 +298,25 @@ def describe_quality(
 def describe_pairs(board: Leaderboard, criterion: Criterion) -> dict[str, Any]:
     """Return every pair of algorithms under one criterion, each with its test and power in words."""
     pairs = compare_each_pair(board, criterion)
+    single = [replace(board, settings=(setting,)) for setting in board.settings]
+    names = board.algorithms
     n_tested = sum(pair.p_value is not None for pair in pairs)
     labelled = replace(board, settings=tuple(s for s in board.settings if board.means(s, criterion)))
+    ranked = rank_algorithms(labelled, gather_scores(labelled, criterion))
     return {
-        "overall": describe_friedman(rank_algorithms(labelled, gather_scores(labelled, criterion))),
+        "overall": f"{describe_friedman(ranked)} {ranked['averaging']}".strip(),
         "pairs": [
             {
                 "at": [pair.first, pair.second],
-                "n": pair.n_settings,
+                "n": pair.n_datasets,
                 "wtl": [pair.wins, pair.ties, pair.losses],
                 "mean": pair.mean_difference,
                 "p": pair.p_value,
+                "splits": [
+                    [number, found.p_value]
+                    for number, one in enumerate(single)
+                    for found in compare_splits(one, criterion, names[pair.first], names[pair.second])
+                ],
                 "test": describe_test(pair, n_tested),
                 "power": describe_power(pair),
             }

@@ -71,7 +71,11 @@
       ),
       h("h2", "Split by split"),
       chart(rows, names),
-      differenceTable(rows, names),
+      differenceTable(rows, names, pair),
+      h(
+        "p.quiet",
+        "p: corrected resampled t-test over splits (Nadeau and Bengio), which allows for training sets that overlap but not for the number of pairs.",
+      ),
     ];
   }
 
@@ -114,7 +118,9 @@
     });
   }
 
-  function differenceTable(rows, names) {
+  function differenceTable(rows, names, pair) {
+    const tests = new Map(pair.splits);
+    const test = (row) => tests.get(row.setting) ?? null;
     const linked = (cell) => (cell ? p.cellLink(...cell.at, p.meanText(cell)) : "–");
     const difference = (row) =>
       row.difference === null ? "–" : `${p.points(row.difference)} ± ${p.percent(row.margin)}`;
@@ -131,6 +137,7 @@
           cell: (row) => linked(row.cells[which]),
         })),
         { ...p.numbers("Difference (points)", (row) => row.difference), down, cell: difference },
+        p.numbers("p", test, (value) => (value < 0.001 ? "< 0.001" : p.fixed(value, 3))),
         p.column("Outcome", outcome, { format: (found) => h(`span.outcome.${found}`, found) }),
         { title: "Split by split (points)", kind: "long", unsortable: true, cell: bySplit },
       ],

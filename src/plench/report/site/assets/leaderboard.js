@@ -83,14 +83,43 @@
     const labelled = settings.filter((setting) => index.settings[setting].labelled);
     const unlabelled = settings.filter((setting) => !index.settings[setting].labelled);
     const averaged = labelled.length ? labelled : settings;
+    const datasets = [...new Set(averaged.map((setting) => index.settings[setting].dataset))];
+    const byDataset = datasets.map((name) => {
+      const own = averaged.filter((setting) => index.settings[setting].dataset === name);
+      return datasetEntries(view, own, algorithms, entryAt);
+    });
     // A dataset on which nobody has a rank counts for nobody.
-    const counted = averaged.filter(
-      (setting) => view.show !== "rank" || algorithms.some((algorithm) => entryAt(setting, algorithm).value !== null),
+    const counted = byDataset.filter(
+      (found) => view.show !== "rank" || algorithms.some((algorithm) => found.get(algorithm).value !== null),
     );
     const averages = new Map(
-      algorithms.map((algorithm) => [algorithm, average(counted.map((setting) => entryAt(setting, algorithm)))]),
+      algorithms.map((algorithm) => [algorithm, average(counted.map((found) => found.get(algorithm)))]),
     );
-    return { settings, algorithms, entries, entryAt, averages, averaged, unlabelled };
+    const whole = view.methods === "all" && view.families === null && view.datasets === null;
+    if (view.show === "rank" && whole)
+      for (const algorithm of algorithms)
+        averages.get(algorithm).limits = index.intervals[view.criterion]?.limits[algorithm] ?? null;
+    const several = averaged.length > datasets.length;
+    return { settings, algorithms, entries, entryAt, averages, datasets, several, whole, unlabelled };
+  }
+
+  /** A dataset counts once: each algorithm's mean over the dataset's settings, or the rank of that mean. */
+  function datasetEntries(view, settings, algorithms, entryAt) {
+    const found = new Map();
+    for (const algorithm of algorithms) {
+      const entries = settings.map((setting) => entryAt(setting, algorithm));
+      const values = entries.map(({ value, cell }) => (view.show === "rank" ? (cell?.mean ?? null) : value));
+      const value = values.includes(null) ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
+      found.set(algorithm, { value, marks: entries.flatMap((entry) => entry.marks) });
+    }
+    if (view.show === "rank") {
+      const { labelled } = p.index.settings[settings[0]];
+      const sign = labelled || p.index.criteria[view.criterion].higher ? 1 : -1;
+      const entries = [...found.values()].filter((entry) => entry.value !== null);
+      const ranks = p.rankValues(entries.map((entry) => sign * entry.value));
+      entries.forEach((entry, number) => (entry.value = entries.length > 1 ? ranks[number] : null));
+    }
+    return found;
   }
 
   function describeEntry(view, cell, ranked) {
@@ -121,6 +150,8 @@
   const entryText = (view, value) => (view.show === "rank" ? p.rankText(value) : p.percent(value));
   const averageText = (view, value) => (view.show === "rank" ? p.fixed(value, 2) : p.percent(value));
 
+  const limitsText = (limits) => `[${limits.map((limit) => p.fixed(limit, 1)).join(" to ")}]`;
+
   /** The ± of an entry; null where none is shown. */
   function errorOf(view, entry) {
     if (view.show !== "accuracy" || view.error === "none" || entry.value === null) return null;
@@ -147,18 +178,31 @@
     );
   }
 
-  function averageNodes(view, { value, have, of, marks }) {
-    if (value !== null) return [h("span.figure-text", averageText(view, value)), signNodes(marks)];
+  function averageNodes(view, { value, have, of, marks, limits }) {
+    const interval = limits ? h("span.pm", ` ${limitsText(limits)}`) : null;
+    if (value !== null) return [h("span.figure-text", averageText(view, value)), interval, signNodes(marks)];
     const title = "An average is given only over all datasets";
     return h("span.quiet", { title }, `– (${have} of ${of})`, signNodes([]));
+  }
+
+  /** What the brackets of average ranks are, or why there are none. */
+  function rankLimits(view, board) {
+    const found = p.index.intervals[view.criterion];
+    if (!found || board.datasets.length < 2) return "";
+    if (!board.whole) return "Intervals of average ranks are given for the whole table only. ";
+    if (found.reason) return `${found.reason[0].toUpperCase()}${found.reason.slice(1)}. `;
+    return `In brackets: 95 % interval, bootstrap over ${found.over}. `;
   }
 
   /** What the figures are, in words, where they stand. */
   function describe(view, board) {
     const criterion = p.index.criteria[view.criterion];
-    const chosen = `Each is chosen by ${criterion.title}. ${criterion.meaning}`;
+    const once = board.several
+      ? " Some datasets have several settings: in the average a dataset counts once, with the mean over its settings."
+      : "";
+    const chosen = `Each is chosen by ${criterion.title}. ${criterion.meaning}${once}`;
     if (view.show === "rank")
-      return `Rank of the mean among the ${board.algorithms.length} algorithms of this table, 1 is best; equal means share their ranks. ${chosen}`;
+      return `Rank of the mean among the ${board.algorithms.length} algorithms of this table, 1 is best; equal means share their ranks. ${rankLimits(view, board)}${chosen}`;
     if (view.show === "regret")
       return `Test accuracy, in points, that is lost compared with choosing by true labels with early stopping (OA w/ ES) on the same splits; lower is better, and below 0 it did better. ${chosen}`;
     const example = board.algorithms
@@ -184,11 +228,11 @@
         cell: (a) => [index.algorithms[a].family, mixed ? h("small", ` ${index.algorithms[a].budget}`) : null],
       },
     ];
-    if (board.settings.length > 1) {
+    if (board.datasets.length > 1) {
       columns.push({
         key: "average",
         title: "Average",
-        below: `of ${p.plural(board.averaged.length, "dataset")}`,
+        below: `of ${p.plural(board.datasets.length, "dataset")}`,
         kind: "number average",
         down,
         value: (a) => board.averages.get(a).value,
@@ -234,7 +278,7 @@
   /** The table as copyButtons takes it: what is on the screen, in its order. */
   function copyable(view, board, ordered) {
     const { index } = p;
-    const withAverage = board.settings.length > 1;
+    const withAverage = board.datasets.length > 1;
     const labels = board.settings.map((setting) => index.settings[setting].label);
     const entryCell = (entry) => ({
       text: fullText(view, entry) + signs(entry.marks),
@@ -242,8 +286,8 @@
       tied: entry.marks.includes("tied"),
       figures: [entry.value, errorOf(view, entry)],
     });
-    const averageCell = ({ value, marks }) => ({
-      text: (value === null ? "–" : averageText(view, value)) + signs(marks),
+    const averageCell = ({ value, marks, limits }) => ({
+      text: (value === null ? "–" : averageText(view, value) + (limits ? ` ${limitsText(limits)}` : "")) + signs(marks),
       figures: [value],
     });
     const rows = ordered.map((algorithm) => [
@@ -370,6 +414,7 @@
     const families = [...new Set(index.algorithms.map((entry) => entry.family))].sort(p.compare);
     const kinds = new Set(index.algorithms.map((entry) => entry.classical));
     const labels = index.settings.map((entry) => entry.label);
+    const datasets = new Set(index.settings.map((entry) => entry.dataset)).size;
     const search = h("input", {
       type: "search",
       value: view.search,
@@ -390,7 +435,7 @@
     update();
     const numbers = [
       p.plural(index.algorithms.length, "algorithm"),
-      p.plural(index.settings.length, "dataset"),
+      p.plural(datasets, "dataset") + (labels.length > datasets ? ` in ${labels.length} settings` : ""),
       p.plural(index.runs, "run"),
     ];
     return [
