@@ -251,8 +251,9 @@ def test_json_lists_hold_data_and_tables_hold_text(capsys):
     assert lost.items() >= {"name": "Lost", "kind": "tabular", "data": "download", "examples": 1122}.items()
     assert lost.items() >= {"classes": 16, "candidates": "real", "mean_size": 2.23, "steps": 10_000}.items()
     assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
-    rows = read_json(capsys, "list", "datasets", "music*", "plcifar10_v*", "mnist")
+    rows = read_json(capsys, "list", "datasets", "music*", "emotion*", "plcifar10_v*", "mnist")
     assert [(row["name"], row["test_set"], row["answers"]) for row in rows] == [
+        ("EmotionLines", "own", "votes"),
         ("MNIST", "own", None),
         ("Music_Crowd", "own", "kept"),
         ("PLCIFAR10_Vaguest", "own", "combined"),

@@ -230,12 +230,14 @@ def test_votes_and_shares_are_those_of_the_vectors():
     [
         ("LabelMe_Crowd", (1000, 512), 2.547, 1.365, 0.111, 1188),
         ("Music_Crowd", (700, 124), 4.207, 2.411, 0.127, 300),
+        ("SentimentPolarity", (4999, 1), 5.550, 1.621, 0.0096, 3999),
     ],
 )
 def test_the_crowd_datasets_have_their_known_figures(real_data, name, shape, answers, mean, noise, test):
     from plench.data.sources import find_source
 
-    dataset = load_dataset(name, real_data / "crowd")
+    folder = real_data / ("text" if name == "SentimentPolarity" else "crowd")
+    dataset = load_dataset(name, folder)
     assert dataset.verified
     assert dataset.features.shape == shape
     assert len(dataset.answers.item) / dataset.n_examples == pytest.approx(answers, abs=1e-3)
@@ -244,5 +246,5 @@ def test_the_crowd_datasets_have_their_known_figures(real_data, name, shape, ans
     assert len(dataset.test.labels) == test
     source = find_source(name)
     assert (source.own_test, source.answers) == (True, True)
-    fewer = load_dataset(f"{name}_Votes_2", real_data / "crowd")
+    fewer = load_dataset(f"{name}_Votes_2", folder)
     assert fewer.mean_candidates < dataset.mean_candidates

@@ -106,6 +106,20 @@ def test_addresses_without_a_server_are_our_error(url, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_sources_are_tried_in_turn_and_the_checksum_decides(server, tmp_path):
+    missing, short, good = (f"{server}/{page}" for page in ("missing", "short", "file"))
+    file = RemoteFile(missing, "file", hash_git_blob(CONTENT), mirrors=(short, good, good))
+    assert file.download(tmp_path / "file").read_bytes() == CONTENT
+    assert Handler.requests == 3
+    with pytest.raises(DataError, match=rf"{missing} could not be fetched .*; {short} .*; nothing was saved"):
+        RemoteFile(missing, "file", hash_git_blob(CONTENT), mirrors=(short,)).download(tmp_path / "other")
+    assert os.listdir(tmp_path) == ["file"]
+    mirrored = [
+        name for name in sources.dataset_names() for f in sources.find_source(name).files if f.mirrors
+    ]
+    assert mirrored == ["Birdsong", "Lost", "Mirflickr", "MSRCv2", "SoccerPlayer", "YahooNews"]
+
+
 def test_datasets_are_downloaded_by_name(server, tmp_path, monkeypatch):
     source = sources.find_source("Lost")
     local = type(source)(source.card, source.load, (remote(f"{server}/file"),))

@@ -1,13 +1,18 @@
 """Free text in tables: recognised, encoded on the training split, stored in the model file."""
 
+import json
+import zipfile
+
 import numpy as np
 import pytest
 
 import plench
 from plench.data import load_dataset
+from plench.data.answers import count_votes, describe_answers
 from plench.data.encoding import TEXT_WIDTH, TableEncoder, count_inputs
+from plench.data.sources import emotionlines
 from plench.data.tables import find_kind, make_table, read_frame
-from plench.errors import DataError, UsageError
+from plench.errors import DataError, MissingDataError, UsageError
 from tests.training.harness import Crash, CrashAt, assert_same_run, run
 
 SUBJECTS = {
@@ -148,3 +153,121 @@ def test_a_run_on_text_resumes_with_the_same_bits(reviews, tmp_path):
     resumed = run(tmp_path / "part", **options)
     assert resumed.updates_made < whole.updates_made
     assert_same_run(whole.folder, resumed.folder)
+
+
+def write_emotionlines(folder, **changes):
+    """Write a small release: six utterances, of which two have one key and one is not in MELD."""
+    said = {
+        "train": [
+            ("Joey", "How you\u2019doin?", "2300000"),
+            ("Ross", "Hi.", "5000000"),
+            ("Ross", "HI", "0500000"),
+        ],
+        "dev": [("Monica", "None", "1110011"), ("Gunther", "Closing time!", "5000000")],
+        "test": [("Phoebe", "Oh my God!", "0000050")],
+    }
+    labels = {
+        "train": [("Joey", "How you doin?", "joy"), ("Ross", "Hi", "sadness")],
+        "dev": [("Monica", "None", "fear"), ("Rachel", "No, no!", "disgust"), ("Rachel", "no no", "anger")],
+        "test": [("Phoebe", "Oh my God", "surprise")],
+    }
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "2018_EmotionX.zip", "w") as archive:
+        for part, entries in said.items():
+            keys = ("speaker", "utterance", "annotation")
+            dialogue = [dict(zip(keys, entry, strict=True), emotion="neutral") for entry in entries]
+            archive.writestr(
+                f"friends.{part}.json", changes.get(part, json.dumps([dialogue[:1], dialogue[1:]]))
+            )
+    for part, entries in labels.items():
+        rows = [f'{speaker},"{text}",{emotion}' for speaker, text, emotion in entries]
+        content = "\n".join(["Speaker,Utterance,Emotion", *rows])
+        (folder / f"{part}_sent_emo.csv").write_text(content.replace(*changes.get("emotion", ("", ""))))
+
+
+def test_emotionlines_matches_votes_and_truth_by_what_was_said(tmp_path):
+    write_emotionlines(tmp_path / "emotionlines")
+    dataset = load_dataset("emotion lines", tmp_path)
+    (column,) = dataset.features.columns
+    assert (column.name, column.kind) == ("text", "text")
+    assert [column.categories[code] for code in column.values] == ["How you\u2019doin?", "None"]
+    assert dataset.labels.tolist() == [1, 3]
+    assert dataset.class_names[:2] == ("neutral", "joy")
+    assert count_votes(dataset.answers).tolist() == [[2, 3, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1, 1]]
+    assert dataset.candidates.sum(1).tolist() == [2, 5]
+    assert dataset.noise_rate == 0.5
+    assert dataset.test.labels.tolist() == [5]
+    assert dataset.answers.anonymous
+    stats = describe_answers(dataset.answers)
+    assert (stats.n_answers, stats.n_annotators, stats.answers_per_annotator) == (10, 0, ())
+    assert len(dataset.warnings) == 4
+    assert not dataset.verified
+    assert load_dataset("EmotionLines_Votes_3", tmp_path).candidates.sum(1).tolist() == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": "[[{"}, "2018_EmotionX.zip cannot be read"),
+        ({"test": '[[{"speaker": "A", "utterance": "B", "annotation": "50"}]]'}, "must have 7 digits"),
+        ({"test": "[]"}, "no utterance of 2018_EmotionX.zip is in the files of MELD"),
+        ({"emotion": ("surprise", "boredom")}, "unknown emotion 'boredom'; expected one of neutral"),
+        ({"emotion": ("Emotion", "Feeling")}, "has no column 'Emotion'"),
+    ],
+)
+def test_broken_files_of_emotionlines(tmp_path, changes, message):
+    write_emotionlines(tmp_path / "emotionlines", **changes)
+    with pytest.raises(DataError, match=message):
+        load_dataset("EmotionLines", tmp_path)
+
+
+def test_the_facts_of_emotionlines(real_data):
+    dataset = load_dataset("EmotionLines", real_data / "text")
+    assert dataset.verified
+    assert (dataset.n_examples, len(dataset.test.labels)) == (8_828 + 983, 2_306)
+    truth = np.bincount(np.concatenate([dataset.labels, dataset.test.labels]))
+    counts = dict(zip(dataset.class_names, truth.tolist(), strict=True))
+    assert counts == {
+        "neutral": 5663, "joy": 2021, "anger": 1483, "surprise": 1317, "sadness": 949, "disgust": 348,
+        "fear": 336,
+    }  # fmt: skip
+    assert set(count_votes(dataset.answers).sum(1)) == {5}
+    # The published figures count the test set too, whose votes are not part of the dataset.
+    folder = real_data / "text" / "emotionlines"
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    said = emotionlines.read_utterances(files[emotionlines.ARCHIVE], "EmotionLines")
+    assert len(said) == 14_503
+    keys = [each.key for each in said]
+    labels = emotionlines.read_emotions(files, "EmotionLines")
+    matched = [each for each in said if each.key in labels and keys.count(each.key) == 1]
+    assert len(matched) == 12_117
+    sets = np.array([each.votes for each in matched]) > 0
+    assert sets.sum(1).mean() == pytest.approx(2.268, abs=5e-4)
+    missed = ~sets[np.arange(len(sets)), [labels[each.key] for each in matched]]
+    assert missed.mean() == pytest.approx(0.0666, abs=5e-5)
+
+
+def test_two_datasets_with_an_answers_file_share_a_data_folder(tmp_path):
+    for name in ("labelme", "sentiment"):
+        (tmp_path / name).mkdir()
+    files = {
+        "Sentiment_text_train.txt": "a fine film \nnone\ndull",  # no newline at the end, as published
+        "Sentiment_text_test.txt": "Fine\nDull\n",
+        "Sentiment_Z_train.txt": "1\n0\n0\n",
+        "Sentiment_Z_test.txt": "1\n0\n",
+        "answers.txt": "1 -1 1\n0 1 -1\n-1 -1 -1\n",
+    }
+    for file, content in files.items():
+        (tmp_path / "sentiment" / file).write_text(content)
+    (tmp_path / "labelme" / "answers.txt").write_text("7 7\n")
+    dataset = load_dataset("SentimentPolarity", tmp_path)
+    (column,) = dataset.features.columns
+    assert [column.categories[code] for code in column.values] == ["a fine film", "none", "dull"]
+    assert dataset.candidates.tolist() == [[False, True], [True, True], [True, True]]
+    assert dataset.labels.tolist() == [1, 0, 0]
+    assert dataset.answers.annotator.tolist() == [0, 2, 0, 1]
+    assert not dataset.answers.anonymous
+    assert len(dataset.test.features) == 2
+    (tmp_path / "sentiment" / "Sentiment_Z_test.txt").unlink()
+    with pytest.raises(MissingDataError, match="plench data download SentimentPolarity"):
+        load_dataset("SentimentPolarity", tmp_path)

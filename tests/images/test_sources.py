@@ -470,6 +470,70 @@ def test_real_images_and_annotations(real_data: Path, tmp_path: Path) -> None:
     assert np.array_equal(cifar.pick_vaguest(annotations).argmax(1), annotators[:, 0])
 
 
+def write_votes(data_dir: Path, votes: Any) -> None:
+    (data_dir / "cifar10h").mkdir()
+    np.save(data_dir / "cifar10h" / "cifar10h-counts.npy", votes)
+
+
+def test_votes_for_the_test_images(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path)
+    labels = np.arange(5, 9)  # those of write_cifar10
+    votes = np.zeros((4, 10), np.int64)
+    votes[np.arange(4), labels], votes[1, 0], votes[2, :2] = 49, 1, (2, 50)
+    write_votes(tmp_path, votes)
+    for path in folder.glob("data_batch*"):  # not needed
+        path.unlink()
+    dataset = load_dataset("CIFAR10H", tmp_path)
+    assert np.array_equal(dataset.labels, labels)
+    assert dataset.features.shape == (4, 3, 32, 32)
+    assert sets_of(dataset) == [[5], [0, 6], [0, 1, 7], [8]]
+    assert sets_of(load_dataset("CIFAR10H_Votes_2", tmp_path)) == [[5], [6], [0, 1, 7], [8]]
+    assert dataset.answers is not None
+    assert dataset.answers.anonymous
+    assert dataset.test is None
+    assert len(dataset.warnings) == 2
+    source = find_source("CIFAR10H")
+    assert (source.own_test, source.answers, source.anonymous) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (np.eye(10)[[5, 6, 7]], "must have whole numbers of votes"),
+        (np.eye(10)[[5, 6, 7, 8]] / 2, "must have whole numbers of votes"),
+        (-np.eye(10)[[5, 6, 7, 8]], "must have whole numbers of votes"),
+        (np.zeros((4, 10), int), "at least one per image"),
+        (np.full((4, 10), "5"), "must have whole numbers of votes"),
+        (
+            np.eye(10)[[8, 7, 6, 5]],
+            "0% of the images, so the images of test_batch are not in the public order",
+        ),
+    ],
+)
+def test_votes_that_do_not_fit_the_images(tmp_path: Path, votes: Any, message: str) -> None:
+    write_cifar10(tmp_path)
+    write_votes(tmp_path, votes)
+    with pytest.raises(DataError, match=message):
+        load_dataset("CIFAR10H", tmp_path)
+
+
+def test_the_facts_of_cifar10h(real_data: Path, tmp_path: Path) -> None:
+    """The published votes and labels, with blank images: those at hand are in another order."""
+    labels = np.load(real_data / "cifar10" / "cifar10_test_set_original_labels.npy").tolist()
+    batch = {b"data": np.zeros((len(labels), 3072), np.uint8), b"labels": labels}
+    write_cifar10(tmp_path, test_batch=pickle.dumps(batch))
+    shutil.copy(real_data / "cifar10" / "cifar10h-counts.npy", tmp_path)
+    dataset = load_dataset("CIFAR10H", tmp_path)
+    assert [warning for warning in dataset.warnings if "counts" in warning] == [], (
+        "the file is the public one"
+    )
+    assert dataset.answers is not None
+    assert len(dataset.answers.item) / dataset.n_examples == pytest.approx(51, abs=0.5)
+    assert dataset.mean_candidates == pytest.approx(1.94, abs=0.005)
+    assert dataset.noise_rate == pytest.approx(0.0004, abs=0.00005)
+    assert load_dataset("CIFAR10H_Votes_2", tmp_path).mean_candidates == pytest.approx(1.35, abs=0.005)
+
+
 def test_instance_dependent_candidates_of_images(tmp_path: Path) -> None:
     assert shrink_images(np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)).tolist() == [
         [[list(map(float, range(4 * row, 4 * row + 4))) for row in range(4)]]

@@ -125,14 +125,18 @@ def test_suites_follow_the_protocol() -> None:
     assert set(image.datasets) == {"PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"}
     assert (image.n_hparams, image.n_trials, image.steps) == (20, 3, None)
     assert make_suite("full") == (tabular, image)
-    every_tabular, every_crowd, every_image = make_suite("extended")
+    every_tabular, every_crowd, every_voted, every_image = make_suite("extended")
     assert set(every_crowd.algorithms) == set(own)
-    assert every_crowd.datasets == ("LabelMe_Crowd", "Music_Crowd")
+    assert every_crowd.datasets == ("LabelMe_Crowd", "Music_Crowd", "SentimentPolarity")
     assert (every_crowd.n_hparams, every_crowd.n_trials) == (20, 5)
+    assert set(own) - set(every_voted.algorithms) == {"DS_LR"}
+    assert every_voted.datasets == ("EmotionLines",)
+    assert (every_voted.n_hparams, every_voted.n_trials) == (20, 5)
     assert set(every_tabular.algorithms) == {name for name, card in own.items() if not card.answers}
     assert set(every_image.algorithms) == {name for name, card in own.items() if card.shared}
     assert len(every_image.algorithms) == 27 + 7
-    assert (every_tabular.datasets, every_image.datasets) == (tabular.datasets, image.datasets)
+    assert every_tabular.datasets == tabular.datasets
+    assert every_image.datasets == (*image.datasets, "CIFAR10H")
     (lite,) = make_suite("lite")
     assert set(lite.algorithms) == PAPER
     assert all(name.startswith("Digits") for name in lite.datasets)

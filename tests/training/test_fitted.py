@@ -19,7 +19,7 @@ from plench.cli import main
 from plench.contract.under_test import make_examples
 from plench.criteria import find_criterion
 from plench.data import Dataset, split_dataset
-from plench.data.answers import Answers
+from plench.data.answers import Answers, count_votes, spread_votes
 from plench.errors import UsageError
 from plench.report.criteria_quality import average_quality, judge_criteria
 from plench.report.leaderboard import build_leaderboard
@@ -100,11 +100,20 @@ def test_images_and_data_without_answers_are_refused(tmp_path: Path) -> None:
     card = make_examples(32, images=True).card
     with pytest.raises(UsageError, match="LR_EM is fitted on tabular data"):
         configure_run(find_algorithm("LR_EM"), card)
-    told = (
-        "learns from the answers of annotators, which Contract does not have; expected one of LabelMe_Crowd"
-    )
-    with pytest.raises(UsageError, match=told):
+    told = "learns from the answers of annotators, which Contract does not have; expected one of EmotionLines"
+    with pytest.raises(UsageError, match=f"{told}, LabelMe_Crowd, Music_Crowd, SentimentPolarity, or own"):
         run(tmp_path, "MV_LR")
+
+
+def test_votes_without_annotators_are_for_methods_that_need_not_know_them(tmp_path: Path) -> None:
+    voted = replace(DATA, answers=spread_votes(DATA.candidates.astype(int)))
+    assert voted.answers is not None
+    assert voted.answers.anonymous
+    assert np.array_equal(count_votes(voted.answers), DATA.candidates)
+    assert read_records(run(tmp_path, "MV_LR", dataset=voted))
+    told = "DS_LR learns from the answers of known annotators, but the votes of Contract do not say whose"
+    with pytest.raises(UsageError, match=rf"{told} .* expected one of LabelMe_Crowd, Music"):
+        run(tmp_path, "DS_LR", dataset=voted)
 
 
 @pytest.mark.parametrize("name", ["MV_LR", "DS_LR"])

@@ -107,7 +107,8 @@ class AlgorithmCard:
     carry, on the datasets `public_fault_on` (none named: on all). It is not part of records.
 
     `shared` says that it has the hyperparameters of networks (lr, weight_decay, batch_size, model); a method
-    without them is fitted in rounds. `answers` says that it learns from annotators' answers.
+    without them is fitted in rounds. `answers` says that it learns from annotators' answers,
+    `annotators` that it must know whose they are.
 
     `stacked` says that its runs can be stacked (docs/architecture.md, Stacks), `not_stackable` why they
     cannot. For a card that says neither, the class itself decides.
@@ -130,6 +131,7 @@ class AlgorithmCard:
     public_fault_on: tuple[str, ...] = ()
     shared: bool = True
     answers: bool = False
+    annotators: bool = False
     stacked: bool = False
     not_stackable: str = ""
 
@@ -154,6 +156,7 @@ def register(
     public_fault: str = "",
     public_fault_on: Sequence[str] = (),
     answers: bool = False,
+    annotators: bool = False,
     stacked: bool = False,
     not_stackable: str = "",
 ) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
@@ -163,7 +166,7 @@ def register(
     `views` are the views its batches carry, `second_batch` asks for a second, independent batch per step,
     `passes` and `state` say in words what a step costs and keeps, `aliases` are other names, used with a
     warning, `logs` explains the numbers that `update` returns in addition to the loss, `answers` asks for
-    those of annotators.
+    those of annotators, `annotators` refuses votes of which nobody knows whose they are.
     `stacked` says that losses and revisions keep to what `LossAlgorithm` asks of them, so that runs can be
     stacked; `not_stackable` says why not.
     """
@@ -198,6 +201,7 @@ def register(
             public_fault_on=tuple(public_fault_on),
             shared=cls.shared,
             answers=answers,
+            annotators=annotators,
             stacked=stacked,
             not_stackable=not_stackable,
         )

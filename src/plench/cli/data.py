@@ -335,7 +335,8 @@ def format_histogram(set_sizes: dict[int, int]) -> list[str]:
 def format_answers(stats: dict[str, Any]) -> list[str]:
     """Return the content of `summarise_answers` as lines."""
     unsure = f", {stats['n_unsure']:,} of them unsure" if stats["n_unsure"] else ""
-    lines = [f"  answers       {stats['n_answers']:,} of {stats['n_annotators']:,} annotators{unsure}"]
+    known = f"{stats['n_annotators']:,}" if stats["n_annotators"] else "unknown"
+    lines = [f"  answers       {stats['n_answers']:,} of {known} annotators{unsure}"]
     if stats["agreement"] is not None:
         lines += [
             f"  agreement     {stats['agreement']:.1%} of the pairs of answers to one item are equal",
@@ -348,7 +349,8 @@ def format_answers(stats: dict[str, Any]) -> list[str]:
     lines.append(f"  an answer has {list_some(sizes, COUNTS_SHOWN)}")
     by_annotator = sorted(stats["answers_per_annotator"].items(), key=lambda entry: -entry[1])
     shown = [f"{clean(name)} {count:,}" for name, count in by_annotator]
-    lines.append(f"  annotators    {list_some(shown, ANNOTATORS_SHOWN)}")
+    if shown:
+        lines.append(f"  annotators    {list_some(shown, ANNOTATORS_SHOWN)}")
     if stats["noise_by_annotators"]:
         lines.append("  noise of the union of 1, 2, … annotators")
         lines += [

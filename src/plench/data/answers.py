@@ -169,7 +169,8 @@ class Taxonomy:
 class Answers:
     """All M answers: `item` and `annotator` (M,) say to what and whose, `sets` (M, K) which classes.
 
-    `lengths` (M,) is how many labels were listed; more than a set has, if a list repeats one.
+    `lengths` (M,) is how many labels were listed; more than a set has, if a list repeats one. Where only
+    votes were counted, nobody knows whose they are: every `annotator` is −1.
     """
 
     item: NDArray[np.int64]
@@ -187,6 +188,11 @@ class Answers:
     def n_classes(self) -> int:
         """K."""
         return int(self.sets.shape[1])
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether annotators are unknown."""
+        return bool((self.annotator < 0).any())
 
     def widen(self, n_classes: int) -> Answers:
         """The same answers with further classes, which nobody has named."""
@@ -252,6 +258,15 @@ def make_answers(given: Sequence[Answer], classes: ClassList, n_items: int) -> A
         n_items=n_items,
         annotator_names=tuple(names.tolist()),
     )
+
+
+def spread_votes(votes: NDArray[np.integer[Any]]) -> Answers:
+    """Return one answer for each of the votes counted in (N, K), by unknown annotators."""
+    item, label = np.nonzero(votes)
+    times = votes[item, label]
+    item, label = np.repeat(item, times), np.repeat(label, times)
+    sets = label[:, None] == np.arange(votes.shape[1])
+    return Answers(item, np.full(len(item), -1), sets, len(votes))
 
 
 def count_votes(answers: Answers, first: int | None = None) -> NDArray[np.int64]:
@@ -351,12 +366,12 @@ def describe_answers(answers: Answers) -> AnswerStats:
         common = float((count_votes(answers).max(1) == given)[several].mean())
     return AnswerStats(
         n_answers=len(sizes),
-        n_annotators=len(np.unique(answers.annotator)),
+        n_annotators=len(np.unique(answers.annotator[answers.annotator >= 0])),
         n_unsure=int((~sure).sum()),
         answers_per_item=dict(
             sorted(Counter(np.bincount(answers.item, minlength=answers.n_items).tolist()).items())
         ),
-        answers_per_annotator=tuple(np.bincount(answers.annotator).tolist()),
+        answers_per_annotator=() if answers.anonymous else tuple(np.bincount(answers.annotator).tolist()),
         set_sizes=dict(sorted(Counter(sizes.tolist()).items())),
         agreement=agreement,
         unanimous=unanimous,

@@ -308,7 +308,7 @@ def describe_split(votes: NDArray[np.int64], names: Sequence[str]) -> str:
 def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
     """Rate the annotators, those who agree least with the predictions first, those without a rating last."""
     answers = found.answers
-    if answers is None:
+    if answers is None or answers.anonymous:
         return []
     sure = answers.sets.any(1) & found.is_fair[answers.item]  # "unsure" says nothing about the annotator
     ratings = []
@@ -370,7 +370,7 @@ def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]
     left out.
     """
     answers = data.answers
-    if answers is None:
+    if answers is None or answers.anonymous:
         raise UsageError(f"{data.card.name} has no annotators' answers, so no annotator can be dropped")
     numbers = range(int(answers.annotator.max()) + 1)
     known = list(answers.annotator_names or map(str, numbers))

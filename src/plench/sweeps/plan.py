@@ -25,8 +25,7 @@ from plench.algorithms.registry import ALGORITHMS, PAPER
 from plench.criteria import CRITERIA
 from plench.data import Dataset, DatasetCard, choose_candidates, dataset_card, dataset_names, load_dataset
 from plench.data.encoding import count_inputs
-from plench.data.sources import find_own_source
-from plench.data.sources.crowd import RELEASES, explain_missing_answers
+from plench.data.sources import answered_datasets, check_answers, find_own_source
 from plench.data.tables import Table
 from plench.errors import DataError, MissingDataError, UsageError
 from plench.hparams import DataTraits, draw_hparams
@@ -174,11 +173,21 @@ def make_suite(name: str) -> tuple[Grid, ...]:
         return grids
     tabular, image = grids
     if name == "extended":
-        crowd = tuple(release.name for release in RELEASES)
+        tables, images = (
+            {source.card.name: source for source in answered_datasets() if source.card.kind == kind}
+            for kind in ("tabular", "image")
+        )
+        known = tuple(each for each, source in tables.items() if not source.anonymous)
+        votes = tuple(each for each, source in tables.items() if source.anonymous)
         return (
             replace(tabular, algorithms=own_algorithms(lambda card: not card.answers)),
-            replace(tabular, algorithms=own_algorithms(lambda card: True), datasets=crowd),
-            replace(image, algorithms=own_algorithms(lambda card: card.shared)),
+            replace(tabular, algorithms=own_algorithms(lambda card: True), datasets=known),
+            replace(tabular, algorithms=own_algorithms(lambda card: not card.annotators), datasets=votes),
+            replace(
+                image,
+                algorithms=own_algorithms(lambda card: card.shared),
+                datasets=(*image.datasets, *images),
+            ),
         )
     return (tabular if name == "tabular" else image,)
 
@@ -209,10 +218,9 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
         if not available:
             continue
         kept.append(replace(grid, datasets=available))
-        taught = [name for name in grid.algorithms if find_algorithm(name).card.answers]
-        without = [name for name in available if taught and datasets.get(name).answers is None]
-        if without:
-            raise UsageError(explain_missing_answers(taught[0], without[0]))
+        for entry in map(find_algorithm, grid.algorithms):
+            for name in available if entry.card.answers else ():
+                check_answers(entry.name, entry.card.annotators, name, datasets.get(name).answers)
     fingerprints = {name: datasets.get(name).fingerprint for name in names}
     for name, found in fingerprints.items():
         wanted = spec.fingerprints.get(name, found)

@@ -33,7 +33,7 @@ from plench.settings import (
 Status = Literal["done", "diverged", "failed", "interrupted"]
 
 # Fields of a card that are not part of run.json.
-NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "stacked", "not_stackable")
+NOT_RECORDED = ("objective", "public_fault", "public_fault_on", "annotators", "stacked", "not_stackable")
 
 warn_once = cache(logging.getLogger("plench").warning)
 

@@ -20,9 +20,9 @@ from torch import Tensor
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.criteria import Criterion, accuracy, criteria, find_criteria, measure_all
 from plench.data import Dataset
-from plench.data.sources.crowd import explain_missing_answers
+from plench.data.sources import check_answers
 from plench.data.splits import THIRDS
-from plench.errors import ResumeError, UsageError
+from plench.errors import ResumeError
 from plench.networks import find_network
 from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, WARNINGS, RunStore
 from plench.training.checkpoint import (
@@ -285,9 +285,9 @@ class TrainingRun:
         """Give an algorithm access to the training inputs and, if its card asks for them, to answers."""
         algorithm.attach_inputs(self.training_set)
         if self.entry.card.answers:
-            if self.data.train_answers is None:
-                raise UsageError(explain_missing_answers(self.config.algorithm, self.config.dataset))
-            algorithm.attach_answers(self.data.train_answers)
+            answers, config = self.data.train_answers, self.config
+            check_answers(config.algorithm, self.entry.card.annotators, config.dataset, answers)
+            algorithm.attach_answers(answers)
 
     def start(self, checkpoint: Mapping[str, Any] | None) -> None:
         """Start at the beginning or at the checkpoint; records after it are removed."""

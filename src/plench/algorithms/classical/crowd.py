@@ -161,6 +161,7 @@ class MV_LR(AnswerAlgorithm):
         Hyperparameter("iterations", 100, "most iterations of the estimate of the labels", at_least=1),
     ),
     answers=True,
+    annotators=True,
     cite="dawid1979maximum",
 )
 class DS_LR(AnswerAlgorithm):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder
@@ -22,7 +23,9 @@ from plench.text import find_name
 
 __all__ = [
     "DATASETS",
+    "answered_datasets",
     "as_dataset",
+    "check_answers",
     "dataset_card",
     "dataset_names",
     "dataset_patterns",
@@ -69,6 +72,28 @@ def dataset_names(own_only: bool = False) -> list[str]:
     entries = DATASETS.own if own_only else DATASETS.items
     return sorted(
         (name for name, entry in entries.items() if isinstance(entry.member, Source)), key=str.lower
+    )
+
+
+def answered_datasets() -> list[Source]:
+    """Return our datasets that keep annotators' answers."""
+    return [source for name in dataset_names(own_only=True) if (source := find_source(name)).answers]
+
+
+def check_answers(algorithm: str, annotators: bool, dataset: str, answers: Answers | None) -> None:
+    """Raise UsageError unless a dataset has the answers that a method learns from, with their annotators."""
+    if answers is not None and not (annotators and answers.anonymous):
+        return
+    fitting = [
+        source.card.name
+        for source in answered_datasets()
+        if source.card.kind == "tabular" and not (annotators and source.anonymous)
+    ]
+    lack = "which {} does not have" if answers is None else "but the votes of {} do not say whose they are"
+    learned = "answers of known annotators" if annotators else "answers of annotators"
+    raise UsageError(
+        f"{algorithm} learns from the {learned}, {lack.format(dataset)}; expected one of "
+        f"{', '.join(fitting)}, or own data with answers"
     )
 
 
@@ -205,7 +230,8 @@ def describe_datasets() -> list[dict[str, Any]]:
                 "mean_size": published and published.mean_candidates,
                 "noise_rate": published and published.noise_rate,
                 "test_set": "own" if source.own_test else "drawn",
-                "answers": "kept" if source.answers else combined,  # for learning, or made into sets
+                # For learning, by annotators or as votes only, or made into sets.
+                "answers": ("votes" if source.anonymous else "kept") if source.answers else combined,
                 "steps": card.default_steps,
                 "task": card.task,
             }

@@ -20,12 +20,16 @@ MAX_BYTES = 2**30  # the largest public file has 170 MB
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file: where it is, its name in `data_dir`, and git's SHA-1 or else the MD5 of its content."""
+    """A public file: where it is, its name in `data_dir`, and git's SHA-1 or else the MD5 of its content.
+
+    `mirrors` are further addresses, tried in turn if the one before fails or has another file.
+    """
 
     url: str
     path: str
     git_sha1: str = ""
     md5: str = ""
+    mirrors: tuple[str, ...] = ()
 
     def explain_mismatch(self, content: bytes) -> str | None:
         """Return how the content differs from the known digest; None if it does not."""
@@ -34,6 +38,25 @@ class RemoteFile:
         else:
             what, found, known = "MD5", hash_md5(content), self.md5
         return None if found == known else f"its {what} is {found} instead of {known}"
+
+    def fetch(self) -> bytes:
+        """Return the content from the first address that has the known file."""
+        errors = []
+        for url in (self.url, *self.mirrors):
+            try:
+                with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+                    content: bytes = response.read(MAX_BYTES + 1)
+            except (OSError, HTTPException, ValueError) as error:  # ValueError: not an address
+                errors.append(f"{url} could not be fetched ({error})")
+                continue
+            mismatch = self.explain_mismatch(content)
+            if mismatch is None:
+                return content
+            if len(content) > MAX_BYTES:
+                errors.append(f"{url} sends more than {MAX_BYTES:,} bytes")
+            else:
+                errors.append(f"{url} is not the known file: {mismatch}")
+        raise DataError("; ".join(errors) + "; nothing was saved")
 
     def download(self, path: Path) -> Path:
         """Fetch the file, verify it and move it to `path`; a failed download leaves nothing behind.
@@ -46,13 +69,7 @@ class RemoteFile:
                 if self.explain_mismatch(path.read_bytes()) is None:
                     return path
                 raise DataError(f"{path} exists and is not the public file; move it away first")
-            with urllib.request.urlopen(self.url, timeout=TIMEOUT_SECONDS) as response:
-                content = response.read(MAX_BYTES + 1)
-            if len(content) > MAX_BYTES:
-                raise DataError(f"{self.url} sends more than {MAX_BYTES:,} bytes; nothing was saved")
-            mismatch = self.explain_mismatch(content)
-            if mismatch is not None:
-                raise DataError(f"{self.url} is not the known file: {mismatch}; nothing was saved")
+            content = self.fetch()
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             try:
@@ -62,8 +79,8 @@ class RemoteFile:
                 os.replace(temporary, path)
             finally:
                 Path(temporary).unlink(missing_ok=True)
-        except (OSError, HTTPException, ValueError) as error:  # ValueError: not an address
-            raise DataError(f"{self.url} could not be fetched to {path} ({error})") from None
+        except OSError as error:
+            raise DataError(f"{path} could not be written ({error})") from None
         return path
 
 
@@ -74,8 +91,9 @@ class Source:
     `load` takes the data folder (None if the user gave none). `files` are what `download_dataset` fetches.
     `obtain` tells the user how to get the files of the data folder; None means that none are needed, because
     the data is built in or was given by path. `annotations`, if examples have several annotators, takes the
-    data folder and the number of examples and returns the set of each annotator. `own_test` and `answers`
-    are for lists: the dataset has its own test set, and keeps the answers of annotators.
+    data folder and the number of examples and returns the set of each annotator. `own_test`, `answers` and
+    `anonymous` are for lists and suites: the dataset has its own test set, keeps the answers of annotators,
+    and has votes only, of which nobody knows whose they are.
     """
 
     card: DatasetCard
@@ -85,6 +103,7 @@ class Source:
     annotations: Callable[[Path | None, int], Answers] | None = None
     own_test: bool = False
     answers: bool = False
+    anonymous: bool = False
 
     @property
     def how(self) -> str:

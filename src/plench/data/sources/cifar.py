@@ -1,6 +1,7 @@
 """CIFAR-10 and CIFAR-100 from their Python files, with generated candidates or those of human annotators.
 
-PLCIFAR10 has CIFAR-10's training images with the candidate labels of about ten annotators each.
+PLCIFAR10 has CIFAR-10's training images with the candidate labels of about ten annotators each, CIFAR10H its
+test images with about 51 votes each.
 """
 
 from __future__ import annotations
@@ -16,9 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from plench.data.answers import Answers, pick_vaguest, unite
+from plench.data.answers import Answers, pick_vaguest, spread_votes, unite
 from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Published, Sizes, TestSet
-from plench.data.readers import find_entry, hash_git_blob, hash_md5, read_archive, read_file, read_pickle
+from plench.data.readers import (
+    find_entry,
+    hash_git_blob,
+    hash_md5,
+    read_archive,
+    read_array,
+    read_file,
+    read_pickle,
+)
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError, UsageError
 from plench.text import normalise, short_repr
@@ -86,20 +95,7 @@ def load_cifar(
     Until candidates are drawn, a candidate set is the label alone.
     """
     name = card.name
-    place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
-    wanted = {**files.train, **files.test}
-    contents: Iterator[tuple[str, bytes]]
-    if place.is_dir():
-        contents = ((file, read_file(place / file, name)) for file in wanted)
-    else:
-        contents = read_archive(place, [f"{files.folder}/{file}" for file in wanted], name)
-    others: list[str] = []
-    batches: dict[str, Batch] = {}
-    for path, content in contents:
-        file = path.rpartition("/")[2]
-        if hash_md5(content) != wanted[file]:
-            others.append(file)
-        batches[file] = read_batch(content, files, f"{name}: {place.name}/{file}")
+    batches, warnings = read_batches(name, files, {**files.train, **files.test}, data_dir)
     train = [batches[file] for file in files.train]
     test_images, test_labels, _ = batches[next(iter(files.test))]
     labels = np.concatenate([batch[1] for batch in train])
@@ -113,19 +109,37 @@ def load_cifar(
             raise DataError(f"{name}: fine and coarse labels do not agree")
         if hierarchical:
             card = replace(card, superclasses=tuple(superclasses.tolist()))
-    dataset = Dataset(
+    return Dataset(
         np.concatenate([batch[0] for batch in train]),
         labels[:, None] == np.arange(files.n_classes),
         labels,
         replace(card, class_names=files.class_names),
         TestSet(test_images, test_labels),
+        tuple(warnings),
     )
-    if others:
-        listed = ", ".join(sorted(others, key=list(wanted).index))
-        return dataset.with_warnings(
-            [f"{name}: {place.name} has other files than the public ones (by MD5): {listed}"]
-        )
-    return dataset
+
+
+def read_batches(
+    name: str, files: CifarFiles, wanted: Mapping[str, str], data_dir: Path | None
+) -> tuple[dict[str, Batch], list[str]]:
+    """Read the wanted files of a distribution, with a warning if some are not the public ones."""
+    place = find_entry(name, (files.folder, files.archive.path), data_dir, files.obtain)
+    contents: Iterator[tuple[str, bytes]]
+    if place.is_dir():
+        contents = ((file, read_file(place / file, name)) for file in wanted)
+    else:
+        contents = read_archive(place, [f"{files.folder}/{file}" for file in wanted], name)
+    others: list[str] = []
+    batches: dict[str, Batch] = {}
+    for path, content in contents:
+        file = path.rpartition("/")[2]
+        if hash_md5(content) != wanted[file]:
+            others.append(file)
+        batches[file] = read_batch(content, files, f"{name}: {place.name}/{file}")
+    if not others:
+        return batches, []
+    listed = ", ".join(sorted(others, key=list(wanted).index))
+    return batches, [f"{name}: {place.name} has other files than the public ones (by MD5): {listed}"]
 
 
 def read_batch(content: bytes, files: CifarFiles, name: str) -> Batch:
@@ -325,4 +339,71 @@ def find_annotators(name: str) -> Source | None:
 
 ANNOTATORS = SourceFinder(
     "PLCIFAR10_Annotators_k", "PLCIFAR10 with the union of the first k annotators", find_annotators
+)
+
+
+VOTES_FILE = RemoteFile(
+    "https://raw.githubusercontent.com/jcpeterson/cifar-10h/48da312b193b82e6939ec20f23d1f09cbdd849c8/data/"
+    "cifar10h-counts.npy",
+    "cifar10h/cifar10h-counts.npy",
+    "497e9331ae297b49669d073d657fb1d54688e319",
+)
+VOTED_CARD = DatasetCard(
+    name="CIFAR10H",
+    kind="image",
+    task="image classification with about 51 votes for each image of CIFAR-10's test set",
+    source=f"{VOTES_FILE.url}; images: {CIFAR10_FILES.archive.url}",
+    terms=f"votes: CC BY-NC-SA 4.0; images: {TERMS}",
+    citation=(
+        "J. C. Peterson, R. M. Battleday, T. L. Griffiths, O. Russakovsky. Human uncertainty makes "
+        "classification more robust. ICCV 2019."
+    ),
+    default_steps=60_000,
+    sizes=Sizes(10_000, math.prod(IMAGE_SHAPE), CIFAR10_FILES.n_classes),
+    class_names=CIFAR10_FILES.class_names,
+)
+OBTAIN_VOTES = f"get cifar10h-counts.npy from {VOTES_FILE.url}"
+
+
+def load_voted(data_dir: Path | None) -> Dataset:
+    """Load the test images of CIFAR-10 with the votes of CIFAR-10H, which are in the same order."""
+    name = VOTED_CARD.name
+    path = find_entry(name, (Path(VOTES_FILE.path).name,), data_dir, OBTAIN_VOTES)
+    content = read_file(path, name)
+    batches, warnings = read_batches(name, CIFAR10_FILES, CIFAR10_FILES.test, data_dir)
+    if VOTES_FILE.explain_mismatch(content) is not None:
+        warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
+    images, labels, _ = batches["test_batch"]
+    votes, shape = read_array(content, f"{name}: {path.name}"), (len(images), CIFAR10_FILES.n_classes)
+    whole = votes.astype(np.int64) if votes.dtype.kind in "iuf" else np.full(1, -1)
+    if votes.shape != shape or (whole != votes).any() or (whole < 0).any() or not whole.any(1).all():
+        raise DataError(
+            f"{name}: {path.name} must have whole numbers of votes {shape}, at least one per image, not "
+            f"{votes.dtype} of {votes.shape}"
+        )
+    agree = float((whole.argmax(1) == labels).mean())
+    if agree < 0.5:
+        raise DataError(
+            f"{name}: most votes go to the true label of {agree:.0%} of the images, so the images of "
+            f"test_batch are not in the public order; {CIFAR10_FILES.obtain}"
+        )
+    answers = spread_votes(whole)
+    return Dataset(
+        images,
+        unite(answers),
+        labels,
+        VOTED_CARD,
+        warnings=tuple(warnings),
+        verified=not warnings,
+        answers=answers,
+    )
+
+
+VOTED = Source(
+    VOTED_CARD,
+    load_voted,
+    (VOTES_FILE, CIFAR10_FILES.archive),
+    f"{OBTAIN_VOTES} and {CIFAR10_FILES.obtain}",
+    answers=True,
+    anonymous=True,
 )

@@ -20,6 +20,18 @@ from plench.errors import DataError
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
+MIRROR = (
+    "https://raw.githubusercontent.com/mathefuchs/robust-pll/398659255438af55e163e0e9e1697c2d423ee97d/"
+    "external/realworld-datasets"
+)
+MIRRORED = {
+    "lost.mat": "lost.mat",
+    "MSRCv2.mat": "msrc-v2.mat",
+    "BirdSong.mat": "bird-song.mat",
+    "Mirflickr.mat": "mir-flickr.mat",
+    "Soccer Player.mat": "soccer.mat",
+    "Yahoo! News.mat": "yahoo-news.mat",
+}
 TERMS = "academic use only, at the user's own risk (the authors' notice)"
 VARIABLES = ("data", "partial_target", "target")
 MATRIX, COMPRESSED, SPARSE, COMPLEX = 14, 15, 5, 0x0800  # codes of the format
@@ -45,7 +57,8 @@ def make_source(
     else:
         origin = f"GitHub repository {REPOSITORY} at commit {COMMIT}"
         url = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{quote(file)}"
-        files = (RemoteFile(url, file, git_sha1),)
+        mirrors = (f"{MIRROR}/{MIRRORED[file]}",) if file in MIRRORED else ()
+        files = (RemoteFile(url, file, git_sha1, mirrors=mirrors),)
         obtain = f"get it with `plench data download {name} --data-dir DIR`, or from {url}"
     card = DatasetCard(
         name=name,
