@@ -222,7 +222,7 @@ class Searcher:
             self.runs = DEFAULT_RUNS
         self.begun = time.perf_counter()
         data = self.data.dataset
-        answering = () if data.answers is None else FROM_ANSWERS
+        answering: tuple[str, ...] = () if data.answers is None else FROM_ANSWERS
         if data.answers is not None and data.answers.anonymous:
             answering = tuple(name for name in answering if not find_algorithm(name).card.annotators)
         methods = self.portfolio or (*PORTFOLIO[:1], *answering, *PORTFOLIO[1:])
