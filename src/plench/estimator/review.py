@@ -422,6 +422,13 @@ def digest_rows(features: NDArray[Any] | Table) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(hashes), "<u8")
 
 
+def name_rows(items: Sequence[str] | None, n: int, numbers: Sequence[int] | None = None) -> list[str]:
+    """Return the ids of rows: the names of their items if all are different, else their numbers from 1."""
+    if items is not None and "" not in items and len(set(items)) == n:
+        return list(items)
+    return [str(number) for number in numbers or range(1, n + 1)]
+
+
 def store_rows(
     data: Dataset, reserved: Rows, found: Resolution, numbers: Sequence[int], *, has_folds: bool = True
 ) -> dict[str, Any]:
@@ -430,11 +437,12 @@ def store_rows(
     `digests` recognise them; `probs` are out-of-fold probabilities, if there are folds and not too many
     classes; `reserved` are the rows that were kept apart, `audit` their names, candidates and predictions.
     """
+    names = name_rows(data.items, data.n_examples, numbers)
     kept: dict[str, Any] = {
         "digests": pack(digest_rows(data.features)),
         "reserved": reserved.tolist(),
         "audit": {
-            "ids": [data.items[row] if data.items else str(numbers[row]) for row in reserved],
+            "ids": [names[row] for row in reserved],
             "candidates": [np.flatnonzero(data.candidates[row]).tolist() for row in reserved],
             "predicted": found.predicted[reserved].tolist(),
         },
