@@ -48,6 +48,8 @@ def train(
     *,
     hparams: Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
+    text_encoder: str | None = None,
+    image_encoder: str | None = None,
     progress: bool = True,
     callback: Callback | None = None,
     **settings: Any,
@@ -69,6 +71,8 @@ def train(
         Hyperparameters to set; the others have their defaults, or the values that `hparams_seed` draws.
     data_dir : str or path, optional
         Folder with the files of named datasets; built-in ones need none.
+    text_encoder, image_encoder : str, optional
+        Pretrained encoders of texts and images (docs/data.md), as `?text_encoder=…` behind a name or path.
     progress : bool, default True
         Whether to show the progress on standard error or in the notebook.
     callback : Callback, optional
@@ -101,7 +105,7 @@ def train(
 
     given = read_settings(settings, known=inspect.signature(train).parameters)
     entry = find_algorithm(algorithm)
-    data = as_dataset(dataset, data_dir)
+    data = as_dataset(dataset, data_dir, text_encoder=text_encoder, image_encoder=image_encoder)
     config = configure_run(entry, data.card, hparams=hparams, **given)
     with nullcontext(callback) if callback is not None or not progress else watch_run() as observer:
         return run_training(config, data, entry, output_dir, observer)

@@ -58,6 +58,14 @@ def add_folder_options(parser: argparse.ArgumentParser, output: str = "runs") ->
     parser.add_argument("--output-dir", default=output, metavar="DIR", help=text)
 
 
+def add_encoder_options(parser: argparse.ArgumentParser, auto: str = "") -> None:
+    """Add the pretrained encoders of texts and images."""
+    text = "encoder of texts: MiniLM, sentence-transformers:FOLDER or file.py:NAME (default: TF-IDF)"
+    parser.add_argument("--text-encoder", metavar="SPEC", help=text)
+    text = "encoder of images: EfficientNet-Lite0, transformers:FOLDER or file.py:NAME"
+    parser.add_argument("--image-encoder", metavar="SPEC", help=text + auto)
+
+
 def add_model_options(parser: argparse.ArgumentParser, data: str) -> None:
     """Add model, data, output and device of commands that apply a model."""
     parser.add_argument("model", metavar="MODEL", help="model file (.plench), or folder of a run")

@@ -20,7 +20,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import plench
-from plench.cli.options import add_folder_options, add_settings, given_settings, read_hparams
+from plench.cli.options import (
+    add_encoder_options,
+    add_folder_options,
+    add_settings,
+    given_settings,
+    read_hparams,
+)
 from plench.runs.folder import RunStore
 from plench.runs.records import read_run
 from plench.settings import declared
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters to set, as {"lr": 0.01}')
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_folder_options(parser)
+    add_encoder_options(parser)
     add_settings(parser, declared())
 
 
@@ -73,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         args.dataset,
         args.output_dir,
         data_dir=args.data_dir,
+        text_encoder=args.text_encoder,
+        image_encoder=args.image_encoder,
         hparams=read_hparams(args.hparams),
         **given_settings(args),
     )

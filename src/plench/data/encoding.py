@@ -6,6 +6,7 @@
 | truth values | one, 0 or 1; gaps get the more frequent of the two |
 | categories | one for each category of the training split; a gap or an unknown category is 0 in all |
 | free text | `TEXT_WIDTH`: TF-IDF of words and of parts of words, reduced by truncated SVD; 0 in gaps |
+| text or images with a pretrained encoder (`plench.data.encoders`) | those of the encoder; 0 in gaps |
 
 A column with gaps in the training split has one more input, 1 where a value is missing. A column that is
 empty there has no inputs.
@@ -15,13 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.tables import Column, ColumnKind, RawTable, Table, make_column
-from plench.errors import DataError
+from plench.data.encoders import check_used, embed_column, find_encoder, find_used, make_image_column
+from plench.data.tables import Column, ColumnKind, EncoderUsed, RawTable, Table, make_column, read_frame
+from plench.errors import DataError, UsageError
 from plench.text import short_repr
 
 TEXT_WIDTH = 256
@@ -175,7 +178,54 @@ class TextCode:
         return cls(**{**given, "words": tuple(given["words"]), "parts": tuple(given["parts"])})
 
 
-Code = ColumnCode | TextCode
+@dataclass(frozen=True)
+class EmbeddingCode:
+    """A column of text or images that a pretrained encoder has encoded; the model file names the encoder."""
+
+    name: str
+    kind: ColumnKind
+    encoder: EncoderUsed
+    n_outputs: int
+    marks_gaps: bool = False
+
+    @classmethod
+    def fit(cls, column: Column) -> EmbeddingCode:
+        """Take the width of the embeddings, and whether there are gaps."""
+        assert column.encoder is not None
+        assert column.embeddings is not None
+        n_outputs = column.embeddings.shape[1]
+        return cls(column.name, column.kind, column.encoder, n_outputs, bool(column.missing.any()))
+
+    @property
+    def width(self) -> int:
+        """The number of inputs."""
+        return self.n_outputs + self.marks_gaps
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> int:
+        """Write a column's inputs to `out` (rows, width); no text or image is unknown."""
+        if column.encoder is None or column.embeddings is None or column.encoder.name != self.encoder.name:
+            found = "no encoder" if column.encoder is None else column.encoder.name
+            raise DataError(
+                f"column {short_repr(column.name)} is encoded by {found}; the model was trained with "
+                f"{self.encoder.name}"
+            )
+        out[:, : self.n_outputs] = column.embeddings[column.values] if len(column.embeddings) else 0
+        out[column.missing] = 0
+        if self.marks_gaps:
+            out[:, -1] = column.missing
+        return 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the encoding as plain values."""
+        return {**vars(self), "encoder": list(self.encoder)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> EmbeddingCode:
+        """Rebuild from `state()`."""
+        return cls(**{**state, "encoder": EncoderUsed(*state["encoder"])})
+
+
+Code = ColumnCode | TextCode | EmbeddingCode
 
 
 def make_vectorizers(words: Sequence[str] | None, parts: Sequence[str] | None) -> Iterator[Any]:
@@ -198,22 +248,36 @@ def wrong_kind(column: Column, expected: str) -> DataError:
     )
 
 
-def code_class(kind: str) -> type[ColumnCode] | type[TextCode]:
-    """Return how columns of a kind are encoded."""
+def code_class(kind: str, is_embedded: bool) -> type[ColumnCode] | type[TextCode] | type[EmbeddingCode]:
+    """Return how columns of a kind are encoded; `is_embedded`: by a pretrained encoder."""
+    if is_embedded:
+        return EmbeddingCode
     return TextCode if kind == "text" else ColumnCode
+
+
+def fit_code(column: Column) -> Code:
+    """Learn the encoding of a column that is not empty."""
+    return code_class(column.kind, column.encoder is not None).fit(column)
 
 
 def count_inputs(table: Table) -> int:
     """Return how many inputs a table has if all of it is the training split; texts are not encoded."""
     return sum(
-        TEXT_WIDTH + bool(column.missing.any()) if column.kind == "text" else ColumnCode.fit(column).width
+        TEXT_WIDTH + bool(column.missing.any())
+        if column.kind == "text" and column.encoder is None
+        else fit_code(column).width
         for column in table.columns
         if not column.missing.all()
     )
 
 
 class TableEncoder:
-    """The encoding learned from a table; other tables are matched by column name, in any order."""
+    """The encoding learned from a table; other tables are matched by column name, in any order.
+
+    `run_code`: third-party encoders that a model names may be imported.
+    """
+
+    run_code = False
 
     def __init__(self, codes: Sequence[Code]) -> None:
         self.codes = tuple(codes)
@@ -221,7 +285,7 @@ class TableEncoder:
     @classmethod
     def fit(cls, table: Table) -> TableEncoder:
         """Learn the encoding from a training split; columns that are empty there are left out."""
-        codes = [code_class(column.kind).fit(column) for column in table.columns if not column.missing.all()]
+        codes = [fit_code(column) for column in table.columns if not column.missing.all()]
         if not codes:
             raise DataError("no column has a value in the training split")
         return cls(codes)
@@ -246,7 +310,39 @@ class TableEncoder:
     def read(self, raw: RawTable) -> Table:
         """Read new data as the columns that the model knows, each of the kind that the model knows."""
         self._check_columns(raw.columns, raw.name)
-        return Table(tuple(make_column(raw, code.name, code.kind) for code in self.codes))
+        return Table(tuple(self.embed(make_column(raw, code.name, code.kind)) for code in self.codes))
+
+    def read_images(self, images: NDArray[Any] | Sequence[Path]) -> Table:
+        """Read new images, pixels (N, C, H, W) or files, for a model of nothing else."""
+        if len(self.codes) != 1 or self.codes[0].kind != "image":
+            names = ", ".join(code.name for code in self.codes[:20])
+            raise DataError(f"the model needs a table with the columns {names}, not images alone")
+        name = self.codes[0].name
+        if isinstance(images, np.ndarray):
+            return Table((self.embed(make_image_column(images, name)),))
+        return self.read(read_frame({name: [str(path.absolute()) for path in images]}, "X"))
+
+    def embed(self, column: Column) -> Column:
+        """Return a new column, encoded by the encoder that the model was trained with, if there is one."""
+        code = next(code for code in self.codes if code.name == column.name)
+        if not isinstance(code, EmbeddingCode) or column.encoder is not None:
+            return column
+        found = find_used(code.encoder, code.kind, run_code=self.run_code)  # type: ignore[arg-type]
+        if column.missing.all():
+            empty = np.zeros((0, code.n_outputs), np.float32)
+            return replace(column, encoder=code.encoder, embeddings=empty)
+        return embed_column(column, found)
+
+    def use(self, given: Mapping[str, str | None]) -> None:
+        """Find the encoders that a user names by kind, in place of those that the model names."""
+        for kind, spec in given.items():
+            if spec is None:
+                continue
+            codes = [code for code in self.codes if isinstance(code, EmbeddingCode) and code.kind == kind]
+            if not codes:
+                raise UsageError(f"{kind}_encoder is {spec!r}, but the model has no {kind} encoder")
+            for code in codes:
+                check_used(code.encoder, find_encoder(spec, code.kind))  # type: ignore[arg-type]
 
     def _check_columns(self, present: Collection[str], name: str) -> None:
         missing = [code.name for code in self.codes if code.name not in present]
@@ -262,4 +358,4 @@ class TableEncoder:
     @classmethod
     def from_state(cls, state: Sequence[Mapping[str, Any]]) -> TableEncoder:
         """Rebuild from `state()`."""
-        return cls([code_class(code["kind"]).from_state(code) for code in state])
+        return cls([code_class(code["kind"], "encoder" in code).from_state(code) for code in state])

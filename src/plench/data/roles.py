@@ -28,7 +28,7 @@ PREFIXES = {
     "class_columns": ("candidate_", "candidate:", "candidate "),
     "annotators": ("annotator_", "annotator:", "annotator ", "worker_", "worker:"),
 }
-LISTS = ("annotators", "class_columns", "classes", "features", "ignore", "text")
+LISTS = ("annotators", "class_columns", "classes", "features", "ignore", "images", "text")
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class TableOptions:
     `answer` (one answer per row), `annotators` (one column per annotator) or `answers` (a column of lists, or
     a file with one answer per row); `combine` and `min_votes` say how they become candidates. `features` are
     the feature columns (by default all others), `ignore` those to leave out, `text` those of free text, which
-    is recognised where it has several words per cell. `classes` are the classes in
-    their order, `taxonomy` is a file of nodes and parents.
+    is recognised where it has several words per cell, `images` those of image files, which are recognised
+    where the files are there. `classes` are the classes in their order, `taxonomy` is a file of nodes and
+    parents.
     """
 
     candidates: str | None = None
@@ -58,6 +59,7 @@ class TableOptions:
     features: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     separator: str = "|"
     answer_separator: str = ";"
     combine: str = "union"
@@ -119,7 +121,7 @@ def find_roles(
 
     A column that could have two roles is an error, and so are candidate sets that could come from two places.
     """
-    table.check_columns((*options.ignore, *options.features, *options.text))
+    table.check_columns((*options.ignore, *options.features, *options.text, *options.images))
     left = [name for name in table.columns if name not in options.ignore]
     found: dict[str, Any] = {}
 
@@ -140,7 +142,7 @@ def find_roles(
             continue
         if role == "truth" and "annotator" in found:
             known = TRUTH_AMONG_ANSWERS
-        features = {*options.features, *options.text}
+        features = {*options.features, *options.text, *options.images}
         fitting = [name for name in left if name.lower() in known and name not in features]
         if given is not None:
             fitting = [strip_text(given)]
@@ -168,12 +170,13 @@ def find_roles(
             raise DataError(f"{table.name}: two columns of {', '.join(found[role])} have the same name")
     found["features"] = options.features or tuple(left)
     take("features", options.features)
-    for column in options.text:
-        if column not in found["features"]:
-            raise UsageError(
-                f"{table.name}: text={column}, but column {short_repr(column)} is not a feature; leave it "
-                "out of text= or name it in features="
-            )
+    for option in ("text", "images"):
+        for column in getattr(options, option):
+            if column not in found["features"]:
+                raise UsageError(
+                    f"{table.name}: {option}={column}, but column {short_repr(column)} is not a feature; "
+                    f"leave it out of {option}= or name it in features="
+                )
     forms = {
         "one answer per row": "annotator" in found,
         "a file of answers": has_answers_file,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plench.data.images import hash_image, is_image_name
 from plench.data.readers import read_file
 from plench.errors import DataError, UsageError, missing_package
 from plench.text import short_repr
@@ -31,7 +32,7 @@ from plench.text import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
-ColumnKind = Literal["number", "boolean", "category", "text"]
+ColumnKind = Literal["number", "boolean", "category", "text", "image"]
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 MISSING_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none"})
@@ -70,12 +71,14 @@ class RawTable:
     """A table as it was read, before the meaning of its columns is known; messages call it `name`.
 
     A column of `frame` has numbers, truth values or objects: texts, and in Python's frames lists, dates and
-    so on. Its index counts the rows from 1. With `decimal_comma` numbers may be written as `1,5`.
+    so on. Its index counts the rows from 1. With `decimal_comma` numbers may be written as `1,5`. Image files
+    are named from `folder`.
     """
 
     name: str
     frame: pd.DataFrame
     decimal_comma: bool = False
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         if self.frame.size == 0:
@@ -163,7 +166,7 @@ def read_table_file(path: str | Path) -> RawTable:
     path = Path(path)
     if not is_table_file(path):
         raise UsageError(f"{path} is not a table; expected a file ending in {', '.join(TABLE_SUFFIXES)}")
-    return parse_table(read_file(path, path.name), path.suffix, path.name)
+    return replace(parse_table(read_file(path, path.name), path.suffix, path.name), folder=path.parent)
 
 
 def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
@@ -259,17 +262,29 @@ def read_frame(frame: Any, name: str = "the table") -> RawTable:
     return RawTable(name, table.set_axis(range(1, len(table) + 1)))
 
 
+class EncoderUsed(NamedTuple):
+    """A pretrained encoder: its name in records, which has a hash of its weights, and where it was found."""
+
+    name: str
+    spec: str
+
+
 @dataclass(frozen=True, eq=False)
 class Column:
     """A typed column. Numbers and truth values are float32, NaN in gaps.
 
-    Categories and texts are codes, −1 in gaps: positions in `categories`, which are the different texts.
+    Categories and texts are codes, −1 in gaps: positions in `categories`, which are the different texts. The
+    categories of images are hashes of their content, and `images` their files or pixels. Texts and images
+    that a pretrained encoder has encoded have a row of `embeddings` for each category.
     """
 
     name: str
     kind: ColumnKind
     values: NDArray[Any]
     categories: tuple[str, ...] = ()
+    images: tuple[Any, ...] = ()
+    encoder: EncoderUsed | None = None
+    embeddings: NDArray[np.float32] | None = None
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -279,7 +294,7 @@ class Column:
     @property
     def has_texts(self) -> bool:
         """Whether the values stand for texts."""
-        return self.kind in ("category", "text")
+        return self.kind in ("category", "text", "image")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -316,6 +331,8 @@ class Table:
         for column in self.columns:
             content = (column.name, column.kind, column.categories, column.values.shape)
             digest.update(f"column{content!r};".encode())
+            if column.encoder is not None:
+                digest.update(f"encoder {column.encoder.name};".encode())
             little = column.values.dtype.newbyteorder("<")
             digest.update(np.ascontiguousarray(column.values, dtype=little).data)
 
@@ -327,14 +344,16 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def make_table(raw: RawTable, names: Iterable[str], text: Collection[str] = ()) -> tuple[Table, list[str]]:
+def make_table(
+    raw: RawTable, names: Iterable[str], text: Collection[str] = (), images: Collection[str] = ()
+) -> tuple[Table, list[str]]:
     """Type the named columns; return the table, and warnings about what a user may not expect.
 
-    Columns in `text` are free text; in other columns free text is recognised.
+    Columns in `text` are free text and those in `images` image files; in other columns both are recognised.
     """
     columns, messages = [], []
     for name in names:
-        column = make_column(raw, name, "text" if name in text else None)
+        column = make_column(raw, name, "text" if name in text else "image" if name in images else None)
         gaps = int(column.missing.sum())
         if gaps == len(raw):
             messages.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
@@ -375,10 +394,12 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
         numbers = values.to_numpy(np.float64)
     else:
         texts = raw.texts(name)
-        is_decimal = raw.decimal_comma and kind not in ("category", "text")
+        is_decimal = raw.decimal_comma and kind not in ("category", "text", "image")
         if is_decimal and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
             texts = [text and text.replace(",", ".") for text in texts]
         kind = kind or find_kind(raw, name, texts)
+        if kind == "image":
+            return make_images(raw, name, texts)
         if kind in ("category", "text"):
             return make_categories(raw, name, texts, kind)
         numbers = np.full(len(raw), np.nan)
@@ -397,7 +418,7 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
 
 
 def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
-    """Tell numbers, truth values, categories and free text apart; raise DataError for dates."""
+    """Tell numbers, truth values, categories, free text and image files apart; raise DataError for dates."""
     present = [text for text in texts if text is not None]
     if present and all(text.lower() in TRUTH_VALUES for text in present):
         return "boolean"
@@ -409,10 +430,19 @@ def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
             f"{raw.place(row, name)}: {short_repr(present[0])} is a date or time, which cannot be a feature; "
             f"turn it into numbers (days since an event), or leave the column out with ignore={name}"
         )
+    if has_image_files(raw, name):
+        return "image"
     different = set(present)
     words = sum(map(count_words, different))
     is_various = len(different) >= max(MIN_TEXTS, math.sqrt(len(present)))
     return "text" if is_various and words >= MIN_WORDS * len(different) else "category"
+
+
+def has_image_files(raw: RawTable, name: str) -> bool:
+    """Whether a column names image files, the first of which is there."""
+    present = [text for text in raw.frame[name].tolist() if isinstance(text, str) and strip_text(text)]
+    is_named = bool(present) and all(is_image_name(strip_text(text)) for text in present)
+    return is_named and (raw.folder / strip_text(present[0])).is_file()
 
 
 def count_words(text: str) -> int:
@@ -443,3 +473,19 @@ def make_categories(raw: RawTable, name: str, texts: list[str | None], kind: Col
     codes = {category: code for code, category in enumerate(categories)}
     values = np.array([-1 if text is None else codes[text] for text in texts], np.int32)
     return Column(name, kind, freeze(values), categories)
+
+
+def make_images(raw: RawTable, name: str, texts: list[str | None]) -> Column:
+    """Make a column of image files, named from the table's folder; equal files are one category."""
+    hashes: dict[str, str] = {}
+    for row, text in enumerate(texts):
+        if text is None or text in hashes:
+            continue
+        try:
+            hashes[text] = hash_image(raw.folder / text)
+        except DataError as error:
+            raise DataError(f"{raw.place(row, name)}: {error}") from None
+    files = {digest: raw.folder / text for text, digest in hashes.items()}
+    codes = {digest: code for code, digest in enumerate(files)}
+    values = np.array([-1 if text is None else codes[hashes[text]] for text in texts], np.int32)
+    return Column(name, "image", freeze(values), tuple(files), tuple(files.values()))

@@ -23,6 +23,7 @@ from plench.data import Dataset, Split, choose_candidates, draw_candidates, spli
 from plench.data.candidates import weigh_candidates
 from plench.data.dataset import check_features
 from plench.data.encoding import TableEncoder
+from plench.data.images import list_image_files
 from plench.data.tables import Table, is_frame, read_frame, read_table_file
 from plench.data.views import SQUARE, VIEW_MAKERS, constant
 from plench.errors import UsageError
@@ -186,9 +187,13 @@ class TableInputs(TabularInputs):
     def accept(self, features: Any) -> Table:
         """Return a table, a frame or a file as the model's columns."""
         if isinstance(features, Table):
-            return features
+            return Table(tuple(map(self.encoder.embed, features.columns)))
         if isinstance(features, str | Path):
+            if Path(features).is_dir():
+                return self.encoder.read_images(list_image_files(Path(features)))
             features = read_table_file(features)
+        if isinstance(features, np.ndarray) and features.ndim == 4:
+            return self.encoder.read_images(check_features(features, "image", "X"))
         if not is_frame(features):
             names = ", ".join(code.name for code in self.encoder.codes[:10])
             raise UsageError(

@@ -93,7 +93,13 @@ class TrainedModel:
 
 
 def load(
-    path: str | Path, criterion: str = "last", device: str = "cpu", *, run_code: bool = False
+    path: str | Path,
+    criterion: str = "last",
+    device: str = "cpu",
+    *,
+    run_code: bool = False,
+    text_encoder: str | None = None,
+    image_encoder: str | None = None,
 ) -> TrainedModel:
     """Load a trained model from a model file or from the folder of a run.
 
@@ -107,7 +113,9 @@ def load(
     device : str, default "cpu"
         Device to predict on.
     run_code : bool, default False
-        Whether third-party code in a model file may run.
+        Whether third-party code in a model file, or an encoder that it names, may run.
+    text_encoder, image_encoder : str, optional
+        Where the encoders that the model was trained with are now, if they were moved. They must be the same.
 
     Returns
     -------
@@ -126,10 +134,11 @@ def load(
     >>> model = plench.load(outcome.folder, criterion="CR")
     >>> model.predict(features)
     """
+    given = {"text": text_encoder, "image": image_encoder}
     if os.path.isfile(path) or (is_model_file(path) and not os.path.isdir(path)):
         if criterion != "last":
             raise UsageError(f"{path} is a file with one model, so there is none for {criterion!r}")
-        return load_model_file(path, device, run_code=run_code)
+        return load_model_file(path, device, run_code=run_code, encoders=given)
     folder, store = path, RunStore(Path(path))
     run = store.read_run()
     if run is None:
@@ -154,10 +163,27 @@ def load(
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
         entry = find_own_entry(store, run)
         load_network(store, run)
-        return build_model(entry, run, payload, device, store.read_sources(), {})
+        model = build_model(entry, run, payload, device, store.read_sources(), {})
+    return use_encoders(model, given, run_code=True)  # the folder's code runs in any case
 
 
-def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: bool = False) -> TrainedModel:
+def use_encoders(model: TrainedModel, given: Mapping[str, str | None], *, run_code: bool) -> TrainedModel:
+    """Return the model with the pretrained encoders that the user names, by kind."""
+    if isinstance(model.inputs, TableInputs):
+        model.inputs.encoder.run_code = run_code
+        model.inputs.encoder.use(given)
+    elif any(given.values()):
+        raise UsageError("an encoder was given, but the model has no text or image encoder")
+    return model
+
+
+def load_model_file(
+    path: str | Path | bytes,
+    device: str = "cpu",
+    *,
+    run_code: bool = False,
+    encoders: Mapping[str, str | None] | None = None,
+) -> TrainedModel:
     """Load a model from its file, or from the bytes of one.
 
     Only our own algorithms and networks are looked up by the names in a file; third-party code in it runs
@@ -187,7 +213,8 @@ def load_model_file(path: str | Path | bytes, device: str = "cpu", *, run_code: 
                 "line --run-code)"
             )
         notes = content.head["notes"]
-        return build_model(entry, run, content.state, device, content.sources, notes)
+        model = build_model(entry, run, content.state, device, content.sources, notes)
+    return use_encoders(model, encoders or {}, run_code=run_code)
 
 
 def build_model(

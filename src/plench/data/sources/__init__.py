@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
+from plench.data.encoders import is_own_encoder
 from plench.data.sources.arrays import make_dataset
-from plench.data.sources.base import Source, SourceFinder
+from plench.data.sources.base import Source, SourceFinder, attach_encoders
 from plench.data.sources.tables import make_table_dataset
 from plench.data.tables import is_frame
 from plench.errors import DataError, UsageError
@@ -39,6 +41,7 @@ __all__ = [
 logger = logging.getLogger("plench")
 
 AnySource = Source | SourceFinder
+ENCODER_OPTIONS = ("text_encoder", "image_encoder")
 
 
 def rename(source: AnySource, name: str) -> AnySource:
@@ -106,8 +109,14 @@ def find_source(name: str) -> Source:
     """Return the source of a dataset by any spelling of its name, by path, or a third-party one.
 
     Known names win over files and folders of that name; a name with a path separator is always a path, so
-    `./Lost` is a folder. Raises UsageError with the nearest names if there is no such dataset.
+    `./Lost` is a folder. `?text_encoder=…` and `?image_encoder=…` behind it encode its texts and images.
+    Raises UsageError with the nearest names if there is no such dataset.
     """
+    base, encoders = split_encoders(name)
+    return attach_encoders(_find_base(base), **encoders)
+
+
+def _find_base(name: str) -> Source:
     is_path = has_separator(name)
     if is_third_party(name) or (not is_path and DATASETS.knows(name)):
         return _as_source(DATASETS.find(name))
@@ -122,15 +131,35 @@ def find_source(name: str) -> Source:
     return _as_source(DATASETS.find(name))
 
 
+def split_encoders(name: str) -> tuple[str, dict[str, str]]:
+    """Split the encoders off the options of a reference: `t.csv?ignore=a&text_encoder=MiniLM`."""
+    path, _, query = name.partition("?")
+    parts = query.split("&") if query else []
+    chosen = [part for part in parts if part.partition("=")[0] in ENCODER_OPTIONS]
+    rest = "&".join(part for part in parts if part not in chosen)
+    return f"{path}?{rest}" if rest else path, dict(parse_qsl("&".join(chosen)))
+
+
+def add_encoders(name: str, **encoders: str | None) -> str:
+    """Return a reference with encoders as options, in place of those that it has."""
+    base, present = split_encoders(name)
+    chosen = {**present, **{option: spec for option, spec in encoders.items() if spec is not None}}
+    if not chosen:
+        return name
+    return base + ("&" if "?" in base else "?") + urlencode(chosen, safe=":/")
+
+
 def find_own_source(name: str) -> Source | None:
     """Return the source of one of our datasets, by name or path, else None; imports no third-party code."""
-    if is_third_party(name):
+    name, encoders = split_encoders(name)
+    if is_third_party(name) or any(not is_own_encoder(spec) for spec in encoders.values()):
         return None
     if not has_separator(name) and DATASETS.is_own(name):
-        return _as_source(DATASETS.find(name))
+        return attach_encoders(_as_source(DATASETS.find(name)), **encoders)
     if not has_separator(name) and DATASETS.knows(name):
         return None
-    return next((found for finder in _list_finders(DATASETS.own) if (found := finder.find(name))), None)
+    found = next((found for finder in _list_finders(DATASETS.own) if (found := finder.find(name))), None)
+    return found and attach_encoders(found, **encoders)
 
 
 def has_separator(name: str) -> bool:
@@ -143,7 +172,7 @@ def keeps_name(name: str) -> bool:
 
     Nothing is read or imported.
     """
-    if has_separator(name) or is_third_party(name):
+    if has_separator(name) or is_third_party(name) or "?" in name:
         return False
     if DATASETS.knows(name):
         return name in DATASETS.own
@@ -192,19 +221,27 @@ def download_dataset(name: str, data_dir: str | Path) -> list[Path]:
     return [remote.download(Path(data_dir) / remote.path) for remote in source.files]
 
 
-def as_dataset(given: Any, data_dir: str | Path | None = None) -> Dataset:
+def as_dataset(
+    given: Any,
+    data_dir: str | Path | None = None,
+    *,
+    text_encoder: str | None = None,
+    image_encoder: str | None = None,
+) -> Dataset:
     """Return a `Dataset` from a name, a path, a `Dataset`, (features, candidates[, labels]) or a frame.
 
-    Warnings of data that is read here are logged.
+    Texts and images are encoded by the encoders given. Warnings of data that is read here are logged.
     """
-    if isinstance(given, Dataset):
-        return given
+    encoders = {"text_encoder": text_encoder, "image_encoder": image_encoder}
     if isinstance(given, str | os.PathLike):
-        return load_dataset(os.fspath(given), data_dir)
-    if isinstance(given, tuple | list) and len(given) in (2, 3):
-        return log_warnings(make_dataset(*given))
+        return load_dataset(add_encoders(os.fspath(given), **encoders), data_dir)
     if is_frame(given):
-        return log_warnings(make_table_dataset(given))
+        return log_warnings(make_table_dataset(given, **encoders))
+    dataset = given
+    if isinstance(given, tuple | list) and len(given) in (2, 3):
+        dataset = log_warnings(make_dataset(*given))
+    if isinstance(dataset, Dataset):
+        return attach_encoders(Source(dataset.card, lambda _: dataset), **encoders).load(None)
     raise UsageError(
         "a dataset is a name, a path, a plench.Dataset, a tuple (features, candidates) or (features, "
         f"candidates, labels), or a pandas or polars frame, not {type(given).__name__}"

@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from plench.data.answers import check_num_classes, combine_answers, read_answer_matrix
 from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
 from plench.data.readers import read_array
-from plench.data.sources.base import Source, SourceFinder
+from plench.data.sources.base import DEFAULT_STEPS, Source, SourceFinder
 from plench.errors import DataError
 from plench.text import short_repr
 
-DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 LAYOUT = (
     "`features` (N×D) or `images` (uint8, N×H×W, N×H×W×C or N×C×H×W), with `candidates` (N×K) or `answers` "
     "(N×M classes, -1 in gaps, or N×M×K), `labels` (N) or both, and perhaps `class_names` (K), `groups` (N), "

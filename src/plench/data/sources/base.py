@@ -1,19 +1,23 @@
-"""The types of a source: a dataset with its card, its loader and its public files."""
+"""The types of a source: a dataset with its card, its loader, its public files, and encoders of its data."""
 
 import math
 import os
 import tempfile
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
+from plench.data.encoders import FoundEncoder, embed_table, find_available, find_encoder, make_image_column
 from plench.data.readers import hash_git_blob, hash_md5
-from plench.errors import DataError
+from plench.data.tables import Table
+from plench.errors import DataError, UsageError
 
+DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 TIMEOUT_SECONDS = 60  # without a single byte
 MAX_BYTES = 2**30  # the largest public file has 170 MB
 
@@ -93,7 +97,8 @@ class Source:
     the data is built in or was given by path. `annotations`, if examples have several annotators, takes the
     data folder and the number of examples and returns the set of each annotator. `own_test`, `answers` and
     `anonymous` are for lists and suites: the dataset has its own test set, keeps the answers of annotators,
-    and has votes only, of which nobody knows whose they are.
+    and has votes only, of which nobody knows whose they are. `load_files`, if the data have image files,
+    loads the dataset with a column of these files, for encoders.
     """
 
     card: DatasetCard
@@ -104,6 +109,7 @@ class Source:
     own_test: bool = False
     answers: bool = False
     anonymous: bool = False
+    load_files: Callable[[Path | None], Dataset] | None = None
 
     @property
     def how(self) -> str:
@@ -123,6 +129,65 @@ class SourceFinder:
     name: str
     meaning: str
     find: Callable[[str], Source | None]
+
+
+def attach_encoders(
+    source: Source, text_encoder: str | None = None, image_encoder: str | None = None
+) -> Source:
+    """Return the source with its texts or images encoded; the name in records then names the encoders.
+
+    `image_encoder` may be "none", or "auto": an encoder that is installed, if there is one. The default is
+    auto for a table with other columns besides images; images alone are left as pixels.
+    """
+    card = source.card
+    is_mixed = source.load_files is not None and card.kind == "tabular"
+    text = None if text_encoder in (None, "none") else find_encoder(text_encoder, "text")
+    image, messages = None, list[str]()
+    if image_encoder == "auto" or (image_encoder is None and is_mixed):
+        image = find_available("image") if is_mixed or card.kind == "image" else None
+        if image is not None:
+            messages = [
+                f"{card.name}: images are encoded by {image.used.name}, which is installed; with "
+                f"image_encoder=none (--image-encoder none) they are {'left out' if is_mixed else 'pixels'}"
+            ]
+    elif image_encoder not in (None, "none"):
+        image = find_encoder(image_encoder, "image")
+    used = [found.used.name for found in (text, image) if found is not None]
+    if not used:
+        return source
+    steps = card.default_steps if card.kind == "tabular" else DEFAULT_STEPS["tabular"]
+    card = replace(
+        card, name="+".join([card.name, *used]), kind="tabular", default_steps=steps, published=None
+    )
+
+    def load(data_dir: Path | None) -> Dataset:
+        load_base = source.load if image is None or source.load_files is None else source.load_files
+        return embed_dataset(load_base(data_dir).with_warnings(messages), card, text, image)
+
+    return replace(source, card=card, load=load, load_files=None)
+
+
+def embed_dataset(
+    dataset: Dataset, card: DatasetCard, text: FoundEncoder | None, image: FoundEncoder | None
+) -> Dataset:
+    """Return a dataset with its texts or images, and those of its test set, encoded."""
+
+    def embed(features: Any) -> Table:
+        if not isinstance(features, Table) and dataset.card.kind == "image" and image is not None:
+            features = Table((make_image_column(features),))
+        kinds = {column.kind for column in features.columns} if isinstance(features, Table) else ()
+        for found in (text, image):
+            if found is not None and found.kind not in kinds:
+                option = "text=COLUMN" if found.kind == "text" else "images=COLUMN"
+                raise UsageError(
+                    f"{dataset.card.name} has no {found.kind}s for the encoder {found.used.spec}; {option} "
+                    f"behind the path of a table says where they are"
+                )
+        return embed_table(features, text, image)
+
+    test = dataset.test and replace(dataset.test, features=embed(dataset.test.features))
+    card = replace(card, class_names=dataset.class_names)
+    return replace(dataset, features=embed(dataset.features), test=test, card=card)
 
 
 def compare_published(dataset: Dataset) -> list[str]:

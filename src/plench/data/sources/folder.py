@@ -7,38 +7,26 @@ may be in `train` and `test`.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from plench.data.dataset import Dataset, TestSet
-from plench.data.readers import read_file
+from plench.data.images import FORMATS, hash_files, read_images
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import assemble, describe_generated, make_table_card, read_table_files
-from plench.errors import DataError, UsageError, missing_package
+from plench.data.tables import Table, make_images, read_frame
+from plench.errors import DataError, UsageError
 from plench.text import short_repr
 
-FORMATS = {
-    ".png": "PNG",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-    ".bmp": "BMP",
-    ".ppm": "PPM",
-    ".pgm": "PPM",
-    ".webp": "WEBP",
-}
-GRAY_MODES = ("1", "L")  # black and white, and gray; anything else becomes colour
-BILINEAR = 2  # Pillow's number; it averages where an image becomes smaller
 CANDIDATES = "candidates.csv"
-WIDE_MODES = ("I", "F")  # Pillow cuts their pixels off at 255
+Kind = Literal["tabular", "image"]
 
 
 def find_folder(name: str) -> Source | None:
@@ -64,21 +52,29 @@ def find_folder(name: str) -> Source | None:
     card = make_card(path.resolve(), digest, "image", has_candidates=False)
     card = replace(card, class_names=tuple(classes))
 
-    def load(data_dir: Path | None) -> Dataset:
-        images, warnings = read_images(
-            {part: [file for file, _ in entries] for part, entries in files.items()}, card.name
-        )
-        labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
+    labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
+
+    def make(images: Mapping[str, Any], kind: Kind, warnings: Sequence[str] = ()) -> Dataset:
         return Dataset(
             images["train"],
             labels["train"][:, None] == np.arange(len(classes)),  # until candidate sets are drawn
             labels["train"],
-            card,
+            replace(card, kind=kind),
             TestSet(images["test"], labels["test"]) if "test" in files else None,
             (describe_generated(card), *warnings),
         )
 
-    return Source(card, load)
+    def load(data_dir: Path | None) -> Dataset:
+        paths = {part: [file for file, _ in entries] for part, entries in files.items()}
+        images, warnings = read_images(paths, card.name)
+        return make(images, "image", warnings)
+
+    def load_files(data_dir: Path | None) -> Dataset:
+        table = make_file_table([file for part in files.values() for file, _ in part])
+        rows = np.split(np.arange(len(table)), [len(files["train"])])
+        return make({part: table[index] for part, index in zip(files, rows, strict=False)}, "tabular")
+
+    return Source(card, load, load_files=load_files)
 
 
 def read_described(folder: Path, options: TableOptions) -> Source:
@@ -108,7 +104,16 @@ def read_described(folder: Path, options: TableOptions) -> Source:
         images, warnings = read_images({"all": files}, card.name)
         return assemble(content, card, images["all"]).with_warnings(warnings)
 
-    return Source(card, load)
+    def load_files(data_dir: Path | None) -> Dataset:
+        return assemble(content, replace(card, kind="tabular"), make_file_table(files))
+
+    return Source(card, load, load_files=load_files)
+
+
+def make_file_table(files: Sequence[Path]) -> Table:
+    """Make a table of one column, `image`."""
+    paths = [str(path.absolute()) for path in files]
+    return Table((make_images(read_frame({"image": paths}, "the images"), "image", list(paths)),))
 
 
 def list_subfolders(folder: Path) -> list[str]:
@@ -139,62 +144,6 @@ def list_images(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     if not files:
         raise DataError(f"{folder} has no images; expected files ending in {', '.join(FORMATS)}")
     return files
-
-
-def hash_files(folder: Path, files: Sequence[Path]) -> str:
-    """Hash the names and the content of all images."""
-    digest = hashlib.sha256()
-    for path in files:
-        content = read_file(path, str(folder))
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Read images, as gray ones if all are gray; images of another size than most are resized.
-
-    Returns an array (N, C, H, W) for each part, and warnings.
-    """
-    images = {part: [read_image(path, name) for path in paths] for part, paths in files.items()}
-    every = [image for part in images.values() for image in part]
-    gray = all(image.mode in GRAY_MODES for image in every)
-    sizes = Counter(image.size for image in every)
-    size = sizes.most_common(1)[0][0]  # the first that came up, of those that are as frequent
-    arrays = {}
-    for part, decoded in images.items():
-        stacked = np.empty((len(decoded), 1 if gray else 3, size[1], size[0]), np.uint8)
-        for row, image in enumerate(decoded):
-            converted = image.convert("L" if gray else "RGB")
-            pixels = np.asarray(converted if image.size == size else converted.resize(size, BILINEAR))
-            stacked[row] = pixels if gray else pixels.transpose(2, 0, 1)
-        arrays[part] = stacked
-    warnings = []
-    if len(sizes) > 1:
-        others = len(every) - sizes[size]
-        warnings.append(
-            f"{name}: {others:,} of {len(every):,} images have another size than most and are resized to "
-            f"{size[0]}×{size[1]} pixels, whatever their shape"
-        )
-    return arrays, warnings
-
-
-def read_image(path: Path, name: str) -> Any:
-    """Return the decoded image of a file."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise missing_package(f"{name}: reading image files", "pillow", "images") from None
-    content = read_file(path, name)
-    try:
-        with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
-            image.load()
-            decoded = image.copy()
-    except Exception as error:  # decoders raise many types for a damaged file
-        raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
-    if decoded.mode.startswith(WIDE_MODES):
-        raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; convert it to 8 bits")
-    return decoded
 
 
 FOLDER = SourceFinder(

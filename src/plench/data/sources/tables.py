@@ -25,16 +25,19 @@ from plench.data.answers import (
     sort_names,
 )
 from plench.data.dataset import Dataset, DatasetCard, TestSet
+from plench.data.encoders import list_encoders
+from plench.data.images import read_images
 from plench.data.readers import read_file
 from plench.data.roles import TableOptions, find_roles, read_options, split_reference, strip_prefix
 from plench.data.sources.arrays import make_card
-from plench.data.sources.base import Source, SourceFinder
+from plench.data.sources.base import Source, SourceFinder, attach_encoders
 from plench.data.tables import (
     TABLE_SUFFIXES,
     Cell,
     RawTable,
     Table,
     clean_cell,
+    has_image_files,
     is_table_file,
     make_table,
     parse_table,
@@ -92,9 +95,12 @@ def read_content(
         long = table, roles
     features, warnings = None, list[str]()
     if has_features:
-        if not roles.features:
+        names = roles.features
+        if roles.item is not None and not options.features and has_image_files(table, roles.item):
+            names = (*names, roles.item)  # a file names the item and is its image
+        if not names:
             raise DataError(f"{table.name} has no feature columns ({roles.describe()})")
-        features, warnings = make_table(table, roles.features, roles.text)
+        features, warnings = make_table(table, names, roles.text, roles.images)
     declared = options.classes or (taxonomy.classes if taxonomy else ())
     keep = frozenset(declared)
     given = read_answers(table, roles, long, keep)
@@ -338,7 +344,7 @@ def read_table_files(
 ) -> tuple[TableContent, str]:
     """Read a table and the files that its options name; return a hash of the files and options with it."""
     contents = [read_file(path, path.name)]
-    table = parse_table(contents[0], path.suffix, path.name)
+    table = replace(parse_table(contents[0], path.suffix, path.name), folder=path.parent)
     others: dict[str, RawTable] = {}
     for option in ("answers", "taxonomy"):
         name = getattr(options, option)
@@ -368,11 +374,52 @@ def find_table(name: str) -> Source | None:
         return None
     path, options = split_reference(name)
     content, digest = read_table_files(Path(path), options)
-    card = make_table_card(Path(path).stem, digest, content)
-    return Source(card, lambda data_dir: assemble(content, card))
+    return make_table_source(Path(path).stem, digest, content)
 
 
-def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **options: Any) -> Dataset:
+def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
+    """Return the source of a table.
+
+    Without an encoder a column of images is left out, or read as pixels if the table has nothing else.
+    """
+    columns = content.features.columns if content.features is not None else ()
+    images = [column for column in columns if column.kind == "image"]
+    others = tuple(column for column in columns if column.kind != "image")
+    if not images:
+        card = make_table_card(stem, digest, content)
+        return Source(card, lambda data_dir: assemble(content, card))
+    hashes = [digest, *(each for column in images for each in column.categories)]
+    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    card = make_table_card(stem, digest, content, "tabular" if others else "image")
+    names = ", ".join(column.name for column in images)
+
+    def load(data_dir: Path | None) -> Dataset:
+        if others:
+            warning = (
+                f"{card.name}: the images in {names} are left out, because no image encoder is given: "
+                f"image_encoder={list_encoders('image')} (--image-encoder)"
+            )
+            return assemble(replace(content, features=Table(others)), card).with_warnings([warning])
+        if len(images) > 1 or images[0].missing.any():
+            raise DataError(
+                f"{card.name}: a network is trained on one image per row; {names} needs an image encoder: "
+                f"{list_encoders('image')} (--image-encoder)"
+            )
+        pixels, warnings = read_images({"all": [images[0].images[v] for v in images[0].values]}, card.name)
+        return assemble(content, card, pixels["all"]).with_warnings(warnings)
+
+    tabular = replace(card, kind="tabular")
+    return Source(card, load, load_files=lambda data_dir: assemble(content, tabular))
+
+
+def make_table_dataset(
+    data: Any,
+    name: str = "table",
+    answers: Any = None,
+    text_encoder: str | None = None,
+    image_encoder: str | None = None,
+    **options: Any,
+) -> Dataset:
     """Make a dataset from a table: a file, a pandas or polars frame, or a mapping of names to columns.
 
     Parameters
@@ -383,6 +430,8 @@ def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **op
         What messages and records call a frame; the name in records carries a hash of its content.
     answers : frame, mapping or str, optional
         A second table with one answer per row (item, annotator, label), or the name of a column of lists.
+    text_encoder, image_encoder : str, optional
+        Pretrained encoders of columns of text and of image files.
     **options
         Those of `TableOptions`; `taxonomy` may also be a mapping from node to parent.
 
@@ -400,7 +449,8 @@ def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **op
     if is_file and answers is None and not isinstance(taxonomy, Mapping):
         chosen = replace(chosen, taxonomy=None if taxonomy is None else str(taxonomy))
         content, digest = read_table_files(Path(data), chosen)
-        return assemble(content, make_table_card(Path(data).stem, digest, content))
+        source = make_table_source(Path(data).stem, digest, content)
+        return attach_encoders(source, text_encoder, image_encoder).load(None)
     tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else None
     if isinstance(taxonomy, str | Path):
         tree = Taxonomy.read(read_table_file(taxonomy))
@@ -408,7 +458,8 @@ def make_table_dataset(data: Any, name: str = "table", answers: Any = None, **op
     answers = None if answers is None else read_frame(answers, f"{name}'s answers")
     content = read_content(table, chosen, answers, tree)
     fingerprint = assemble(content, make_table_card(name, "", content)).fingerprint
-    return assemble(content, make_table_card(name, fingerprint, content))
+    source = make_table_source(name, fingerprint, content)
+    return attach_encoders(source, text_encoder, image_encoder).load(None)
 
 
 TABLES = SourceFinder("path/to/table.csv", MEANING, find_table)
