@@ -24,7 +24,7 @@ import numpy as np
 
 import plench
 from plench.cli.options import add_model_options, check_outputs, print_warnings, write_csv
-from plench.errors import DataError, UsageError
+from plench.errors import UsageError
 
 if TYPE_CHECKING:  # imports torch
     from plench.training.model import TrainedModel
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 
 def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]], Any]:
     """Return columns that name the rows, and the features to predict on."""
+    from plench.data.images import list_image_files, read_images
     from plench.data.readers import read_array
     from plench.data.roles import KNOWN_NAMES
-    from plench.data.sources.folder import FORMATS, read_images
     from plench.data.tables import read_table_file
 
     kind = model.inputs.kind
@@ -72,9 +72,7 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
         known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]
         return {name: [text or "" for text in table.texts(name)] for name in known[:1]}, table
     if kind == "image" and Path(data).is_dir():
-        files = sorted(path for path in Path(data).iterdir() if path.suffix.lower() in FORMATS)
-        if not files:
-            raise DataError(f"{data} has no images: expected files ending in {', '.join(FORMATS)}")
+        files = list_image_files(Path(data))
         images, warnings = read_images({"all": files}, data)
         print_warnings(warnings)
         return {"file": [path.name for path in files]}, images["all"]

@@ -320,14 +320,14 @@ def encode_pixels(
     module.eval().to(device)
 
     def encode(images: list[Any]) -> Any:
-        pixels = np.empty((len(images), size, size, 3), np.float32)
+        cropped = np.empty((len(images), size, size, 3), np.float32)
         for row, image in enumerate(images):
             scale = size / min(image.size)
             width, height = (max(size, round(side * scale)) for side in image.size)
             left, top = (width - size) // 2, (height - size) // 2
             resized = image.resize((width, height), BICUBIC)
-            pixels[row] = np.asarray(resized.crop((left, top, left + size, top + size)))
-        pixels = (pixels / 255 - np.array(mean, np.float32)) / np.array(std, np.float32)
+            cropped[row] = np.asarray(resized.crop((left, top, left + size, top + size)))
+        pixels = (cropped / 255 - np.array(mean, np.float32)) / np.array(std, np.float32)
         with torch.inference_mode():
             features = forward(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(device))
         return features.mean(dim=(2, 3)).cpu() if features.ndim == 4 else features.cpu()

@@ -324,7 +324,7 @@ class TableEncoder:
 
     def embed(self, column: Column) -> Column:
         """Return a new column, encoded by the encoder that the model was trained with, if there is one."""
-        code = next(code for code in self.codes if code.name == column.name)
+        code = next((code for code in self.codes if code.name == column.name), None)
         if not isinstance(code, EmbeddingCode) or column.encoder is not None:
             return column
         found = find_used(code.encoder, code.kind, run_code=self.run_code)  # type: ignore[arg-type]

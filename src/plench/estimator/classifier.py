@@ -86,6 +86,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         All classes in their order. By default the classes that occur.
     separator : str, default="|"
         Separator of class names in texts such as `cat|dog`.
+    text_encoder, image_encoder : str, optional
+        Pretrained encoders of columns of text and of images: a name (`MiniLM`, `EfficientNet-Lite0`),
+        `sentence-transformers:FOLDER`, `transformers:FOLDER` or `file.py:NAME`. Without one, text is encoded
+        by TF-IDF. The default for images is an encoder that is installed; "none" trains on pixels.
     time, n_runs : float and int, optional
         Budget of "auto" in seconds and in runs; 20 runs if neither is given.
     criterion : {"CR", "AA"}, default="CR"
@@ -141,6 +145,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidate_weights: str = "uniform",
         classes: Sequence[Any] | None = None,
         separator: str = SEPARATOR,
+        text_encoder: str | None = None,
+        image_encoder: str | None = None,
         time: float | None = None,
         n_runs: int | None = None,
         criterion: str = "CR",
@@ -159,6 +165,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.candidate_weights = candidate_weights
         self.classes = classes
         self.separator = separator
+        self.text_encoder = text_encoder
+        self.image_encoder = image_encoder
         self.time = time
         self.n_runs = n_runs
         self.criterion = criterion
@@ -334,12 +342,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if has_candidates:
             if S is not None:
                 raise InputError("the data have candidates of their own: give no second argument")
-            data = hide_truth(as_dataset(X))
+            image_encoder = self.image_encoder
+            if image_encoder is None and isinstance(X, str | os.PathLike):
+                image_encoder = "auto"
+            data = as_dataset(X, text_encoder=self.text_encoder, image_encoder=image_encoder)
+            data = hide_truth(data)
             columns = data.features.names if isinstance(data.features, Table) else None
             classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
             n_features = int(np.prod(data.input_shape[1:]))
             return Given(TrainingData(data), classes, n_features, columns, columns is not None)
-        features, columns, are_texts = read_features(X)
+        features, columns, are_texts = read_features(X, self.text_encoder, self.image_encoder)
         labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
         dataset = make_training_data(features, labels)
         n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
@@ -408,6 +420,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         is_table = self.model_.inputs.kind == "table"
         if isinstance(X, Table) or (is_table and isinstance(X, str | os.PathLike)):
             return X
+        if is_table and isinstance(X, np.ndarray) and X.ndim == 4:
+            return X  # images, for an encoder
         fitted = getattr(self, "feature_names_in_", None)
         if is_frame(X):
             self._check_names(

@@ -41,6 +41,7 @@ from plench.data.answers import (
 from plench.data.candidates import draw_candidates
 from plench.data.dataset import REAL_CANDIDATES, Dataset
 from plench.data.sources.arrays import arrange, make_card
+from plench.data.sources.base import encode_given
 from plench.data.tables import Table, is_frame, make_table, read_frame
 from plench.errors import DataError, PlenchError
 
@@ -84,7 +85,9 @@ class Labels:
     answer_columns: int | None = None
 
 
-def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
+def read_features(
+    X: Any, text_encoder: str | None = None, image_encoder: str | None = None
+) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None, bool]:
     """Return features as an array or a table; the names of a table's columns, and whether all are texts."""
     with as_input_errors():
         if is_frame(X):
@@ -96,8 +99,8 @@ def read_features(X: Any) -> tuple[NDArray[Any] | Table, tuple[str, ...] | None,
                 logger.warning("%s", message)
             named = X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)
             are_texts = all(isinstance(name, str) for name in named)
-            return table, tuple(raw.columns), are_texts
-        return read_matrix(X), None, False
+            return encode_given(table, text_encoder, image_encoder), tuple(raw.columns), are_texts
+        return encode_given(read_matrix(X), text_encoder, image_encoder), None, False
 
 
 def read_matrix(X: Any) -> NDArray[Any]:

@@ -236,7 +236,7 @@ def as_dataset(
     if isinstance(given, str | os.PathLike):
         return load_dataset(add_encoders(os.fspath(given), **encoders), data_dir)
     if is_frame(given):
-        return log_warnings(make_table_dataset(given, **encoders))
+        return log_warnings(make_table_dataset(given, text_encoder=text_encoder, image_encoder=image_encoder))
     dataset = given
     if isinstance(given, tuple | list) and len(given) in (2, 3):
         dataset = log_warnings(make_dataset(*given))

@@ -10,9 +10,18 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
-from plench.data.encoders import FoundEncoder, embed_table, find_available, find_encoder, make_image_column
+from plench.data.encoders import (
+    FoundEncoder,
+    embed_table,
+    find_available,
+    find_encoder,
+    list_encoders,
+    make_image_column,
+)
 from plench.data.readers import hash_git_blob, hash_md5
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
@@ -172,22 +181,46 @@ def embed_dataset(
 ) -> Dataset:
     """Return a dataset with its texts or images, and those of its test set, encoded."""
 
-    def embed(features: Any) -> Table:
-        if not isinstance(features, Table) and dataset.card.kind == "image" and image is not None:
-            features = Table((make_image_column(features),))
-        kinds = {column.kind for column in features.columns} if isinstance(features, Table) else ()
-        for found in (text, image):
-            if found is not None and found.kind not in kinds:
-                option = "text=COLUMN" if found.kind == "text" else "images=COLUMN"
-                raise UsageError(
-                    f"{dataset.card.name} has no {found.kind}s for the encoder {found.used.spec}; {option} "
-                    f"behind the path of a table says where they are"
-                )
-        return embed_table(features, text, image)
+    def embed(features: NDArray[Any] | Table) -> Table:
+        return embed_features(features, dataset.card.name, text, image)
 
     test = dataset.test and replace(dataset.test, features=embed(dataset.test.features))
     card = replace(card, class_names=dataset.class_names)
     return replace(dataset, features=embed(dataset.features), test=test, card=card)
+
+
+def embed_features(
+    features: NDArray[Any] | Table, name: str, text: FoundEncoder | None, image: FoundEncoder | None
+) -> Table:
+    """Return columns or images with texts and images encoded; an encoder without any is a UsageError."""
+    if not isinstance(features, Table) and features.ndim == 4 and image is not None:
+        features = Table((make_image_column(features),))
+    kinds = {column.kind for column in features.columns} if isinstance(features, Table) else ()
+    for found in (text, image):
+        if found is not None and found.kind not in kinds:
+            option = "text=COLUMN" if found.kind == "text" else "images=COLUMN"
+            raise UsageError(
+                f"{name} has no {found.kind}s for the encoder {found.used.spec}; {option} behind the path of "
+                "a table says where they are"
+            )
+    assert isinstance(features, Table)
+    return embed_table(features, text, image)
+
+
+def encode_given(
+    features: NDArray[Any] | Table, text_encoder: str | None, image_encoder: str | None
+) -> NDArray[Any] | Table:
+    """Encode the texts and images of a frame or array given in Python."""
+    text = None if text_encoder in (None, "none") else find_encoder(text_encoder, "text")
+    has_files = isinstance(features, Table) and any(column.kind == "image" for column in features.columns)
+    image = None
+    if image_encoder not in (None, "none", "auto"):
+        image = find_encoder(image_encoder, "image")
+    elif has_files:
+        image = find_available("image")
+        if image is None:
+            raise UsageError(f"X has a column of image files: give image_encoder={list_encoders('image')}")
+    return features if text is None and image is None else embed_features(features, "X", text, image)
 
 
 def compare_published(dataset: Dataset) -> list[str]:

