@@ -11,6 +11,7 @@ What a notebook needs, each with an example in its own help:
     plench.collect("runs")                                           # tables, shown by the notebook
     plench.results("runs").frame("cells")                            # the same as a pandas or polars frame
     plench.list_algorithms(), plench.list_datasets()
+    plench.check(MyAlgorithm)                                        # a class of yours against the contract
     plench.PartialLabelClassifier("auto", time=60).fit(X, S)         # scikit-learn's way, docs/estimator.md
 
 Importing this package is cheap; torch is imported when training or prediction needs it. Authors of an
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from plench.api import results as results
     from plench.api import sweep as sweep
     from plench.api import train as train
+    from plench.contract import check as check
     from plench.data.dataset import Dataset as Dataset
     from plench.estimator import PartialLabelClassifier as PartialLabelClassifier
     from plench.estimator import scorers as scorers
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Dataset": "plench.data.dataset",
     "PartialLabelClassifier": "plench.estimator",
+    "check": "plench.contract",
     "collect": "plench.api",
     "list_algorithms": "plench.api",
     "list_datasets": "plench.api",

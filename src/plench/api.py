@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.criteria import find_criterion
-from plench.errors import DataError
+from plench.criteria import CRITERIA, find_criterion
+from plench.errors import DataError, UsageError
 from plench.report.leaderboard import choose_in_run, choose_run
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables, build_tables
@@ -17,9 +17,12 @@ from plench.runs.folder import RESULTS, RunStore
 from plench.runs.records import read_run
 from plench.runs.sweep_spec import SweepSpec
 from plench.settings import Settings, declared, read_settings
+from plench.source import NotSelfContainedError
 
 if TYPE_CHECKING:  # these import torch
+    from plench.algorithms import Algorithm
     from plench.data import Dataset
+    from plench.data.sources.base import Source
     from plench.sweeps.launch import SweepOutcome
     from plench.sweeps.progress import SweepCallback
     from plench.training import RunOutcome
@@ -41,9 +44,31 @@ def show_settings(function: Callable[..., Any], *, per_run: bool) -> None:
     function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
 
 
+def name_parts(
+    hparams: Mapping[str, Any] | None, settings: Mapping[str, Any], folder: Path | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return hyperparameters and settings with a network and criteria given as objects by their names.
+
+    With a `folder`, other processes find them: their source is written there.
+    """
+    from plench.networks import NETWORKS
+
+    values, settings = dict(hparams or {}), dict(settings)
+    criteria = settings.get("more_criteria", "")
+    if not isinstance(criteria, str):
+        given = criteria if isinstance(criteria, list | tuple) else [criteria]
+        settings["more_criteria"] = ",".join(
+            CRITERIA.find(each).name if folder is None else CRITERIA.write_spec(each, folder)
+            for each in given
+        )
+    if "model" in values and folder is not None:
+        values["model"] = NETWORKS.write_spec(values["model"], folder)
+    return values, settings
+
+
 def train(
-    algorithm: str,
-    dataset: str | Path | Dataset | Arrays,
+    algorithm: str | type[Algorithm],
+    dataset: str | Path | Dataset | Source | Arrays,
     output_dir: str | Path = "runs",
     *,
     hparams: Mapping[str, Any] | None = None,
@@ -60,15 +85,17 @@ def train(
 
     Parameters
     ----------
-    algorithm : str
-        A name (`plench.list_algorithms`), or `path/to/file.py:ClassName`.
-    dataset : str, path, Dataset or tuple of arrays
-        A name (`plench.list_datasets`), the path of a file or folder, a `plench.Dataset`, or arrays
-        `(features, candidates)` or `(features, candidates, labels)`.
+    algorithm : str or class
+        A name (`plench.list_algorithms`), `path/to/file.py:ClassName`, or a class, also one of a notebook.
+        The source of a class is stored with the run.
+    dataset : str, path, Dataset, Source or tuple of arrays
+        A name (`plench.list_datasets`), the path of a file or folder, a `plench.Dataset`, a `Source`, or
+        arrays `(features, candidates)` or `(features, candidates, labels)`.
     output_dir : str or path, default "runs"
         Folder of runs, in which the run gets a folder of its own.
     hparams : mapping, optional
         Hyperparameters to set; the others have their defaults, or the values that `hparams_seed` draws.
+        `model` may be a `Network`.
     data_dir : str or path, optional
         Folder with the files of named datasets; built-in ones need none.
     text_encoder, image_encoder : str, optional
@@ -79,6 +106,7 @@ def train(
         Observer of the run, in place of the progress.
     **settings
         The settings of docs/runs.md, which are also the flags of `plench train`: `steps`, `trial_seed`, ….
+        `more_criteria` may be a `Criterion` or a list of them.
 
     Returns
     -------
@@ -103,6 +131,7 @@ def train(
     from plench.progress import watch_run
     from plench.training import configure_run, run_training
 
+    hparams, settings = name_parts(hparams, settings)
     given = read_settings(settings, known=inspect.signature(train).parameters)
     entry = find_algorithm(algorithm)
     data = as_dataset(dataset, data_dir, text_encoder=text_encoder, image_encoder=image_encoder)
@@ -190,8 +219,8 @@ def refit(
 
 
 def sweep(
-    algorithms: str | Sequence[str],
-    datasets: str | Sequence[str],
+    algorithms: str | type[Algorithm] | Sequence[str | type[Algorithm]],
+    datasets: str | Source | Sequence[str | Source],
     output_dir: str | Path = "runs",
     *,
     n_hparams: int = 20,
@@ -215,8 +244,10 @@ def sweep(
 
     Parameters
     ----------
-    algorithms, datasets : str or sequence of str
-        Names or paths, as in `plench.train`.
+    algorithms, datasets : str, class, Source, or a sequence of these
+        Names, paths or objects, as in `plench.train`. Runs are trained in other processes, so the source of
+        an object is written to the folder `code` of the output folder; an object that uses what cannot be
+        written there is refused.
     output_dir : str or path, default "runs"
         Folder of runs.
     n_hparams, n_hparams_from : int, default 20 and 0
@@ -252,22 +283,39 @@ def sweep(
     >>> plench.sweep(["PRODEN", "CC"], "Digits_FPS", "runs", n_hparams=4, n_trials=2, steps=1000)
     >>> plench.collect("runs")
     """
+    from plench.algorithms.registry import ALGORITHMS
+    from plench.data.sources import DATASETS
     from plench.sweeps.engines.local import LocalEngine
     from plench.sweeps.launch import launch_sweep
     from plench.sweeps.plan import make_grids, read_stack_options
     from plench.sweeps.progress import watch_sweep
 
+    folder = Path(output_dir) / "code"
+    try:
+        hparams, settings = name_parts(hparams, settings, folder)
+        listed = [
+            [
+                registry.write_spec(name, folder)
+                for name in (given if isinstance(given, list | tuple) else [given])
+            ]
+            for registry, given in ((ALGORITHMS, algorithms), (DATASETS, datasets))
+        ]
+    except NotSelfContainedError as error:
+        raise UsageError(
+            f"a sweep runs in other processes, which need the source of what it is given: {error}. Let it "
+            "use only functions, classes, imports and plain values of the top level, or write it to a file "
+            "and name it as path/to/file.py:NAME"
+        ) from error
     stack = settings.pop("fleet", stack)  # earlier names
     stack_memory_gb = settings.pop("fleet_memory_gb", stack_memory_gb)
     changes: dict[str, Any] = {
         "n_hparams": n_hparams,
         "n_hparams_from": n_hparams_from,
         "n_trials_from": n_trials_from,
-        "hparams": dict(hparams or {}),
+        "hparams": hparams,
         **({} if n_trials is None else {"n_trials": n_trials}),
         **read_settings(settings, known=inspect.signature(sweep).parameters),
     }
-    listed = ([names] if isinstance(names, str) else [*names] for names in (algorithms, datasets))
     grids = make_grids(*listed, **changes)
     with nullcontext(callback) if callback is not None or not progress else watch_sweep() as observer:
         return launch_sweep(

@@ -343,8 +343,8 @@ def networks() -> dict[str, Network]:
     return {name: entry.member for name, entry in NETWORKS.items.items()}
 
 
-def find_network(spec: str) -> Entry[Network]:
-    """Return the network that `spec` means: a name, `path/to/file.py:NETWORK` or `module:NETWORK`."""
+def find_network(spec: str | Network) -> Entry[Network]:
+    """Return the network that `spec` means: a name, `file.py:NETWORK`, `module:NETWORK` or a `Network`."""
     return NETWORKS.find(spec)
 
 

@@ -7,26 +7,34 @@ of its file (`NAME@1a2b3c4d`), so that two versions are never confused.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import os
 import pkgutil
+import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 from plench.errors import PlenchError, UsageError
-from plench.text import normalise, unknown_name
+from plench.source import NotSelfContainedError, find_change, find_module, write_member
+from plench.text import normalise, short_repr, unknown_name
 
 T = TypeVar("T")
 
+# Why runs of a part cannot be repeated from their folder, by the part's name in records.
+NOT_REPEATABLE: dict[str, str] = {}
 SPELLING = "path/to/file.py:NAME or module:NAME"  # how a third-party member is written
 
 
@@ -91,12 +99,14 @@ class Registry(Generic[T]):
         self._rename = rename
         self._aliases_of = aliases_of
         self.loaded: dict[str, Entry[T]] = {}  # third-party members, by their name in records
+        self._given: list[tuple[Any, Entry[T]]] = []  # objects of notebooks and scripts
 
     def clear(self) -> None:
         """Forget what was found and loaded."""
         for name in ("own", "items", "_points", "_aliases", "_spellings"):
             self.__dict__.pop(name, None)
         self.loaded.clear()
+        self._given.clear()
 
     @cached_property
     def own(self) -> dict[str, Entry[T]]:
@@ -138,11 +148,13 @@ class Registry(Generic[T]):
         """The names of the package's members and of entry points, which are not imported."""
         return [*self.own, *self._points]
 
-    def find(self, spec: str) -> Entry[T]:
-        """Return the member that `spec` means: a name in any spelling, or a third-party member.
+    def find(self, spec: object) -> Entry[T]:
+        """Return the member that `spec` means: a name in any spelling, a third-party member, or an object.
 
         The name of a third-party member in records is known once it was loaded in this process.
         """
+        if not isinstance(spec, str):
+            return self.find_object(spec)
         if is_third_party(spec):
             return self.load_third_party(spec)
         if spec in self.loaded:
@@ -192,6 +204,58 @@ class Registry(Generic[T]):
         self.loaded[full_name] = entry
         return entry
 
+    def find_object(self, value: Any) -> Entry[T]:
+        """Return the entry of a member that is given as an object.
+
+        One of a notebook or script is loaded from its source. If that is not self-contained, the object
+        itself is used, under a name that no other run has, and `NOT_REPEATABLE` has the reason.
+        """
+        for own in self.own.values():
+            if own.member is value:
+                return own
+        for given, entry in self._given:
+            if given is value:
+                return entry
+        if not self._recognise(value):
+            raise UsageError(f"{short_repr(value)} is not {self.kind}, and not the name of one")
+        try:
+            if (found := find_module(value)) is not None:
+                return self.adopt(found[1], value, f"{found[0].__name__}:{found[1]}", found[0])
+            entry = self.load_third_party(self.write_spec(value, _scratch()))
+        except NotSelfContainedError as error:
+            name = f"{self._name_of(value) or value.__name__}@{uuid4().hex[:8]}"  # type: ignore[attr-defined]
+            entry = self.loaded[name] = Entry(name, self._rename(value, name), name)
+            NOT_REPEATABLE[name] = f"{name} cannot be run again from this folder: {error}"
+        self._given.append((value, entry))
+        return entry
+
+    def write_spec(self, value: Any, folder: Path) -> str:
+        """Return how other processes find a member that is given by name or as an object.
+
+        One of a notebook or script is written to `folder`. Raises NotSelfContainedError if it cannot be.
+        """
+        if isinstance(value, str):
+            return value
+        for own in self.own.values():
+            if own.member is value:
+                return own.name
+        if not self._recognise(value):
+            raise UsageError(f"{short_repr(value)} is not {self.kind}, and not the name of one")
+        if (found := find_module(value)) is not None:
+            module, name = found
+            place = module.__name__ if module.__package__ else str(Path(str(module.__file__)).absolute())
+            return f"{place}:{name}"
+        text, name = write_member(value)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        label = re.sub(r"\W", "_", self._name_of(value) or name)
+        file = folder.absolute() / f"{label}_{digest}.py"
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        written = getattr(load_file(file, self.what), name)
+        if isinstance(value, type) and (changed := find_change(value, written)):
+            raise NotSelfContainedError(f"{name}.{changed} is not as the source of {name} has it")
+        return f"{file}:{name}"
+
     @cached_property
     def _points(self) -> dict[str, EntryPoint]:
         """The installed entry points of the group, by name; none is imported."""
@@ -233,6 +297,14 @@ class Registry(Generic[T]):
         except (Exception, SystemExit) as error:
             raise DiscoveryError(f"entry point {name} = {point.value} fails to load: {error!r}") from error
         return self.adopt(name, value, spec=name, module=sys.modules.get(point.module))
+
+
+@cache
+def _scratch() -> Path:
+    """Return a folder for source files that lasts as long as this process."""
+    folder = tempfile.mkdtemp(prefix="plench-code-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def is_third_party(spec: str) -> bool:

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "plench"
 LAYERS = (
     "errors",
     "text",
+    "source",
     "settings registry",
     "hparams",
     "criteria networks data",
@@ -28,8 +29,8 @@ LAYERS = (
     "progress",
     "report sweeps estimator",
     "api",
-    "__init__",
     "contract bench",
+    "__init__",
     "cli",
     "__main__ train sweep collect_results",
 )

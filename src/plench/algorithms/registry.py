@@ -9,7 +9,7 @@ from typing import Any
 
 from plench.algorithms.base import FAMILIES, Algorithm, AlgorithmCard
 from plench.errors import UsageError
-from plench.registry import Entry, Registry, is_path
+from plench.registry import NOT_REPEATABLE, Entry, Registry, is_path
 from plench.text import normalise
 
 logger = logging.getLogger("plench")
@@ -85,11 +85,11 @@ def cite(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(card.bibtex for card in cards))
 
 
-def find_algorithm(spec: str) -> AlgorithmEntry:
-    """Return the algorithm that `spec` means: a name, `path/to/file.py:ClassName` or `module:ClassName`."""
+def find_algorithm(spec: str | type[Algorithm]) -> AlgorithmEntry:
+    """Return the algorithm that `spec` means: a name, `file.py:ClassName`, `module:ClassName` or a class."""
     entry = add_card(ALGORITHMS.find(spec))
     for alias in entry.card.aliases:
-        if normalise(spec) == normalise(alias):
+        if isinstance(spec, str) and normalise(spec) == normalise(alias):
             logger.warning("%s is the same method as %s, which is used", alias, entry.name)
     return entry
 
@@ -127,6 +127,6 @@ def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
             stacked=False,
             not_stackable="",
         )
-    if entry.source is not None:
+    if entry.source is not None or entry.name in NOT_REPEATABLE:
         card = replace(card, name=entry.name)
     return AlgorithmEntry(entry.name, cls, card, entry.spec, entry.source)

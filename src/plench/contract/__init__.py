@@ -7,19 +7,102 @@ a function marked `@required` or `@advised` in `training`, `state` or `speed`. I
 from __future__ import annotations
 
 import io
+import sys
 import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from textwrap import fill
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from plench.algorithms import Algorithm, find_algorithm
 from plench.contract import speed, state, training
 from plench.contract.under_test import AlgorithmUnderTest, Check, ContractViolation, NotChecked, Outcome
-from plench.training.environment import compute_threads
+from plench.training.environment import choose_device, compute_threads
 
-__all__ = ["AlgorithmUnderTest", "Check", "Outcome", "checks", "run_check", "run_suite"]
+__all__ = [
+    "AlgorithmUnderTest",
+    "Check",
+    "CheckReport",
+    "Outcome",
+    "check",
+    "checks",
+    "run_check",
+    "run_suite",
+]
+
+MARKS = {"passed": "ok", "failed": "FAILS", "advice": "advice", "skipped": "skipped"}
 
 
 # Checks that compare a run with the same run done otherwise.
 COMPARING = ("is_not_disturbed_by_evaluation", "resumes_exactly", "trains_in_a_stack")
+
+
+@dataclass(frozen=True, repr=False)
+class CheckReport:
+    """The outcomes of all checks of an algorithm; `print` shows one line per check, and what is wrong."""
+
+    algorithm: str
+    outcomes: list[Outcome]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every required check passed."""
+        return all(outcome.status != "failed" for outcome in self.outcomes)
+
+    def __repr__(self) -> str:
+        def indent(text: str) -> str:
+            space = " " * 11
+            return fill(text, 100, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
+
+        lines = [self.algorithm]
+        trains = self.outcomes[0].status == "passed"
+        for outcome in self.outcomes:
+            line = f"  {MARKS[outcome.status]:<8} {outcome.check.name.replace('_', ' ')}"
+            if outcome.status in ("failed", "advice"):
+                lines += [line, indent(outcome.check.demand), indent(f"Found: {outcome.detail}")]
+            elif trains:
+                lines.append(f"{line} ({outcome.detail})" if outcome.detail else line)
+        if not trains:
+            lines.append("  The other checks were skipped: they need an algorithm that trains and predicts.")
+        counts = {status: sum(outcome.status == status for outcome in self.outcomes) for status in MARKS}
+        failed = f"{counts['passed']} passed, {counts['failed']} failed"
+        lines.append(f"{failed}, {counts['advice']} with advice, {counts['skipped']} skipped")
+        return "\n".join(lines)
+
+
+def check(algorithm: str | type[Algorithm], *, device: str = "cpu") -> CheckReport:
+    """Check an algorithm against the contract (docs/add-an-algorithm.md): required checks, and advice.
+
+    Parameters
+    ----------
+    algorithm : str or class
+        A name, `path/to/file.py:ClassName`, or a class, also one of a notebook.
+    device : str, default "cpu"
+        Device to train on.
+
+    Returns
+    -------
+    CheckReport
+        `passed`, and `outcomes` with check, status and detail each. Printing it shows them.
+
+    Examples
+    --------
+    >>> print(plench.check(MyAlgorithm))
+    """
+    entry = find_algorithm(algorithm)
+    choose_device(device)
+    console = Console(file=sys.stderr)  # of now: the checks replace the stream by their own
+    columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("checks", total=len(checks()))
+
+        def report(outcome: Outcome) -> None:
+            progress.update(task, advance=1, description=outcome.check.name.replace("_", " "))
+
+        return CheckReport(entry.name, run_suite(AlgorithmUnderTest(entry, device), report))
 
 
 def checks() -> dict[str, Check]:

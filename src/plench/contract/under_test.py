@@ -229,7 +229,10 @@ class AlgorithmUnderTest:
     def __init__(self, entry: AlgorithmEntry, device: str = "cpu") -> None:
         self.entry = entry
         self.device = device
-        self.file = inspect.getsourcefile(entry.cls)
+        try:
+            self.file = inspect.getsourcefile(entry.cls)
+        except TypeError:  # a class of a notebook
+            self.file = None
 
     @property
     def fitted(self) -> bool:

@@ -28,6 +28,9 @@ NEW_CHECKPOINT = "checkpoint.new.pt"
 CHECKPOINTS = (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest first
 MODEL = "model_{}.pt"
 LOCK = ".lock"
+# Copies of third-party files that the dataset and further criteria come from.
+DATASET = "dataset.py"
+CRITERION = "criterion_{}.py"
 
 SCHEMA = 1
 STATUSES = ("running", "done", "diverged", "failed", "interrupted")
@@ -51,6 +54,8 @@ KEYS = {
     "algorithm_class": "name of the algorithm's class",
     "algorithm_spec": "how the algorithm is asked for; null if it is in algorithm.py",
     "network": "name of a third-party network in network.py",
+    "sources": "names of a third-party dataset and criteria in their files",
+    "not_repeatable": "reasons why this folder is not enough to repeat the run",
     "dataset": "the dataset's card, fingerprint, sizes of the split, noise rate",
     "status": "running, done, diverged, failed or interrupted",
     "error": "type, message and traceback of a failed run",

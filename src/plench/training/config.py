@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plench.algorithms import AlgorithmCard, AlgorithmEntry
-from plench.criteria import find_criteria
+from plench.criteria import CRITERIA, find_criteria
 from plench.data import CandidateSpec, Dataset, DatasetCard, choose_candidates
+from plench.data.sources import DATASETS
 from plench.errors import UsageError
 from plench.hparams import DataTraits, Value, draw_hparams
-from plench.networks import find_network
-from plench.runs.folder import SCHEMA
+from plench.networks import Network, find_network
+from plench.registry import NOT_REPEATABLE, Entry
+from plench.runs.folder import CRITERION, DATASET, SCHEMA
 from plench.settings import (
     PROTOCOL_VERSION,
     PartialLabelType,
@@ -157,6 +159,8 @@ def configure_run(
     """
     asked = Settings(**read_settings(settings))
     fitted, given = not entry.card.shared, dict(hparams or {})
+    if isinstance(given.get("model"), Network):
+        given["model"] = find_network(given["model"]).name
     traits = DataTraits(card.kind, card.protocol_noise_rate)
     steps = card.default_steps if asked.steps is None else asked.steps
     if fitted:
@@ -215,12 +219,25 @@ def describe_run(config: RunConfig, dataset: Dataset, entry: AlgorithmEntry) -> 
         "algorithm_spec": None if entry.by_path else entry.spec,
         "dataset": {**asdict(dataset.card), "fingerprint": fingerprint, "verified": dataset.verified},
     }
+    parts = (config.algorithm, config.dataset, config.hparams.get("model"), *config.more_criteria.split(","))
+    if reasons := [NOT_REPEATABLE[str(name)] for name in parts if name in NOT_REPEATABLE]:
+        described["not_repeatable"] = reasons
+    if sources := {file: part.spec.rpartition(":")[2] for file, part in find_more_sources(config).items()}:
+        described["sources"] = sources
     network = None if config.fitted else find_network(str(config.hparams["model"]))
     if network is not None and network.source is not None:
         described["network"] = network.spec.rpartition(":")[2]
     if dataset.class_names is None:
         del described["dataset"]["class_names"]
     return described
+
+
+def find_more_sources(config: RunConfig) -> dict[str, Entry[Any]]:
+    """Return a run's third-party dataset and criteria, by the names of their files in its folder."""
+    parts = {DATASET: DATASETS.loaded.get(config.dataset)}
+    for name in config.more_criteria.split(","):
+        parts[CRITERION.format(name.partition("@")[0])] = CRITERIA.loaded.get(name)
+    return {file: part for file, part in parts.items() if part and part.source and ":" in part.spec}
 
 
 def describe_card(card: AlgorithmCard, dataset: DatasetCard) -> dict[str, Any]:

@@ -6,16 +6,22 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from plench.algorithms import find_algorithm
-from plench.algorithms.registry import load_third_party
+from plench.algorithms.registry import ALGORITHMS, load_third_party
+from plench.criteria import CRITERIA
 from plench.data import load_dataset
+from plench.data.sources import DATASETS
 from plench.errors import PlenchError, UsageError
+from plench.registry import Registry
+from plench.runs.folder import DATASET, RunStore
 from plench.runs.records import Run, read_run
 from plench.runs.verify import TOLERANCE, compare_conditions, compare_runs, is_foreign
 from plench.training.config import RunConfig
 from plench.training.environment import MUST_AGREE
 from plench.training.loop import run_training
+from plench.training.model import load_network
 
 # If these agree and the processor is of the same kind, which records do not say, all bits agree.
 CONDITIONS = (*MUST_AGREE, "platform")
@@ -74,13 +80,19 @@ def repeat_run(run: Run, folder: Path, data_dir: str | None, source: Path | None
         config = RunConfig.from_json(run.info["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"its configuration cannot be used: {error}") from error
+    if reasons := run.info.get("not_repeatable"):
+        raise UsageError("; ".join(map(str, reasons)))
+    for file, name in (run.info.get("sources") or {}).items():
+        registry: Registry[Any] = DATASETS if file == DATASET else CRITERIA
+        registry.load_third_party(f"{run.path / Path(file).name}:{name}")
+    load_network(RunStore(run.path), run.info)
     dataset = load_dataset(config.dataset, data_dir)
     fingerprint = run.experiment.details.get("dataset_fingerprint")
     if dataset.fingerprint != fingerprint:
         raise UsageError(f"{config.dataset} here has fingerprint {dataset.fingerprint}, not {fingerprint}")
     if config.run_id(fingerprint) != run.info.get("run_id"):
         raise UsageError("its run_id is not that of its configuration, data and this protocol version")
-    if is_foreign(run):
+    if is_foreign(run) and not ALGORITHMS.is_own(config.algorithm):
         file = source or run.path / "algorithm.py"
         entry = load_third_party(f"{file}:{run.info.get('algorithm_class')}")
     else:

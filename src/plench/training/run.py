@@ -34,7 +34,7 @@ from plench.training.checkpoint import (
     restore_snapshot,
     take_snapshot,
 )
-from plench.training.config import RunConfig, RunOutcome, Status, describe_run
+from plench.training.config import RunConfig, RunOutcome, Status, describe_run, find_more_sources
 from plench.training.data import Inputs, PreparedData, Stored, TrainingSet, prepare_data
 from plench.training.environment import (
     MUST_AGREE,
@@ -307,6 +307,10 @@ class TrainingRun:
         network = None if self.config.fitted else find_network(str(self.config.hparams["model"]))
         if network is not None and network.source is not None:
             self.store.write_file(NETWORK, Path(network.source).read_bytes())
+        for file, part in find_more_sources(self.config).items():
+            self.store.write_file(file, Path(str(part.source)).read_bytes())
+        for reason in describe_run(self.config, self.dataset, self.entry).get("not_repeatable", ()):
+            self.warn(reason)
         self.callback.started(self.config, self.updates)
         self.has_started = True
 

@@ -228,11 +228,13 @@ def as_dataset(
     text_encoder: str | None = None,
     image_encoder: str | None = None,
 ) -> Dataset:
-    """Return a `Dataset` from a name, a path, a `Dataset`, (features, candidates[, labels]) or a frame.
+    """Return a `Dataset` from a name, a path, a `Source`, (features, candidates[, labels]) or a frame.
 
     Texts and images are encoded by the encoders given. Warnings of data that is read here are logged.
     """
     encoders = {"text_encoder": text_encoder, "image_encoder": image_encoder}
+    if isinstance(given, Source):
+        given = DATASETS.find(given).name
     if isinstance(given, str | os.PathLike):
         return load_dataset(add_encoders(os.fspath(given), **encoders), data_dir)
     if is_frame(given):
