@@ -223,7 +223,7 @@ class Registry(Generic[T]):
                 return self.adopt(found[1], value, f"{found[0].__name__}:{found[1]}", found[0])
             entry = self.load_third_party(self.write_spec(value, _scratch()))
         except NotSelfContainedError as error:
-            name = f"{self._name_of(value) or value.__name__}@{uuid4().hex[:8]}"  # type: ignore[attr-defined]
+            name = f"{self._name_of(value) or value.__name__}@{uuid4().hex[:8]}"
             entry = self.loaded[name] = Entry(name, self._rename(value, name), name)
             NOT_REPEATABLE[name] = f"{name} cannot be run again from this folder: {error}"
         self._given.append((value, entry))

@@ -29,8 +29,9 @@ LAYERS = (
     "progress",
     "report sweeps estimator",
     "api",
-    "contract bench",
+    "contract",
     "__init__",
+    "bench",
     "cli",
     "__main__ train sweep collect_results",
 )

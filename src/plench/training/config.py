@@ -234,7 +234,7 @@ def describe_run(config: RunConfig, dataset: Dataset, entry: AlgorithmEntry) -> 
 
 def find_more_sources(config: RunConfig) -> dict[str, Entry[Any]]:
     """Return a run's third-party dataset and criteria, by the names of their files in its folder."""
-    parts = {DATASET: DATASETS.loaded.get(config.dataset)}
+    parts: dict[str, Entry[Any] | None] = {DATASET: DATASETS.loaded.get(config.dataset)}
     for name in config.more_criteria.split(","):
         parts[CRITERION.format(name.partition("@")[0])] = CRITERIA.loaded.get(name)
     return {file: part for file, part in parts.items() if part and part.source and ":" in part.spec}

@@ -85,7 +85,7 @@ def repeat_run(run: Run, folder: Path, data_dir: str | None, source: Path | None
     for file, name in (run.info.get("sources") or {}).items():
         registry: Registry[Any] = DATASETS if file == DATASET else CRITERIA
         registry.load_third_party(f"{run.path / Path(file).name}:{name}")
-    load_network(RunStore(run.path), run.info)
+    load_network(RunStore(run.path), dict(run.info))
     dataset = load_dataset(config.dataset, data_dir)
     fingerprint = run.experiment.details.get("dataset_fingerprint")
     if dataset.fingerprint != fingerprint:
