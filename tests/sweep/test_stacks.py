@@ -70,6 +70,8 @@ def test_stacked_runs_share_all_but_split_configuration_and_seed() -> None:
     assert max(sizes) > 5
     assert sum(sizes) == 60
     assert stacks == group_runs(runs, DATASETS, ON_CPU)
+    normed = group_runs(plan_runs("CC", hparams={"model": "MLP_BN"}), DATASETS, ON_CPU)
+    assert [len(stack) for stack in normed] == sizes
 
 
 def spans_splits(stacks: Sequence[Task]) -> bool:

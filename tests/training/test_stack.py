@@ -53,11 +53,11 @@ RATES = {"lr": [1e-3, 3e-3, 1e-4], "weight_decay": [0.0, 1e-3, 1e-5]}
 class Made:
     """One run: an algorithm, its batches and its random streams; runs 0 and 1 are on one split."""
 
-    def __init__(self, name: str, run: int, dtype: torch.dtype) -> None:
+    def __init__(self, name: str, run: int, dtype: torch.dtype, model: str = "MLP") -> None:
         entry = find_algorithm(name)
         own = {key: values[run] for key, values in {**RATES, **DIFFERING.get(name, {})}.items()}
         values = draw_hparams(
-            entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {**own, "batch_size": B}
+            entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {**own, "batch_size": B, "model": model}
         )
         hparams = {**values, "max_steps": UPDATES}
         features, candidates = SPLITS[max(run - 1, 0)]
@@ -103,11 +103,14 @@ def compare(together: Any, runs: Sequence[Made], members: Sequence[Made], **tole
 
 
 @pytest.mark.parametrize("name", STACKED)
-@pytest.mark.parametrize(("dtype", "updates"), [(torch.float64, UPDATES), (torch.float32, 20)])
-def test_a_stack_is_its_runs(name: str, dtype: torch.dtype, updates: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "dtype", "updates"),
+    [("MLP", torch.float64, UPDATES), ("MLP", torch.float32, 20), ("MLP_BN", torch.float64, 20)],
+)
+def test_a_stack_is_its_runs(name: str, model: str, dtype: torch.dtype, updates: int) -> None:
     tolerance = {"rtol": 1e-6, "atol": 1e-8} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-5}
-    alone = [Made(name, run, dtype) for run in range(3)]
-    members = [Made(name, run, dtype) for run in range(3)]
+    alone = [Made(name, run, dtype, model) for run in range(3)]
+    members = [Made(name, run, dtype, model) for run in range(3)]
     before = [parameter.detach().clone() for parameter in alone[0].algorithm.parameters()]
     together = stack_runs([each.algorithm for each in members], [each.streams for each in members])
     batches = StackedBatches([each.training_set for each in members])
@@ -127,9 +130,10 @@ def test_a_stack_is_its_runs(name: str, dtype: torch.dtype, updates: int) -> Non
             assert getattr(member.algorithm, extra) == pytest.approx(getattr(run.algorithm, extra))
 
 
+@pytest.mark.parametrize("model", ["MLP", "MLP_BN"])
 @pytest.mark.parametrize("name", STACKED)
-def test_a_step_written_by_hand_has_the_same_bits(name: str) -> None:
-    plain, by_hand = Made(name, 1, torch.float32), Made(name, 1, torch.float32)
+def test_a_step_written_by_hand_has_the_same_bits(name: str, model: str) -> None:
+    plain, by_hand = (Made(name, 1, torch.float32, model) for _ in range(2))
     step = find_step(by_hand.algorithm)
     if name in ("CRDPLL", "FREDIS", "GFWS", "RECORDS", "IDGP", "CEL"):
         assert step is None, "its passes are not one pass of the network"
@@ -178,10 +182,11 @@ def test_a_stacked_network_is_that_of_autograd_whatever_its_sizes(
             torch.testing.assert_close(of_stack[run], gradient, rtol=1e-12, atol=1e-12)
 
 
-def test_a_run_that_leaves_does_not_change_the_others() -> None:
+@pytest.mark.parametrize("model", ["MLP", "MLP_BN"])
+def test_a_run_that_leaves_does_not_change_the_others(model: str) -> None:
     """Members stacked anew, without one of them, go on as they were."""
-    alone = [Made("POP", run, torch.float32) for run in range(3)]
-    members = [Made("POP", run, torch.float32) for run in range(3)]
+    alone = [Made("POP", run, torch.float64, model) for run in range(3)]
+    members = [Made("POP", run, torch.float64, model) for run in range(3)]
     left = [*members]
     for updates in (30, 30):
         together = stack_runs([each.algorithm for each in left], [each.streams for each in left])
@@ -193,10 +198,18 @@ def test_a_run_that_leaves_does_not_change_the_others() -> None:
     for run, times in zip(alone, (30, 60, 60), strict=True):
         for _ in range(times):
             run.update()
-    compare(together, alone[1:], members[1:], rtol=1e-4, atol=1e-5)
-    compare(
-        stack_runs([members[0].algorithm], [members[0].streams]), alone[:1], members[:1], rtol=1e-4, atol=1e-5
-    )
+    tolerance = {"rtol": 1e-6, "atol": 1e-8}
+    compare(together, alone[1:], members[1:], **tolerance)
+    left_first = stack_runs([members[0].algorithm], [members[0].streams])
+    compare(left_first, alone[:1], members[:1], **tolerance)
+
+
+def test_normalising_a_batch_of_one_is_refused() -> None:
+    made = Made("CC", 0, torch.float32, "MLP_BN")
+    step = find_step(made.algorithm)
+    assert step is not None
+    with pytest.raises(ValueError, match="at least two examples"):
+        step.network.forward(torch.zeros(1, D))
 
 
 def test_what_cannot_be_stacked_is_refused() -> None:

@@ -45,7 +45,9 @@ logger = logging.getLogger("plench")
 N_TRIALS = {"tabular": 5, "image": 3}
 # More gained nothing further where it was measured, on a CPU.
 LARGEST = 10
-NETWORK = "MLP"
+# Networks that are stacked: numbers per hidden unit besides the weights of its inputs, and those per hidden
+# unit and example that a step keeps.
+STACKED_NETWORKS = {"MLP": (1, 2), "MLP_BN": (5, 10)}
 HIDDEN = 500
 # A run in training has its weights, their gradients and Adam's two averages.
 COPIES_OF_WEIGHTS = 4
@@ -381,7 +383,7 @@ def stack_key(run: PlannedRun, datasets: DatasetCache, options: StackOptions) ->
     Where splits differ in size (`Setting.same_sizes`, or data in groups), a stack has runs of one split.
     """
     config, cls = run.config, find_algorithm(run.algorithm).cls
-    if config.hparams.get("model") != NETWORK or config.precision != "float32" or config.compile:
+    if config.hparams.get("model") not in STACKED_NETWORKS or config.precision != "float32" or config.compile:
         return None
     if not options.any_device and not runs_on_cpu(config.device):
         return None
@@ -403,7 +405,7 @@ def stack_key(run: PlannedRun, datasets: DatasetCache, options: StackOptions) ->
         if not declared()[name].per_run or (uneven and declared()[name].affects_data)
     }
     must_match = cls.must_match if issubclass(cls, LossAlgorithm) else ()
-    alike = {name: config.hparams[name] for name in ("batch_size", *must_match)}
+    alike = {name: config.hparams[name] for name in ("batch_size", "model", *must_match)}
     return run.algorithm, run.dataset, run.network, run.criteria, *shared.items(), *alike.items()
 
 
@@ -423,7 +425,7 @@ def count_holdings(algorithm: str, classes: int) -> tuple[int, int]:
     if not ALGORITHMS.is_own(algorithm):
         return 1, 0
     entry = find_algorithm(algorithm)
-    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"model": NETWORK})
+    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"model": "MLP"})
     with torch.random.fork_rng(devices=[]):
         run = entry.cls((classes, 1), np.eye(classes, dtype=np.float32), {**hparams, "max_steps": 1})
     state = sum(getattr(run, name).nbytes for name in run.per_example_names)
@@ -442,8 +444,10 @@ def estimate_gb(stack: Sequence[PlannedRun], datasets: DatasetCache) -> float:
     networks, bytes_of_example = count_holdings(stack[0].algorithm, classes)
     # Several splits are joined into one tensor in addition to their own.
     data = splits * rows * (width + classes) * BYTES * (2 if splits > 1 else 1)
-    weights = COPIES_OF_WEIGHTS * networks * ((width + 1) * HIDDEN + (HIDDEN + 1) * classes) * BYTES
+    hidden, features = STACKED_NETWORKS[str(stack[0].config.hparams["model"])]
+    numbers = (width + hidden) * HIDDEN + (HIDDEN + 1) * classes
+    weights = COPIES_OF_WEIGHTS * networks * numbers * BYTES
     state = rows * bytes_of_example
-    step = batch * (width + 2 * HIDDEN) * BYTES
+    step = batch * (width + features * HIDDEN) * BYTES
     of_run = TIMES_WEIGHTS * weights + max(TIMES_STATE * state, LEAST_STATE * rows * classes * BYTES) + step
     return float(data + len(stack) * of_run + TIMES_SAVED * (weights + state)) / 2**30

@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 
 from plench.algorithms.base import Algorithm, Batch, LossAlgorithm
+from plench.algorithms.parts.views import evaluating
 from plench.algorithms.registry import own_card
 from plench.training.checkpoint import MODULE_INTERNALS
 from plench.training.data import Stored, TableInputs, TabularInputs, TrainingSet
@@ -48,27 +50,63 @@ class StackedLinear(nn.Module):
         return inputs @ self.weight.mT + self.bias[:, None]
 
 
+class StackedNorm(nn.BatchNorm1d):
+    """The batch normalisation of each run, on (R, B, C): that of R·C channels, side by side."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, *statistics: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+        self.statistics = statistics
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return inputs (R, B, C) normalised by the batch, in evaluation by the running statistics."""
+        mean, variance, batches = self.statistics
+        if self.training:
+            batches.add_(1)
+        normed: Tensor = batch_norm(
+            inputs.transpose(0, 1).flatten(1),
+            mean.flatten(),
+            variance.flatten(),
+            self.weight.flatten(),
+            self.bias.flatten(),
+            self.training,
+        )
+        return normed.view(-1, *mean.shape).transpose(0, 1)
+
+
 class StackedNetwork(nn.Sequential):
-    """The MLPs of R runs in one network; the weights of each become a slice of its own.
+    """The MLPs of R runs in one network; weights and statistics of each become a slice of its own.
 
     A pass with gradient through the whole network is written by hand, one per step. Its two parts can also be
-    called separately; then autograd follows.
+    called separately; then autograd follows. With batch normalisation it always follows if a step may have
+    several passes.
     """
 
-    def __init__(self, networks: Sequence[nn.Sequential]) -> None:
-        own = [list(network.parameters()) for network in networks]
-        stacked = [torch.stack([weight.detach() for weight in weights]) for weights in zip(*own, strict=True)]
-        for run, weights in enumerate(own):
-            for weight, place in zip(weights, stacked, strict=True):
-                weight.data = place[run]
-        hidden, classifier = StackedLinear(*stacked[:2]), StackedLinear(*stacked[2:])
-        super().__init__(nn.Sequential(hidden, nn.ReLU()), classifier)
+    def __init__(self, networks: Sequence[nn.Sequential], one_pass: bool) -> None:
+        def stack_own(kind: str) -> list[Tensor]:
+            own = [list(getattr(network, kind)()) for network in networks]
+            stacked = [torch.stack([each.detach() for each in tensors]) for tensors in zip(*own, strict=True)]
+            for run, tensors in enumerate(own):
+                for tensor, place in zip(tensors, stacked, strict=True):
+                    tensor.data = place[run]
+            return stacked
+
+        stacked, statistics = stack_own("parameters"), stack_own("buffers")
+        hidden, classifier = StackedLinear(*stacked[:2]), StackedLinear(*stacked[-2:])
+        norm = [StackedNorm(*stacked[2:4], *statistics)] if statistics else []
+        featurizer: Any = nn.Sequential(hidden, nn.ReLU(), *norm)
+        super().__init__(featurizer, classifier)
+        self.row_axis = featurizer.row_axis = 1
         self.layers: tuple[StackedLinear, ...] = (hidden, classifier)
-        self.by_hand = HandwrittenMLP(stacked)
+        self.normalises, self.one_pass = bool(statistics), one_pass
+        self.by_hand = HandwrittenMLP(stacked, statistics)
         self.logits: Tensor | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits (R, B, K) of inputs (R, B, D)."""
+        if self.normalises and not (self.one_pass and self.training and torch.is_grad_enabled()):
+            logits: Tensor = self[1](self[0](inputs))
+            return logits
         if not torch.is_grad_enabled():
             return self.by_hand.predict(inputs)
         if self.logits is not None:
@@ -252,6 +290,8 @@ def stack_networks(stack: StackedRuns) -> None:
     """Put a stacked network in the place of each, and find the optimisers that belong to them."""
     members = stack.members
     names = list(members[0]._modules)
+    on_cpu = all(parameter.device.type == "cpu" for parameter in members[0].parameters())
+    one_pass = on_cpu and type(members[0]).passes is LossAlgorithm.passes
     if not all(is_plain_mlp(member._modules[name]) for member in members for name in names):
         raise StackError("one of its networks is not the benchmark's MLP")
     if any(member._parameters for member in members):
@@ -268,7 +308,7 @@ def stack_networks(stack: StackedRuns) -> None:
             if not own:
                 raise StackError("a network has no Adam of its own")
             optimizers.append(own[0])
-        stacked = StackedNetwork(networks)
+        stacked = StackedNetwork(networks, one_pass)
         setattr(stack, name, stacked)
         gradients += [list(of_run) for of_run in zip(*stacked.by_hand.gradients, strict=True)]
     stack.adam = FusedAdam(optimizers, gradients)
@@ -480,7 +520,7 @@ class StackedStep:
         shared = all(rows is tensors[0] for rows in tensors)
         chunk = max(1, choose_chunk(tensors[0]) // len(tensors))
         parts = []
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(self.stack):
             for start in range(0, size, chunk):
                 rows = [each[start : start + chunk] for each in (tensors[:1] if shared else tensors)]
                 inputs = rows[0].expand(len(tensors), *rows[0].shape) if shared else torch.stack(rows)

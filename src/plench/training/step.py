@@ -18,7 +18,7 @@ from torch.optim import optimizer as of_torch
 from plench.algorithms import FittedAlgorithm
 from plench.algorithms.base import Adam, Algorithm, Batch, LossAlgorithm, detach
 from plench.algorithms.registry import own_card
-from plench.networks import MLP, Classifier, Linear
+from plench.networks import MLP, MLP_BN, Classifier, Linear
 from plench.training.run import TrainingRun, predict_logits
 
 # What a class must not override for the handwritten step: the order of a step.
@@ -31,17 +31,25 @@ PLAIN_ADAM = {
     "capturable": False,
     "differentiable": False,
 }
+# Those of torch's batch normalisation.
+NORM_MOMENTUM, NORM_EPS = 0.1, 1e-5
 
 
 def is_plain_mlp(network: object) -> bool:
-    """Return True for our MLP with its classifier, in float32, without hooks and not compiled."""
+    """Return True for our MLP or MLP_BN with its classifier, in float32, without hooks and not compiled."""
     if type(network) is not nn.Sequential or len(network) != 2:
         return False
     featurizer, classifier = network
-    if type(featurizer) is not MLP or type(classifier) is not Classifier or featurizer.precision != "float32":
+    if type(featurizer) not in (MLP, MLP_BN) or featurizer.precision != "float32":
         return False
-    modules = (network, featurizer, featurizer.hidden, classifier)
-    return type(featurizer.hidden) is Linear and not any(
+    modules = (network, featurizer, *featurizer.children(), classifier)
+    kinds = [type(module) for module in modules[2:]]
+    norms = [module for module in modules if isinstance(module, nn.BatchNorm1d)]
+    if kinds not in ([Linear, Classifier], [Linear, nn.BatchNorm1d, Classifier]):
+        return False
+    if any((norm.momentum, norm.eps) != (NORM_MOMENTUM, NORM_EPS) for norm in norms):
+        return False
+    return not any(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
@@ -79,29 +87,39 @@ def is_better_turned(rows: int, classes: int) -> bool:
 class HandwrittenMLP:
     """Weights (…, H, D), (…, H), (…, K, H), (…, K) and their gradients, over runs (R,) or of one run ().
 
+    MLP_BN has (…, H), (…, H) of its normalisation in between, and `statistics` (…, H), (…, H), (…,): running
+    mean, running variance and number of batches. Normalisation is that of R·H channels.
+
     `forward` returns logits and keeps what `backward` needs, for one pass per step.
     """
 
-    def __init__(self, weights: Sequence[Tensor]) -> None:
+    def __init__(self, weights: Sequence[Tensor], statistics: Sequence[Tensor] = ()) -> None:
         self.weights = [weight.detach() for weight in weights]
         self.gradients = [torch.empty_like(weight) for weight in self.weights]
         self.stacked = self.weights[0].dim() == 3
-        hidden_weight, hidden_bias, weight, bias = self.weights
+        hidden_weight, hidden_bias, *norm, weight, bias = self.weights
         # Views are made once; biases broadcast over rows.
         self.turned = hidden_weight.mT, weight.mT
         self.may_turn = self.stacked and weight.device.type == "cpu"
         self.biases = (hidden_bias[:, None], bias[:, None]) if self.stacked else (hidden_bias, bias)
         self.hidden = self.hidden_gradient = hidden_weight.new_empty(0)
         self.inputs: Tensor | None = None
+        self.norm, self.batches = [each.flatten() for each in (*norm, *statistics[:2])], statistics[2:]
+        self.normed: tuple[Tensor, ...] = ()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits (…, B, K) of inputs (…, B, D); they have no graph."""
         if self.hidden.shape[:-1] != inputs.shape[:-1]:
-            self.hidden = inputs.new_empty(*inputs.shape[:-1], self.weights[0].shape[-2])
+            shape = (*inputs.shape[:-1], self.weights[0].shape[-2])
+            if self.norm and self.stacked:  # rows of all runs side by side
+                self.hidden = inputs.new_empty(shape[1], shape[0], shape[2]).transpose(0, 1)
+            else:
+                self.hidden = inputs.new_empty(shape)
             self.hidden_gradient = torch.empty_like(self.hidden)
         self.inputs = inputs
         with torch.no_grad():
-            return self.classify(self.features(inputs, self.hidden))
+            features = self.features(inputs, self.hidden)
+            return self.classify(self.normalise(features) if self.norm else features)
 
     def predict(self, inputs: Tensor) -> Tensor:
         """Return the logits of inputs of any number of rows, and keep nothing."""
@@ -114,10 +132,29 @@ class HandwrittenMLP:
         product = torch.baddbmm if self.stacked else torch.addmm
         return product(self.biases[0], inputs, self.turned[0], out=out).relu_()
 
+    def normalise(self, features: Tensor) -> Tensor:
+        """Return the features of a batch, normalised; the running statistics move."""
+        if features.shape[-2] < 2:
+            raise ValueError("batch normalisation needs at least two examples per batch")
+        self.batches[0].add_(1)
+        weight, bias, *running = self.norm
+        self.normed = torch.ops.aten.native_batch_norm(
+            self.side_by_side(features), weight, bias, *running, True, NORM_MOMENTUM, NORM_EPS
+        )
+        return self.by_run(self.normed[0])
+
+    def side_by_side(self, rows: Tensor) -> Tensor:
+        """Return rows (…, B, H) as (B, R·H)."""
+        return rows.transpose(0, 1).flatten(1) if self.stacked else rows
+
+    def by_run(self, rows: Tensor) -> Tensor:
+        """Return rows (B, R·H) as (…, B, H)."""
+        return rows.unflatten(1, (len(self.weights[0]), -1)).transpose(0, 1) if self.stacked else rows
+
     def classify(self, features: Tensor) -> Tensor:
         """Return the logits of features."""
-        if self.may_turn and is_better_turned(features.shape[-2], self.weights[2].shape[-2]):
-            return torch.baddbmm(self.biases[1].mT, self.weights[2], features.mT).mT.contiguous()
+        if self.may_turn and is_better_turned(features.shape[-2], self.weights[-2].shape[-2]):
+            return torch.baddbmm(self.biases[1].mT, self.weights[-2], features.mT).mT.contiguous()
         product = torch.baddbmm if self.stacked else torch.addmm
         return product(self.biases[1], features, self.turned[1])
 
@@ -125,12 +162,21 @@ class HandwrittenMLP:
         """Write the gradients of the weights, given that of the logits (…, B, K) of the last forward."""
         assert self.inputs is not None, "backward follows forward"
         product = torch.bmm if self.stacked else torch.mm
-        of_hidden_weight, of_hidden_bias, of_weight, of_bias = self.gradients
+        of_hidden_weight, of_hidden_bias, *of_norm, of_weight, of_bias = self.gradients
         hidden, below = self.hidden, self.hidden_gradient
         with torch.no_grad():
-            product(gradient.mT, hidden, out=of_weight)
+            product(gradient.mT, self.by_run(self.normed[0]) if self.norm else hidden, out=of_weight)
             torch.sum(gradient, -2, out=of_bias)
-            product(gradient, self.weights[2], out=below)
+            product(gradient, self.weights[-2], out=below)
+            if self.norm:
+                weight, _, *running = self.norm
+                rows = (self.side_by_side(below), self.side_by_side(hidden))
+                below_norm, *found = torch.ops.aten.native_batch_norm_backward(
+                    *rows, weight, *running, *self.normed[1:], True, NORM_EPS, [True, True, True]
+                )
+                below = self.by_run(below_norm)
+                for place, own in zip(of_norm, found, strict=True):
+                    place.copy_(own.view_as(place))
             torch.ops.aten.threshold_backward.grad_input(below, hidden, 0, grad_input=below)
             product(below.mT, self.inputs, out=of_hidden_weight)
             torch.sum(below, -2, out=of_hidden_bias)
@@ -207,7 +253,8 @@ class HandwrittenStep:
 
     def __init__(self, algorithm: LossAlgorithm) -> None:
         self.algorithm = algorithm
-        self.network = HandwrittenMLP(list(algorithm.network.parameters()))
+        network = algorithm.network
+        self.network = HandwrittenMLP(list(network.parameters()), list(network.buffers()))
         self.adam = FusedAdam([algorithm.optimizer], [self.network.gradients])
 
     def update(self, batch: Batch) -> Mapping[str, Tensor | float]:
@@ -241,6 +288,8 @@ def find_step(algorithm: Algorithm) -> HandwrittenStep | None:
     learns = all(parameter.requires_grad for parameter in parameters)
     if not plain or not learns or not is_plain_adam(algorithm.optimizer, parameters):
         return None
+    if list(algorithm.network.buffers()) and parameters[0].device.type != "cpu":
+        return None  # other devices have several implementations of batch normalisation
     return HandwrittenStep(algorithm)
 
 

@@ -30,8 +30,9 @@ def pass_together(network: nn.Module, *views: Tensor) -> Tensor:
     if one_pass_serves(network, *views):
         outputs: Tensor = network(views[0])
         return outputs.expand(len(views), *outputs.shape)
-    joined: Tensor = network(torch.cat(views))
-    outputs = joined.unflatten(0, (len(views), -1))
+    axis = getattr(network, "row_axis", 0)  # of a stack (R, B, …) it is 1
+    joined: Tensor = network(torch.cat(views, axis))
+    outputs = joined.unflatten(axis, (len(views), -1)).movedim(axis, 0)
     return outputs
 
 
