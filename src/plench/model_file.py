@@ -69,7 +69,8 @@ def pack(content: ModelFile) -> bytes:
 def read_head(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the description of a model and the third-party code in its file, without reading its tensors."""
     described, sources, _ = _read_description(path)
-    del described["state"]
+    columns = described.pop("state").get("inputs", {}).get("columns", [])
+    described["columns"] = [[column["name"], column["kind"]] for column in columns]
     return described, sources
 
 

@@ -242,7 +242,7 @@ def test_accuracy_is_within_its_interval_where_the_assumptions_hold():
         candidates = draw_fps(labels, 6, 0.4, random)
         found = estimate_quality(score_examples(logits, candidates), candidates)
         accuracy = (logits.argmax(1) == labels).mean()
-        inside += found.accuracy.low <= accuracy <= found.accuracy.high
+        inside += found.uniform.low <= accuracy <= found.uniform.high
         low, high = bound_accuracy(found.CR, 0.5)
         assert low <= found.CR.high
         assert high == found.CR.high
@@ -250,14 +250,16 @@ def test_accuracy_is_within_its_interval_where_the_assumptions_hold():
 
 
 def test_intervals_are_honest_about_few_examples():
-    scores = {"CR": np.ones(10), "AA": np.ones(10)}
+    scores = {name: np.ones(10) for name in ("CR", "AA", "exact", "runner_up")}
     found = estimate_quality(scores, np.eye(4, dtype=bool)[[0] * 10])
     assert found.CR.value == 1
     assert found.CR.low < 0.95
-    assert found.accuracy.high == 1
+    assert found.uniform.high == 1
     assert estimate_share(10, 10).low < 0.75
     assert estimate_share(5, 10).low == pytest.approx(0.187, abs=0.001)  # Clopper and Pearson's table
-    assert estimate_quality(scores, np.ones((10, 4), bool)).accuracy is None
+    full = estimate_quality(scores, np.ones((10, 4), bool))
+    assert full.uniform is None
+    assert full.confusable is None
     with pytest.raises(UsageError, match="ambiguity"):
         bound_accuracy(Estimate(0.9, 0.8, 1.0, 10), 1.0)
 

@@ -44,8 +44,8 @@ def test_the_command_line_and_python_agree(songs, capsys):
     report, shown = capsys.readouterr()
     for text in (
         "chosen among 4",
-        "  CR ",
-        ", AA ",
+        "(CR): ",
+        "(AA): ",
         "hardest examples",
         "labels most confused",
         "wrote model",
@@ -53,7 +53,9 @@ def test_the_command_line_and_python_agree(songs, capsys):
         assert text in report
     assert "4/4 " in shown
     assert "s left" in shown
-    model = plench.PartialLabelClassifier("auto", n_runs=4, steps=60, random_state=0).fit("songs.csv")
+    model = plench.PartialLabelClassifier("auto", n_runs=4, steps=60, reserve=0.2, random_state=0).fit(
+        "songs.csv"
+    )
     assert model.classes_.tolist() == GENRES
     loaded = plench.load("model.plench")
 

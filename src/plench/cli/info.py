@@ -61,14 +61,32 @@ def describe_model(head: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "trained on", f"{data['name']}: {data['n_train']} examples, inputs {shape}"
     classes = notes.get("classes") or data.get("class_names")
     yield "classes", f"{data['n_classes']}" + (f": {join(classes)}" if classes else "")
-    quality = notes.get("quality") or {}
-    for name in ("CR", "AA", "accuracy"):
-        if quality.get(name):
-            yield name, " ".join(f"{key} {show(value)}" for key, value in quality[name].items())
-    if quality.get("accuracy"):
-        yield "accuracy if", join(quality["assumptions"])
+    if head.get("columns"):
+        yield "needs columns", join([f"{name} ({kind})" for name, kind in head["columns"]])
+    verdict, quality = notes.get("verdict"), notes.get("quality") or {}
+    if verdict:
+        yield "verdict", "; ".join([verdict["verdict"], *verdict["reasons"]])
+    about = {
+        "CR": ("CR", ""),
+        "AA": ("AA", ""),
+        "certain": ("accuracy", ", certain if sets are complete"),
+        "uniform": ("", ", if distractors are uniform"),
+        "confusable": ("", ", if distractors are confusable"),
+        "truth": ("", ", measured with true labels"),
+    }
+    for key, (name, meaning) in about.items():
+        if quality.get(key):
+            value, low, high, n = (show(quality[key][part]) for part in ("value", "low", "high", "n"))
+            yield name, f"{'' if key == 'certain' else value + ' '}({low} to {high}) on {n} rows{meaning}"
     if quality.get("refitted"):
         yield "measured", "before the model was trained once more on all data"
+    reserved, calibration = notes.get("reserved") or {}, notes.get("calibration")
+    if reserved.get("rows"):
+        yield "reserved", f"{len(reserved['rows'])} of {reserved['n_examples']} rows, not trained on"
+    if calibration:
+        is_calibrated = f"temperature {show(calibration['temperature'])}"
+        text = is_calibrated if calibration["is_calibrated"] else "probabilities are not calibrated"
+        yield "calibration", f"{text}; prediction sets: {join(list(calibration['scores']))}"
     rows = notes.get("leaderboard") or []
     if rows:
         yield "tried", f"{len(rows)} configurations"
@@ -76,8 +94,8 @@ def describe_model(head: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         shown = ("algorithm", "configuration", "CR", "AA", "step", "status")
         yield "", ", ".join(f"{key} {show(row.get(key))}" for key in shown)
     versions = {"plench": head["plench"], **run["versions"]}
-    names = ("plench", "python", "torch", "numpy")
-    yield "made with", ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    libraries = ("plench", "python", "torch", "numpy", "scipy", "scikit-learn")
+    yield "made with", ", ".join(f"{name} {versions[name]}" for name in libraries if name in versions)
     yield "made", str(run["timings"]["written"])
 
 

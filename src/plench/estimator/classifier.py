@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -17,12 +18,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from plench.algorithms import find_algorithm
+from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset, as_dataset
 from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
-from plench.errors import RunFailedError, UsageError
+from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator import scorers
+from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate, find_calibration
+from plench.estimator.folds import reserve_rows
 from plench.estimator.inputs import (
     SEPARATOR,
     InputError,
@@ -33,16 +36,20 @@ from plench.estimator.inputs import (
     read_labels,
     read_matrix,
 )
-from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share
+from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
 from plench.estimator.review import resolve_candidates
 from plench.estimator.search import CRITERIA, Attempt, Searcher, TrainingData, attempt, train_on_all
+from plench.estimator.verdict import Verdict, gather_evidence, judge
 from plench.model_file import pack
 from plench.progress import watch_run
-from plench.training.model import TrainedModel, load_model_file
+from plench.training.model import TrainedModel, load, load_model_file
 
 AUTO = "auto"
 STEPS = 1000
 VALIDATION_FRACTION = 0.2
+WEIGHT_STEPS = 10  # copies of a row of mean weight, where weights are not whole numbers
+
+logger = logging.getLogger("plench")
 
 
 class Resolved(NamedTuple):
@@ -62,6 +69,7 @@ class Given:
     columns: tuple[str, ...] | None
     are_named: bool
     answer_columns: int | None = None
+    truth: NDArray[np.int64] | None = None  # −1 where it is unknown; for rows that are not trained on
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -98,6 +106,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Algorithms that "auto" tries.
     refit : bool, default=True
         Whether "auto" trains its choice once more on all examples. Not counted in `time`.
+    reserve : float, default=0.0
+        Share of the rows (at least 50, in whole groups) that is neither trained on nor used to choose. The
+        estimates, the verdict and the calibration need it. With fewer than 300 rows, the model is trained on
+        all of them, and models of five folds take the place of the reserved rows; no guarantee holds then.
+    noise_rate : float, default=0.0
+        Largest share of candidate sets that miss the true label, as far as you know; widens the estimates.
     random_state : int or RandomState, optional
         Seed of split and training. The same number gives the same model, and for data with candidates of
         their own the weights of `plench.train` with that number as `seed` and `trial_seed`. Candidates that
@@ -118,7 +132,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     algorithm_, hparams_ : str and dict
         Algorithm and hyperparameters that were trained.
     quality_ : Quality or None
-        Criteria on the held-out examples and what they say about accuracy.
+        Criteria and what they say about accuracy: on the reserved rows, or without `reserve` on the held-out
+        examples that chose the model, which flatters it.
+    verdict_ : Verdict or None
+        Whether the model is of use, compared with simple baselines on the reserved rows.
+    calibration_ : Calibration or None
+        What calibrated probabilities and prediction sets are made of.
+    reserved_ : ndarray of int
+        The numbers of the reserved rows.
     leaderboard_ : list of dict or None
         Everything that "auto" tried, best first.
     history_ : list of dict
@@ -133,6 +154,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     _answer_columns: int | None = None  # of the matrix of answers that was learned from
     _unresolved: TrainingData | None = None  # what was learned from, until it is resolved
+    quality_: Quality | None
+    verdict_: Verdict | None
+    calibration_: Calibration | None
 
     def __init__(
         self,
@@ -152,6 +176,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         criterion: str = "CR",
         portfolio: Sequence[str] | None = None,
         refit: bool = True,
+        reserve: float = 0.0,
+        noise_rate: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
         threads: int = 1,
@@ -172,6 +198,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.criterion = criterion
         self.portfolio = portfolio
         self.refit = refit
+        self.reserve = reserve
+        self.noise_rate = noise_rate
         self.random_state = random_state
         self.device = device
         self.threads = threads
@@ -183,7 +211,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> PartialLabelClassifier:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> PartialLabelClassifier:
         """Learn from features and candidate sets.
 
         Parameters
@@ -194,6 +224,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         y : optional
             Candidates (called S elsewhere): a 0/1 or weight matrix (N, K), a list of sets, texts such as
             `cat|dog`, annotators' answers, or ordinary labels.
+        sample_weight : array of shape (N,), optional
+            How much each row counts in training. Whole numbers are numbers of copies; others are rounded to
+            tenths of their mean. Estimates on reserved rows count each row once.
+        groups : array of shape (N,), optional
+            Rows of a group stay in one part of every split.
 
         Returns
         -------
@@ -201,7 +236,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             The fitted estimator.
         """
         self._check_settings()
-        given = self._read_training(X, y)
+        given = self._read_training(X, y, sample_weight, groups)
         seed = self.random_state  # a number is the seed itself
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -213,10 +248,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "threads": self.threads,
             "candidate_weights": self.candidate_weights,
         }
+        reserved = reserve_rows(given.data.dataset, self.reserve, int(seed))
+        training = given.data
+        if len(reserved):
+            training = training.take(np.delete(np.arange(given.data.dataset.n_examples), reserved))
+        training = training.repeated()
         leaderboard: list[dict[str, Any]] | None = None
         if self.algorithm == AUTO:
             searcher = Searcher(
-                given.data,
+                training,
                 self.criterion,
                 self.validation_fraction,
                 settings,
@@ -227,16 +267,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 self.verbose,
             )
             trial = searcher.run()
-            leaderboard = searcher.leaderboard(trial)
+            entry, leaderboard = trial.entry, searcher.leaderboard(trial)
             measured = chosen = trial.first
             if self.refit:
                 if self.verbose:
-                    text = "training the choice once more, on all data; Ctrl-C keeps it as it is"
+                    text = "training the choice once more, on all its data; Ctrl-C keeps it as it is"
                     print(text, file=sys.stderr, flush=True)
-                chosen = train_on_all(measured, given.data, trial.entry)
+                chosen = train_on_all(measured, training, entry)
         else:
-            measured = chosen = self._train(given.data, settings)
-        self._keep(given, chosen, measured, leaderboard)
+            entry = find_algorithm(self.algorithm)
+            measured = chosen = self._train(training, settings, entry)
+        self._keep(given, reserved, training, chosen, measured, leaderboard)
+        if self.reserve:
+            self._assess(given, reserved, training, entry, int(seed))
+        self.model_.notes = self._describe(given)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -248,6 +292,67 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Return the probabilities (n, K) of the classes, in the order of `classes_`."""
         check_is_fitted(self)
         return self.model_.predict_proba(self._read_new(X))
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, promise: str | None = None) -> NDArray[np.bool_]:
+        """Return prediction sets (n, K), which keep a promise with probability `coverage` at least.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, frame or path
+            Features.
+        coverage : float, default=0.9
+            The probability, for new rows that are exchangeable with those of the calibration.
+        promise : {"truth", "truth_if_complete", "some_candidate"}, optional
+            The set contains the true label (calibrated on true labels), or the true label if candidate sets
+            are complete, or some candidate only. By default the first that the calibration allows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n, K)
+            In the order of `classes_`. A set with no class or with all of them is an abstention.
+
+        Raises
+        ------
+        UsageError
+            If the model is not calibrated: fit it with `reserve`, or call `calibrate`.
+        """
+        check_is_fitted(self)
+        return find_calibration(self.model_).predict_sets(
+            self.model_.predict_logits(self._read_new(X)), coverage, promise
+        )
+
+    def calibrate(self, X: Any, S: Any, *, true_labels: bool = False) -> PartialLabelClassifier:
+        """Calibrate probabilities and prediction sets on rows that the model was not trained on.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, frame or path
+            Features.
+        S : array-like
+            Candidate sets as `fit` takes them.
+        true_labels : bool, default=False
+            Whether S are the true labels of rows chosen at random, at least 30 (an audit). Then calibration
+            is the ordinary one, which needs no assumption about candidate sets.
+
+        Returns
+        -------
+        PartialLabelClassifier
+            The estimator, whose `calibration_` is replaced.
+        """
+        check_is_fitted(self)
+        logits = self.model_.predict_logits(self._read_new(X))
+        sets = scorers.read_candidates(self, S, len(logits))
+        if not sets.any(1).all():
+            raise InputError(f"the set of example {sets.any(1).argmin()} has no class that the model knows")
+        if true_labels and (sets.sum(1) > 1).any():
+            raise InputError("true_labels needs one label per example; some examples have several candidates")
+        found = calibrate(logits, sets, sets.argmax(1) if true_labels else None)
+        if true_labels:  # these say nothing of candidate sets
+            earlier = {} if self.calibration_ is None else self.calibration_.scores
+            found = replace(found, scores={**earlier, "truth": found.scores["truth"]})
+        self.calibration_ = found
+        self.model_.notes["calibration"] = found.to_json()
+        return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy where `y` are true labels, and the covering rate where they are candidates.
@@ -270,6 +375,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         It is the candidate that the model finds most probable, and the share of it among the candidates.
         """
         check_is_fitted(self)
+        if self._unresolved is None and not hasattr(self, "_resolved"):
+            raise UsageError("a loaded model has no training examples; resolve others with `plench resolve`")
         if self._unresolved is not None:
             data, weights = self._unresolved.dataset, self._unresolved.weights
             probs = self.model_.predict_proba(data.features)
@@ -283,7 +390,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         `quality_` has the same for the share that `fit` held out, if it did.
         """
         scores = scorers.score(self, X, S)
-        return estimate_quality(scores, scorers.read_candidates(self, S, len(scores["CR"])))
+        sets = scorers.read_candidates(self, S, len(scores["CR"]))
+        return estimate_quality(scores, sets, noise_rate=self.noise_rate)
 
     def estimate_accuracy(self, X: Any, y: Any) -> Estimate:
         """Return the accuracy on a few examples with true labels, with its exact interval."""
@@ -300,6 +408,43 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Write the model to one file, which `plench.load`, `plench predict` and `plench info` read."""
         check_is_fitted(self)
         self.model_.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> PartialLabelClassifier:
+        """Load a fitted estimator from a model file, without what it learned from.
+
+        Parameters
+        ----------
+        path : str or path
+            A model file (`save`, `plench fit`), or the folder of a run.
+        **options
+            Those of `plench.load`: `device`, `run_code` and so on.
+
+        Returns
+        -------
+        PartialLabelClassifier
+            With predictions, scores, `quality_`, `verdict_` and calibration; `disambiguate` needs `fit`.
+        """
+        model = load(path, **options)
+        notes, config = model.notes, model.run["config"]
+        about = notes.get("estimator") or {}
+        made = cls(**(about.get("params") or {"algorithm": config["algorithm"]}))
+        encoder = getattr(model.inputs, "encoder", None)
+        columns = None if encoder is None else [code.name for code in encoder.codes]
+        made.device, made.model_, made.classes_ = options.get("device", "cpu"), model, model.classes
+        made.n_features_in_ = about.get("n_features") or (len(columns) if columns else model.n_inputs)
+        made._columns = tuple(about.get("columns") or columns or ())
+        made._answer_columns = about.get("answer_columns")
+        if about.get("are_named", columns is not None):
+            made.feature_names_in_ = np.array(made._columns, dtype=object)
+        made.algorithm_, made.hparams_ = config["algorithm"], dict(config["hparams"])
+        made.history_, made.leaderboard_ = [], notes.get("leaderboard")
+        made.reserved_ = np.array((notes.get("reserved") or {}).get("rows", []), dtype=np.int64)
+        for name, kind in (("quality", Quality), ("verdict", Verdict), ("calibration", Calibration)):
+            content: Any = notes.get(name)
+            is_current = content and "assumptions" not in content  # of the quality of earlier versions
+            setattr(made, f"{name}_", kind.from_json(content) if is_current else None)
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: the model as the bytes of its file, and no training data."""
@@ -332,7 +477,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "number above 0 and below 1"
             )
 
-    def _read_training(self, X: Any, S: Any) -> Given:
+    def _read_training(self, X: Any, S: Any, sample_weight: Any, groups: Any) -> Given:
         """Read what `fit` was given."""
         has_candidates = isinstance(X, Dataset | str | os.PathLike)
         if not has_candidates and S is None and is_frame(X):
@@ -345,22 +490,35 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             image_encoder = self.image_encoder
             if image_encoder is None and isinstance(X, str | os.PathLike):
                 image_encoder = "auto"
-            data = as_dataset(X, text_encoder=self.text_encoder, image_encoder=image_encoder)
-            data = hide_truth(data)
+            whole = as_dataset(X, text_encoder=self.text_encoder, image_encoder=image_encoder)
+            truth = whole.known_labels if whole.labels is None else whole.labels
+            data = hide_truth(whole)
             columns = data.features.names if isinstance(data.features, Table) else None
             classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
             n_features = int(np.prod(data.input_shape[1:]))
-            return Given(TrainingData(data), classes, n_features, columns, columns is not None)
-        features, columns, are_texts = read_features(X, self.text_encoder, self.image_encoder)
-        labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
-        dataset = make_training_data(features, labels)
-        n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
-        training = TrainingData(dataset, labels.weights)
-        return Given(training, labels.classes, n_features, columns, are_texts, labels.answer_columns)
+            given = Given(TrainingData(data), classes, n_features, columns, columns is not None, truth=truth)
+        else:
+            features, columns, are_texts = read_features(X, self.text_encoder, self.image_encoder)
+            labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
+            dataset = make_training_data(features, labels)
+            n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
+            training = TrainingData(dataset, labels.weights)
+            given = Given(training, labels.classes, n_features, columns, are_texts, labels.answer_columns)
+        if groups is None and sample_weight is None:
+            return given
+        data = given.data.dataset
+        if groups is not None:
+            if data.groups is not None:
+                raise InputError("the data have groups of their own: give no groups")
+            numbers = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+            with as_input_errors():
+                data = replace(data, groups=numbers)
+        counts = None if sample_weight is None else count_copies(sample_weight, data.n_examples)
+        return replace(given, data=replace(given.data, dataset=data, counts=counts))
 
-    def _train(self, data: TrainingData, settings: Mapping[str, Any]) -> Attempt:
+    def _train(self, data: TrainingData, settings: Mapping[str, Any], entry: AlgorithmEntry) -> Attempt:
         """Train one run."""
-        entry, criterion = find_algorithm(self.algorithm), self.early_stopping
+        criterion = self.early_stopping
         if criterion is not None and criterion not in CRITERIA:
             raise UsageError(
                 f"early_stopping is {criterion!r}; expected None or one of {', '.join(CRITERIA)}"
@@ -378,7 +536,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return made
 
     def _keep(
-        self, given: Given, chosen: Attempt, measured: Attempt, leaderboard: list[dict[str, Any]] | None
+        self,
+        given: Given,
+        reserved: NDArray[np.int64],
+        training: TrainingData,
+        chosen: Attempt,
+        measured: Attempt,
+        leaderboard: list[dict[str, Any]] | None,
     ) -> None:
         """Keep what was learned."""
         assert chosen.model is not None
@@ -399,21 +563,86 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             for row in measured.records
         ]
         self.leaderboard_ = leaderboard
-        self.quality_ = None
+        self.reserved_ = reserved
+        self.quality_, self.verdict_, self.calibration_ = None, None, None
         if measured.held_out is not None and len(measured.held_out):
-            chosen_by = self.early_stopping if leaderboard is None else self.criterion
-            found = estimate_quality(measured.scores, measured.held_out, chosen_by)
-            self.quality_ = replace(found, refitted=chosen is not measured)
-        notes: dict[str, Any] = {}
+            self.quality_ = estimate_quality(
+                measured.scores,
+                measured.held_out,
+                noise_rate=self.noise_rate,
+                source="held-out",
+                chosen_by=self.early_stopping if leaderboard is None else self.criterion,
+                refitted=chosen is not measured,
+            )
+        self.model_ = chosen.model
+        self.model_.notes = {}
+        self.model_.record_range(training.dataset.features)
+        self._unresolved = given.data
+
+    def _assess(
+        self,
+        given: Given,
+        reserved: NDArray[np.int64],
+        training: TrainingData,
+        entry: AlgorithmEntry,
+        seed: int,
+    ) -> None:
+        """Calibrate, estimate and judge on the reserved rows, or on all rows by models of folds."""
+        if self.verbose:
+            where = f"{len(reserved):,} reserved rows" if len(reserved) else "five folds"
+            print(f"comparing the model with baselines on {where}", file=sys.stderr, flush=True)
+        try:
+            found = gather_evidence(given.data, given.truth, self.model_, training, reserved, seed, entry)
+        except (KeyboardInterrupt, PlenchError) as error:
+            self.quality_ = None
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+            logger.warning("the model is not assessed, and there is no verdict: %s", reason)
+            return
+        labels = found.labels if (found.labels >= 0).all() and len(found.labels) >= LEAST_LABELS else None
+        self.calibration_ = calibrate(found.logits, found.candidates, labels, found.source)
+        self.quality_ = estimate_quality(
+            score_examples(found.logits / self.calibration_.temperature, found.candidates),
+            found.candidates,
+            right=found.right,
+            units=found.units,
+            noise_rate=self.noise_rate,
+            source=found.source,
+        )
+        self.verdict_ = judge(found, self.quality_)
+
+    def _describe(self, given: Given) -> dict[str, Any]:
+        """Return what the model's file says of it besides its run, as plain values."""
+        params = self.get_params(deep=False)
+        params["random_state"] = None if not isinstance(self.random_state, int) else self.random_state
+        params["hparams"] = None if self.hparams is None else dict(self.hparams)
+        for name in ("classes", "portfolio"):
+            params[name] = None if params[name] is None else np.asarray(params[name]).tolist()
+        data = given.data.dataset
+        items = data.items
+        notes = {
+            **self.model_.notes,
+            "estimator": {
+                "params": params,
+                "n_features": given.n_features,
+                "columns": given.columns,
+                "are_named": given.are_named,
+                "answer_columns": given.answer_columns,
+            },
+            "reserved": {
+                "rows": self.reserved_.tolist(),
+                "items": None if items is None else [items[row] for row in self.reserved_],
+                "n_examples": data.n_examples,
+                "fingerprint": data.fingerprint,
+            },
+        }
         if not np.array_equal(given.classes, np.arange(len(given.classes))):
             notes["classes"] = given.classes.tolist()
-        if self.quality_ is not None:
-            notes["quality"] = self.quality_.to_json()
+        for name in ("quality", "verdict", "calibration"):
+            if getattr(self, f"{name}_") is not None:
+                notes[name] = getattr(self, f"{name}_").to_json()
         if self.leaderboard_ is not None:
             notes["leaderboard"] = self.leaderboard_
-        self.model_ = chosen.model
-        self.model_.notes = notes
-        self._unresolved = given.data
+        return notes
 
     def _read_new(self, X: Any) -> Any:
         """Return features to predict on as the model takes them; raise InputError where they do not fit."""
@@ -475,3 +704,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if not new and not missing:
             lines.append("Feature names must be in the same order as they were in fit.")
         raise InputError("\n".join(lines) + "\n")
+
+
+def count_copies(sample_weight: Any, n: int) -> NDArray[np.int64]:
+    """Return how often each row is repeated in training, in proportion to its weight."""
+    with as_input_errors():
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n,):
+        raise InputError(f"sample_weight has shape {weights.shape}; expected one weight for each of {n} rows")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights > 0).any()):
+        raise InputError("sample_weight must be finite numbers from 0, and not every weight may be zero")
+    if (weights % 1 != 0).any() or weights.mean() > WEIGHT_STEPS:
+        weights = np.rint(weights * WEIGHT_STEPS / weights.mean())
+    counts = weights.astype(np.int64)
+    return np.asarray(counts // np.gcd.reduce(counts))

@@ -124,12 +124,14 @@ def fit_folds(
     if n_units < 2:
         raise DataError(f"{dataset.card.name} has one group, which cannot be divided into folds")
     config, _ = configure_refit(model.run, model.updates - 1, dataset)
+    device = next((str(weight.device) for weight in model.algorithm.parameters()), "cpu")
+    config = config.changed(device=device)
     entry = entry or find_algorithm(config.algorithm)
     place = np.random.RandomState(seed_hash(seed, "folds")).permutation(n_units)
     fold = (place % min(n_folds, n_units))[units]
     for number in range(fold.max() + 1):
         trained, left_out = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        made = attempt(config, data.take(trained).whole(), entry)
+        made = attempt(config, data.take(trained).repeated().whole(), entry)
         if made.status == "interrupted":
             raise KeyboardInterrupt
         if made.model is None:

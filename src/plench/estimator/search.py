@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset
+from plench.data.answers import Answers
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
 from plench.runs.folder import RESULTS, RunStore
@@ -56,10 +57,14 @@ class OutOfTimeError(PlenchError):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What an estimator learns from: the data, and perhaps weights (N, K) of the candidates."""
+    """What an estimator learns from: the data, and perhaps weights (N, K) of the candidates.
+
+    `counts` (N,) says how often each example counts in training, once where None (`repeated`).
+    """
 
     dataset: Dataset
     weights: NDArray[np.float32] | None = None
+    counts: NDArray[np.int64] | None = None
 
     def configure(
         self, entry: AlgorithmEntry, holdout: float, hparams: Mapping[str, Any] | None = None, **settings: Any
@@ -82,7 +87,32 @@ class TrainingData:
 
     def take(self, rows: NDArray[np.int64]) -> TrainingData:
         """Some of the examples."""
-        return TrainingData(self.dataset.take(rows), None if self.weights is None else self.weights[rows])
+        parts: dict[str, Any] = {"weights": self.weights, "counts": self.counts}
+        taken = {name: None if value is None else value[rows] for name, value in parts.items()}
+        return TrainingData(self.dataset.take(rows), **taken)
+
+    def repeated(self) -> TrainingData:
+        """Each example as often as it counts; its copies stay in one part of every split."""
+        if self.counts is None:
+            return self
+        data, counts, answers = self.dataset, self.counts, self.dataset.answers
+        rows = np.repeat(np.arange(len(counts)), counts)
+        if answers is not None:
+            own = np.repeat(np.arange(len(answers.item)), counts[answers.item])
+            times = counts[answers.item]
+            copy = np.arange(len(own)) - np.repeat(times.cumsum() - times, times)
+            item = (counts.cumsum() - counts)[answers.item[own]] + copy
+            answers = Answers(
+                item,
+                answers.annotator[own],
+                answers.sets[own],
+                len(rows),
+                answers.lengths[own],
+                answers.annotator_names,
+            )
+        groups = rows if data.groups is None else data.groups[rows]
+        taken = replace(replace(data, answers=None).take(rows), answers=answers, groups=groups)
+        return TrainingData(taken, None if self.weights is None else self.weights[rows])
 
     def prepare(self, config: RunConfig) -> PreparedData:
         """Split and scale, as a run does it."""

@@ -201,12 +201,12 @@ class TableInputs(TabularInputs):
                 f"names to columns or a file, not {type(features).__name__}"
             )
         table = self.encoder.read(read_frame(features, "X"))
-        for name, count in self.encoder.encode(table)[1].items():
+        unknown = self.encoder.encode(table)[1]
+        if unknown:
             logger.warning(
-                "column %s: %d of %d rows have a category that the training split lacks; it counts as none",
-                short_repr(name),
-                count,
+                "of %d rows some have a category that the training split lacks, which counts as none: %s",
                 len(table),
+                ", ".join(f"{count} in column {short_repr(name)}" for name, count in unknown.items()),
             )
         return table
 

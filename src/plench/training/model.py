@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +22,7 @@ from plench.model_file import ModelFile, is_model_file, read_model_file, write_m
 from plench.networks import NETWORKS
 from plench.runs.folder import ALGORITHM, NETWORK, RunStore
 from plench.training.checkpoint import fitting, parse, restore_snapshot, take_snapshot
-from plench.training.data import Inputs, TableInputs, inputs_for
+from plench.training.data import Inputs, Stored, TableInputs, TabularInputs, inputs_for
 from plench.training.environment import Streams, choose_device, set_execution
 from plench.training.run import predict_logits
 
@@ -29,6 +30,9 @@ from plench.training.run import predict_logits
 NEEDED = ("config", "dataset", "algorithm_class", "algorithm_spec")
 # Candidates that are made room for when a model is built again: prediction needs nothing of single examples.
 MAX_CELLS = 2**22
+RANGE_ROWS = 8192  # that are compared with the training range at a time
+
+logger = logging.getLogger("plench")
 
 
 @dataclass(eq=False, repr=False)
@@ -72,17 +76,66 @@ class TrainedModel:
         head = {"updates": self.updates, "run": self.run, "notes": self.notes}
         return ModelFile(head, state, self.sources)
 
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs of the network per example."""
+        return int(np.prod(self.run["dataset"]["input_shape"][1:]))
+
+    def encode(self, features: Any) -> np.ndarray:
+        """Return features of the data as the network sees them (n, `n_inputs`)."""
+        stored = self.inputs.store(features, torch.device("cpu"))
+        return self.inputs.original(stored[:]).reshape(len(stored), -1).numpy()
+
+    def record_range(self, features: Any) -> None:
+        """Keep the smallest and largest inputs of the training examples, to warn about others far outside."""
+        if isinstance(self.inputs, TabularInputs):
+            stored = self.inputs.store(features, torch.device("cpu"))
+            ends = [
+                torch.aminmax(stored[i : i + RANGE_ROWS], dim=0) for i in range(0, len(stored), RANGE_ROWS)
+            ]
+            low = torch.stack([each.min for each in ends]).amin(0)
+            high = torch.stack([each.max for each in ends]).amax(0)
+            self.notes["range"] = [low.tolist(), high.tolist()]
+
+    def warn_outside(self, stored: Stored) -> None:
+        """Warn once of examples with an input that is outside the training range by more than its width."""
+        if "range" not in self.notes or len(stored) == 0:
+            return
+        low, high = (torch.tensor(ends, device=stored.device) for ends in self.notes["range"])
+        width = high - low + 1e-3
+        n_outside = 0
+        columns = torch.zeros_like(low, dtype=torch.bool)
+        for start in range(0, len(stored), RANGE_ROWS):
+            rows = stored[start : start + RANGE_ROWS]
+            outside = (rows < low - width) | (rows > high + width)
+            n_outside += int(outside.any(1).sum())
+            columns |= outside.any(0)
+        if n_outside:
+            logger.warning(
+                "%d of %d rows are far outside the training range (in %d of %d inputs): predictions for them "
+                "are extrapolated, and their probabilities mean little",
+                n_outside,
+                len(stored),
+                columns.sum(),
+                len(columns),
+            )
+
     def predict_logits(self, X: Any) -> np.ndarray:
         """Return logits (n, K)."""
         features = self.inputs.accept(X)
         device = next((weight.device for weight in self.algorithm.parameters()), torch.device("cpu"))
         stored = self.inputs.store(features, device)
+        self.warn_outside(stored)
         with fitting("the model cannot predict on these data", DataError):
             return predict_logits(self.algorithm, self.inputs, stored)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return class probabilities (n, K)."""
-        logits = self.predict_logits(X)
+        """Return class probabilities (n, K), at the temperature of its calibration if it has one."""
+        return self.calibrate_logits(self.predict_logits(X))
+
+    def calibrate_logits(self, logits: np.ndarray) -> np.ndarray:
+        """Return the probabilities that logits stand for."""
+        logits = logits / self.notes.get("calibration", {}).get("temperature", 1.0)
         weights = np.exp(logits - logits.max(1, keepdims=True))
         return np.asarray(weights / weights.sum(1, keepdims=True))
 

@@ -301,9 +301,10 @@ def assemble(
         n_unknown = int((labels < 0).sum())
         known = labels if n_unknown else None
         if 0 < n_unknown < len(labels):
-            measured = "measured on its own test set only" if test is not None else "not measured"
+            measured = "measured on its own test set only" if test is not None else "not measured in runs"
             warnings.append(
-                f"{card.name}: the truth of {n_unknown:,} rows is missing, so accuracy is {measured}"
+                f"{card.name}: the truth of {n_unknown:,} rows is missing, so accuracy is {measured}; "
+                "`plench fit` measures it on reserved rows whose truth is known"
             )
         labels = None if n_unknown else labels
     is_validation = split[kept] == "validation"
