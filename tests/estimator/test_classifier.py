@@ -240,7 +240,7 @@ def test_bad_input_is_told_in_our_words_and_as_theirs(data):
         make(early_stopping="OA").fit(X, S)
     with pytest.raises(UsageError, match="unknown algorithm"):
         make(algorithm="PRODENT").fit(X, S)
-    with pytest.raises(UsageError, match="answers of annotators"):
+    with pytest.raises(UsageError, match="answers of known annotators"):
         make(algorithm="DS_LR").fit(X, S)
     with pytest.raises((RunFailedError, UsageError)):
         make(hparams={"lr": 1e38}).fit(X, S)
