@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -35,12 +36,13 @@ from plench.report.figures import (
     draw_boxes,
     draw_costs,
     draw_pareto,
+    draw_rank_intervals,
     draw_ranks,
     draw_slopes,
     find_front,
     read_costs,
 )
-from plench.report.leaderboard import build_leaderboard
+from plench.report.leaderboard import bootstrap_ranks, build_leaderboard
 from plench.report.run_figures import draw_criteria, draw_curves, draw_sensitivity
 from plench.runs import read_runs
 from tests.report.conftest import read_board, records
@@ -97,6 +99,22 @@ def slopes(board, width=3.3):
     return draw_slopes(means(board, 0), means(board, 1), ("Lost", "MSRCv2"), "By CR, n = 2 splits", width)
 
 
+def five_splits(board):
+    """Return the board with the splits of each cell counted three times, as of six splits."""
+    cells = {
+        place: replace(
+            cell,
+            choices=tuple(
+                replace(choice, trial_seed=10 * n + choice.trial_seed)
+                for n in range(3)
+                for choice in cell.choices
+            ),
+        )
+        for place, cell in board.cells.items()
+    }
+    return replace(board, cells=cells)
+
+
 def scattered_costs():
     rng = np.random.default_rng(1)
     return [StepCost(a, "Lost", float(10 ** rng.uniform(-0.5, 1)), 0.3, rng.uniform(300, 900)) for a in MANY]
@@ -111,6 +129,7 @@ DRAWINGS = {
     "ranks": lambda board, runs, width: draw_ranks(board, CR, width=width),
     "ranks_wilcoxon": lambda board, runs, width: draw_ranks(board, CR, "wilcoxon", width=width),
     "curves": lambda board, runs, width: draw_curves(board, board.settings[0], CR, width),
+    "rank-intervals": lambda board, runs, width: draw_rank_intervals(five_splits(board), CR, width),
     "criterion": lambda board, runs, width: draw_criteria(only(runs, "CC", "LWS"), board.criteria, width),
     "sensitivity": lambda board, runs, width: draw_sensitivity(only(runs, "CC"), CR, width),
     "pareto": lambda board, runs, width: draw_pareto(board, CR, scattered_costs(), width),
@@ -276,9 +295,10 @@ def test_boxes_set_apart_what_lacks_a_pair(gapped_board, board):
     assert set(order[:3]) == {"CC", "PRODEN", "SCL_NL"}
     assert set(order[3:]) == {"LWS 2/4", "NN 3/4", "EXP 2/4"}, "the fewest by any criterion"
     for axes in figure.axes:
-        white = [patch for patch in axes.patches if to_hex(patch.get_facecolor()) == "#ffffff"]
+        rows = axes.collections  # dots: nobody has five values
+        white = [dots for dots in rows if to_hex(dots.get_facecolor()[0]) == "#ffffff"]
         off_scale = [text for text in axes.texts if re.search("[◂▸]", text.get_text())]
-        assert len(axes.patches) + len(off_scale) in (5, 6), "an algorithm may have no figure by OA"
+        assert len(rows) + len(off_scale) in (5, 6), "an algorithm may have no figure by OA"
         assert len(white) <= 3
         assert white or axes is not figure.axes[0]
     assert "White: lacks some splits" in words_of(figure)
@@ -383,10 +403,45 @@ def test_criterion_has_a_panel_each_and_a_unit(many_runs, many):
     figure = draw_criteria(many_runs, many.criteria)
     words = words_of(figure)
     assert len(figure.axes) == 2 * len(many.criteria), "a panel per dataset and criterion"
-    assert len(re.findall(r"regret −?\d+\.\d\d points, ρ", words)) == len(figure.axes)
+    assert len(re.findall(r"regret −?\d+\.\d\d ρ", words)) == len(figure.axes)
     assert all(axes.get_ylim()[0] > 10 for axes in figure.axes)
     assert "beyond the scales" in words
     assert "n = 162 runs" in words
+
+
+def test_six_datasets_fit_a_page_and_nothing_is_cut(tmp_path):
+    """Names as long as people give them; panels of one criterion below each other."""
+    names = ("CC", "LWS", "a method with a long name")
+    datasets = ("Lost", "MSRCv2", "Birdsong", "Malagasy", "Yahoo!News", "SoccerPlayer")
+    runs = read_runs(write_sweep(tmp_path, datasets=datasets, algorithms=names, n_trials=2, n_hparams=3))
+    board = build_leaderboard(runs)
+    for figure in (draw_criteria(runs, board.criteria), draw_boxes(board, ())):
+        texts = visible_texts(figure)
+        width, height = figure.canvas.get_width_height()
+        assert figure.get_figheight() < 8
+        for text, box in texts:
+            assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= -1, text
+
+
+def test_rank_intervals_are_those_of_the_statistics(many):
+    board = five_splits(many)
+    figure = draw_rank_intervals(board, CR)
+    found = bootstrap_ranks(board, CR, board.algorithms)
+    (lines, dots) = figure.axes[0].collections
+    order = [text.split()[0] for text in row_names(figure)]
+    drawn = [segment[:, 0].tolist() for segment in lines.get_segments()]
+    assert drawn == [pytest.approx(list(found.over_splits[name])) for name in order]
+    ranks = {name: rank for name, (rank, _) in board.rank(CR).items()}
+    assert dots.get_offsets()[:, 0].tolist() == pytest.approx([ranks[name] for name in order])
+    assert "No rank intervals over datasets: there are 2" in words_of(figure)
+    with pytest.raises(UsageError, match="only 2 splits"):
+        draw_rank_intervals(many, CR)
+
+
+def test_few_values_are_dots_not_boxes(many, board):
+    assert len(draw_boxes(many, (FAILED,)).axes[0].patches) == 0, "four values each"
+    assert "Dots and their median" in words_of(draw_boxes(many, ()))
+    assert len(draw_boxes(board, ()).axes[0].patches) == 4, "six values each"
 
 
 def test_pilot_draws_points_on_the_scale_of_the_bulk():
@@ -413,6 +468,17 @@ def test_read_costs(tmp_path):
         path.write_text(bad)
         with pytest.raises(DataError, match=r"step\.json"):
             read_costs(path)
+
+
+def test_no_algorithm_stands_left_of_its_own_baseline():
+    costs = [StepCost("CC", "Lost", 0.5, 0.2, None), StepCost("NN", "Lost", 0.3, 0.35, None)]
+    figure = draw_costs(costs)
+    dots, bars = figure.axes[0].collections[1:]
+    times, baselines = (points.get_offsets() for points in (dots, bars))
+    assert times.tolist() == [[0.35, 0], [0.5, 1]]
+    assert sorted(baselines.tolist(), key=lambda at: at[1]) == [[0.35, 0], [0.2, 1]]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.30", "0.50"]
+    assert "1 algorithm was measured below its own bar" in words_of(figure)
 
 
 def test_memory_is_drawn_beyond_the_least():

@@ -1,4 +1,4 @@
-"""How good each criterion is: regret, rank correlation, and regret with fewer configurations.
+"""How good each criterion is: regret, rank correlation, regret with fewer configurations; sensitivity.
 
 Regret when fewer configurations are tried is exact, from the stored ones. Of m configurations of a split, k
 are tried. If every subset of size k is equally likely, the j-th best of the m by the criterion (ties in
@@ -6,11 +6,11 @@ selection's own order) is chosen with probability C(m − j, k − 1) / C(m, k):
 k − 1 of those after it. The expected test accuracy is a sum over order statistics, and no subset is drawn.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import comb
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from scipy import stats
 from plench.criteria import Criterion, criteria, find_criterion
 from plench.report.leaderboard import group_by, label_settings, offered, title_criterion
 from plench.report.tables import TableLayout, text_entries
-from plench.runs.records import Experiment, Run
+from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import place_experiments, select
 
 REFERENCE = "OA_ES"
 MOST_CONFIGURATIONS = 20
+MOST_CATEGORIES = 8
+QUARTERS = 4
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,66 @@ def score_and_test(run: Run, criterion: Criterion) -> tuple[float, float] | None
     return None if test is None else (score, test)
 
 
-def relative_accuracies(
-    runs: Iterable[Run], criterion: Criterion, centre: Callable[[list[float]], float]
-) -> list[tuple[Run, float]]:
-    """Return finished runs with their test accuracy, less the centre of their experiment and split."""
+@dataclass(frozen=True)
+class Sensitivity:
+    """Test accuracies against one hyperparameter, each less the median of its experiment and split.
+
+    `places` are the values, or numbers of `categories` if these are few or not numbers. `bins` has a value
+    (or the ends of a quarter of the points), its place, the number of runs and their median difference.
+    """
+
+    name: str
+    runs: list[Run]
+    differences: list[float]
+    places: list[float]
+    categories: list[Any] | None
+    bins: list[tuple[Any, float, int, float]]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the values are positive numbers that spread over more than a decade."""
+        return self.categories is None and min(self.places) > 0 and max(self.places) / min(self.places) > 20
+
+
+def measure_sensitivity(runs: Iterable[Run], criterion: Criterion) -> list[Sensitivity]:
+    """Return the test accuracies of finished runs against every hyperparameter that varies.
+
+    Accuracy is taken at the checkpoint the criterion chose, less the median of its experiment and split, so
+    that several datasets can be shown together and a failed configuration does not shift the others.
+    """
     found = [(run, point[1]) for run in runs if (point := score_and_test(run, criterion)) is not None]
     points: list[tuple[Run, float]] = []
     for group in group_by(found, lambda item: (item[0].experiment, item[0].trial_seed)).values():
-        middle = centre([test for _, test in group])
+        middle = median(test for _, test in group)
         points.extend((run, test - middle) for run, test in group)
-    return points
+    own, differences = [run for run, _ in points], [difference for _, difference in points]
+    measured = []
+    for name in sorted({name for run in own for name in run.hparams if name != "max_steps"}):
+        values = [run.hparams.get(name) for run in own]
+        by_value = group_by(zip(values, differences, strict=True), lambda point: str(point[0]))
+        if len(by_value) < 2:
+            continue
+        numbers = [float(value) for value in values if is_finite(value)]
+        categories, bins = None, []
+        if len(numbers) == len(values) and len(by_value) > MOST_CATEGORIES:
+            x, y = np.array(numbers), np.array(differences)
+            for part in np.array_split(np.argsort(x, kind="stable"), QUARTERS):
+                ends = (float(x[part[0]]), float(x[part[-1]]))
+                bins.append((ends, float(np.median(x[part])), len(part), float(np.median(y[part]))))
+        else:
+            ordered = sorted(by_value, key=lambda text: _by_size(by_value[text][0][0], text))
+            categories = [by_value[text][0][0] for text in ordered]
+            numbers = [float(ordered.index(str(value))) for value in values]
+            for place, text in enumerate(ordered):
+                group = [difference for _, difference in by_value[text]]
+                bins.append((categories[place], float(place), len(group), median(group)))
+        measured.append(Sensitivity(name, own, differences, numbers, categories, bins))
+    return measured
+
+
+def _by_size(value: object, text: str) -> tuple[int, float, str]:
+    """Return what categories are sorted by: numbers first, by size, then other texts."""
+    return (0, float(value), "") if is_finite(value) else (1, 0.0, text)
 
 
 def judge_criteria(runs: Iterable[Run], shown: Iterable[Criterion] | None = None) -> list[CriterionQuality]:

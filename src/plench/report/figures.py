@@ -21,10 +21,13 @@ from plench.errors import DataError, UsageError
 from plench.report import drawing, run_figures, statistics
 from plench.report.drawing import COLUMN, DARK, GREY, SMALL, FigureKind, Range, label, one_criterion
 from plench.report.leaderboard import (
+    FEWEST,
     Leaderboard,
+    bootstrap_ranks,
     build_leaderboard,
     group_by,
     label_settings,
+    rank_values,
     split_by_truth,
     title_criterion,
 )
@@ -81,7 +84,8 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
         _draw_boxes(axes, table[:, [*whole, *partial]], len(whole), scale)
         if whole and partial:
             axes.axhline(len(whole) - 0.5, color=GREY, linewidth=0.7, linestyle=":")
-        axes.set(title=f"by {title_criterion(criterion, board.settings)}", xlabel="points")
+        title = textwrap.fill(title_criterion(criterion, board.settings), 11)
+        axes.set(title=title, xlabel="points")
         axes.tick_params(labelbottom=True, left=axes.get_subplotspec().is_first_col())  # type: ignore[union-attr]
         drawing.add_grid(axes, "x")
     rows = [label(names[i], 22) for i in whole]
@@ -92,11 +96,15 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
     panels[0].set_xlim(scale.padded(0.04))
     n = counted(max(map(len, tables.values())), "split")
     what = "No true labels: criterion" if board.scored else "Test accuracy"
-    drawing.add_title(figure, f"{what} less that of the split's median algorithm, {board.extent}, n = {n}")
+    drawing.add_title(
+        figure, f"{what} less that of the split's median algorithm, by criterion, {board.extent}, n = {n}"
+    )
     asked = ", ".join(name for name in board.algorithms if name in left_out)
     reason = ", as in the paper" if leave_out is None else ""
     beyond = sum(not scale.holds(value) for value in values)
     notes = [f"Left out{reason}: {asked}."] if asked else []
+    if min(int(found[i]) for found in counts.values() for i in order) < FEWEST:
+        notes.append(f"Dots and their median where there are fewer than {FEWEST} splits.")
     if partial:
         notes.append("White: lacks some splits (how many it has: behind its name), so does not compare.")
     if beyond:
@@ -119,7 +127,10 @@ def _read_accuracies(board: Leaderboard, criterion: Criterion, names: Sequence[s
 
 
 def _draw_boxes(axes: Axes, table: statistics.Matrix, n_whole: int, scale: Range) -> None:
-    """Draw boxes below each other; one whose median is off the scale is an arrow with that median."""
+    """Draw boxes below each other; one whose median is off the scale is an arrow with that median.
+
+    Fewer than five values are drawn as dots with their median: a box would be made of little more than these.
+    """
     from matplotlib import patheffects
 
     axes.axvline(0, color=GREY, linewidth=0.6)
@@ -133,6 +144,15 @@ def _draw_boxes(axes: Axes, table: statistics.Matrix, n_whole: int, scale: Range
             low = middle < scale.low
             text = f"{middle:.0f}".replace("-", "−") if low else f"{middle:+.0f}"
             drawing.write_beyond(axes, place, text, low=low)
+    few = [(place, values) for place, values in drawn if len(values) < FEWEST]
+    drawn = [(place, values) for place, values in drawn if len(values) >= FEWEST]
+    for place, values in few:
+        inside = [value for value in values if scale.holds(value)]
+        colour = DARK if place < n_whole else "white"
+        axes.scatter(
+            inside, [place] * len(inside), s=6, color=colour, edgecolor=DARK, linewidth=0.5, zorder=3
+        )
+        axes.plot([median(values)] * 2, [place - 0.31, place + 0.31], color=DARK, linewidth=1.2)
     if not drawn:
         return
     thin = {"linewidth": 0.6}
@@ -205,16 +225,15 @@ def draw_ranks(
         ends = [min(ranks[group]) - 0.03, max(ranks[group]) + 0.03]
         axes.plot(ends, [height, height], color=DARK, linewidth=3, solid_capstyle="butt")
     title = title_criterion(criterion, board.settings)
-    extent = board.extent.removeprefix(f"{n} ")
     drawing.add_title(
         figure,
-        f"Average rank of {k} algorithms selected by {title}, n = {n} {extent} "
+        f"Average rank of {k} algorithms selected by {title}, n = {counted(n, 'dataset')} "
         f"({'Nemenyi' if by_nemenyi else 'Wilcoxon–Holm'}, α = {alpha:g}; "
         f"Friedman p = {p_value:.2g})",
     )
-    if scores.left_out:
-        left_out = ", ".join(scores.left_out)
-        drawing.add_notes(figure, [f"Left out, with no figure in some dataset: {left_out}."])
+    left_out = ", ".join(scores.left_out)
+    missing = f"Left out, with no figure in some dataset: {left_out}." if left_out else ""
+    drawing.add_notes(figure, [missing, board.averaging])
     return figure
 
 
@@ -232,6 +251,57 @@ def _draw_rank_scale(axes: Axes, k: int, difference: float | None) -> None:
         axes.plot([1, end], [-1.9, -1.9], color=DARK, linewidth=1.2, marker="|", markersize=5)
         text = f"CD = {difference:.2f}"
         axes.text(end + 0.015 * (k - 1), -1.9, text, va="center", ha="left", fontsize=SMALL)
+
+
+def draw_rank_intervals(board: Leaderboard, criterion: Criterion, width: float = COLUMN) -> Figure:
+    """Draw average ranks with their bootstrap intervals, the best on top; algorithms without gaps only."""
+    scores = statistics.gather_scores(board, criterion)
+    names, n = scores.algorithms, counted(len(scores.datasets), "dataset")
+    if len(names) < 2:
+        raise UsageError(
+            f"rank intervals need 2 algorithms with a figure on every dataset, not {len(names)}: choose with "
+            "--datasets and --algorithms"
+        )
+    intervals = bootstrap_ranks(board, criterion, names)
+    if not intervals.widest:
+        raise UsageError("; ".join(intervals.reasons))
+    values = board.sign(criterion) * scores.values
+    ranks = dict(zip(names, rank_values(values).mean(axis=0).tolist(), strict=True))
+    order = sorted(names, key=lambda name: (ranks[name], name))
+    figure = drawing.new_figure(width, 0.115 * len(order) + 0.4)
+    axes = figure.add_subplot()
+    light, notes = drawing.shades(5)[3], ["Dots: average ranks."]
+    for limits, colour, thickness, note in (
+        (
+            intervals.over_datasets,
+            light,
+            3.5,
+            "Wide bars: 95 % bootstrap intervals over datasets and splits.",
+        ),
+        (
+            intervals.over_splits,
+            DARK,
+            1.0,
+            "Lines: 95 % bootstrap intervals over the splits of each dataset.",
+        ),
+    ):
+        if limits:
+            lows, highs = zip(*(limits[name] for name in order), strict=True)
+            axes.hlines(range(len(order)), lows, highs, color=colour, linewidth=thickness)
+            notes.append(note)
+    axes.scatter([ranks[name] for name in order], range(len(order)), s=9, color=DARK, zorder=3)
+    drawing.name_rows(axes, [f"{label(name, 22)} {ranks[name]:.1f}" for name in order])
+    axes.set_xlim(0.5, len(order) + 0.5)
+    axes.set_xlabel("average rank")
+    drawing.add_grid(axes, "x")
+    title = title_criterion(criterion, board.settings)
+    drawing.add_title(figure, f"Average rank of {len(order)} algorithms selected by {title}, n = {n}")
+    left_out = ", ".join(scores.left_out)
+    notes += [f"Left out, with no figure in some dataset: {left_out}." if left_out else "", board.averaging]
+    drawing.add_notes(
+        figure, [*notes, *(f"{reason[:1].upper()}{reason[1:]}." for reason in intervals.reasons)]
+    )
+    return figure
 
 
 def draw_slopes(
@@ -386,23 +456,34 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
     known = [cost.peak_mb for cost in rows if cost.peak_mb is not None]
     figure = drawing.new_figure(width, 0.115 * len(rows) + 0.5)
     left, *more = figure.subplots(1, 2 if known else 1, sharey=True, squeeze=False)[0]
-    places, times = range(len(rows)), [cost.ms for cost in rows]
-    baselines = [cost.floor_ms for cost in rows if cost.floor_ms is not None and cost.floor_ms > 0]
-    baseline = median(baselines) if baselines else None
-    low, high = min([*times, *([baseline] if baseline else [])]), max(times)
+    # A baseline is measured with each algorithm, so that noise may put it above the step itself.
+    baselines = {
+        i: cost.floor_ms for i, cost in enumerate(rows) if cost.floor_ms is not None and cost.floor_ms > 0
+    }
+    places, times = range(len(rows)), [max(cost.ms, baselines.get(i, 0)) for i, cost in enumerate(rows)]
+    below = sum(cost.ms < time for cost, time in zip(rows, times, strict=True))
+    low, high = min([*times, *baselines.values()]), max(times)
     left.set_xscale("log")
     left.set_xlim(low / 1.25, high * (high / low) ** 0.35 * 1.3)  # room for the numbers
     drawing.set_plain_ticks(left.xaxis)
-    left.hlines(places, left.get_xlim()[0], times, color=GREY, linewidth=0.5)
+    left.hlines(
+        places, [baselines.get(i, left.get_xlim()[0]) for i in places], times, color=GREY, linewidth=0.5
+    )
     left.scatter(times, places, s=10, color=DARK, zorder=3)
-    for place, ms in enumerate(times):
-        _write_behind(left, ms, place, f"{ms:.2f}" if ms < 10 else f"{ms:.4g}", 3.5)
+    for place, cost in enumerate(rows):
+        text = f"{cost.ms:.2f}" if cost.ms < 10 else f"{cost.ms:.4g}"
+        _write_behind(left, times[place], place, text, 3.5)
     left.set_xlabel("time (ms, log scale)")
     left.grid(False)
     notes = []
-    if baseline is not None:
-        left.axvline(baseline, color=DARK, linestyle=":", linewidth=0.9)
-        notes.append(f"Dotted: forward, backward and Adam alone, {baseline:.2g} ms.")
+    if baselines:
+        left.scatter(list(baselines.values()), list(baselines), s=14, marker="|", color=DARK, linewidth=0.9)
+        middle = median(baselines.values())
+        note = (
+            f"Bar: forward, backward and Adam alone, measured with each algorithm (median {middle:.2g} ms)."
+        )
+        said = "was measured below its own bar, which is noise, and stands on it"
+        notes += [note, f"{counted(below, 'algorithm')} {said}." if below else ""]
     for axes in more:
         least = min(known)
         beyond = [0.0 if cost.peak_mb is None else cost.peak_mb - least for cost in rows]
@@ -562,6 +643,11 @@ _KINDS = (
             found.board, one_criterion(found, options), read_costs(options.costs), options.width
         ),
         {"--costs": {**_COSTS, "required": True}},
+    ),
+    FigureKind(
+        "rank-intervals",
+        "average ranks with bootstrap intervals",
+        lambda found, options: draw_rank_intervals(found.board, one_criterion(found, options), options.width),
     ),
     FigureKind(
         "ranks",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report import drawing
-from plench.report.criteria_quality import judge_criteria, relative_accuracies, score_and_test
-from plench.report.drawing import COLUMN, DARK, GREY, SMALL, Range, find_range, label
+from plench.report.criteria_quality import Sensitivity, judge_criteria, measure_sensitivity, score_and_test
+from plench.report.drawing import COLUMN, DARK, GREY, NORMAL, SMALL, Range, find_range, label
 from plench.report.leaderboard import Leaderboard, describe_extent, label_settings, title_criterion
 from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import ChosenRun, place_experiments
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = 0.95  # inches
-CRITERION_PANEL = 1.35
-MOST_CATEGORIES = 8
+CRITERION_PANEL = 0.68
 MOST_SETTINGS = 14
 
 
@@ -44,7 +44,17 @@ def draw_curves(
         raise UsageError(f"nothing was selected by {criterion.title} on {clean(setting.dataset)}")
     shared, apart = _share_scale(chosen, ("test_acc", criterion.record_key))
     n = len(chosen)
-    figure, panels, columns = drawing.new_panels(width, n, PANEL, 0.3, (0.6, 0.85), sharex=True)
+    longest = max(
+        (
+            r.step
+            for own in chosen.values()
+            for c in own
+            if not c.run.experiment.fitted
+            for r in c.run.records
+        ),
+        default=1,
+    )
+    figure, panels, columns = drawing.new_panels(width, n, PANEL, 0.3, (0.6, 0.85))
     for number, (axes, (algorithm, choices)) in enumerate(zip(panels, chosen.items(), strict=True)):
         for choice, colour in zip(choices, drawing.shades(max(len(choices), 2)), strict=False):
             records = [record for record in choice.run.records if record.step > 0]
@@ -61,9 +71,12 @@ def draw_curves(
         own = algorithm in apart
         axes.set_title(label(algorithm, 18) + (" *" if own else ""), pad=2)
         axes.set_ylim(apart.get(algorithm, shared))
+        steps_of = [record.step for choice in choices for record in choice.run.records]
+        fitted = choices[0].run.experiment.fitted  # a few rounds would be a dot on the scale of steps
         is_last = number >= n - columns
-        axes.tick_params(labelleft=own or number % columns == 0, labelbottom=is_last)
-        axes.set_xlabel("step" if is_last else "")
+        axes.set_xlim(Range(0, max(steps_of) if fitted else longest).padded(0.05))
+        axes.tick_params(labelleft=own or number % columns == 0, labelbottom=is_last or fitted)
+        axes.set_xlabel("round" if fitted else "step" if is_last else "")
         axes.locator_params(axis="x", nbins=3)
         drawing.set_plain_ticks(axes.xaxis)
     title = title_criterion(criterion, [setting])
@@ -103,30 +116,25 @@ def _share_scale(
 
 
 def draw_sensitivity(runs: Sequence[Run], criterion: Criterion, width: float = COLUMN) -> Figure:
-    """Draw one panel per hyperparameter that varies, for runs of one algorithm.
-
-    Accuracy is taken at the checkpoint the criterion chose, less the median of its dataset and split, so that
-    several datasets can be shown together and a failed configuration does not shift the others.
-    """
+    """Draw one panel per hyperparameter that varies, for runs of one algorithm (`measure_sensitivity`)."""
     algorithm, *others = sorted({run.experiment.algorithm for run in runs})
     if others:
         known = ", ".join(map(clean, [algorithm, *others]))
         raise UsageError(f"one algorithm at a time: choose with --algorithms from {known}")
-    points = [(run, 100 * test) for run, test in relative_accuracies(runs, criterion, median)]
-    names = sorted({name for run, _ in points for name in run.hparams})
-    varying = [name for name in names if len({str(run.hparams.get(name)) for run, _ in points}) > 1]
+    varying = measure_sensitivity(runs, criterion)
     if not varying:
-        finished = f"{len(points)} finished runs"
+        finished = f"{sum(run.finished for run in runs)} finished runs"
         raise UsageError(f"no hyperparameter of {clean(algorithm)} varies over its {finished}")
-    scale = find_range(relative for _, relative in points)
+    points = varying[0].runs
+    ys = 100 * np.array(varying[0].differences)
+    scale = find_range(ys)
     figure, panels, columns = drawing.new_panels(width, len(varying), PANEL, 0.3, (0.2, 1.15), sharey=True)
-    ys = np.array([relative for _, relative in points])
     shown = np.clip(ys, *scale)
     outside = shown != ys
-    default = np.array([run.hparams_seed == 0 for run, _ in points])
+    default = np.array([run.hparams_seed == 0 for run in points])
     dark, light = drawing.shades(5)[0], drawing.shades(5)[3]
-    for axes, name in zip(panels, varying, strict=True):
-        xs = _place_values(axes, [run.hparams.get(name) for run, _ in points], ys)
+    for axes, measured in zip(panels, varying, strict=True):
+        xs = _place_values(axes, measured)
         axes.axhline(0, color=GREY, linewidth=0.5)
         for mask, colour, marker, size in (
             (~default & ~outside, light, "o", 5),
@@ -136,12 +144,12 @@ def draw_sensitivity(runs: Sequence[Run], criterion: Criterion, width: float = C
         ):
             look: Any = {"s": size, "marker": marker, "color": [colour], "edgecolor": DARK, "linewidth": 0.2}
             axes.scatter(xs[mask], shown[mask], **look)
-        axes.set_title(label(name, 18), pad=2)
+        axes.set_title(label(measured.name, 18), pad=2)
         drawing.add_grid(axes, ticks=4)
     panels[0].set_ylim(scale.padded(0.08))
     for axes in panels[::columns]:
         axes.set_ylabel("points")
-    experiments = {run.experiment for run, _ in points}
+    experiments = {run.experiment for run in points}
     n = counted(len(points), "run")
     drawing.add_title(
         figure,
@@ -149,50 +157,37 @@ def draw_sensitivity(runs: Sequence[Run], criterion: Criterion, width: float = C
         f"{title_criterion(criterion, experiments)}), {describe_extent(experiments)}, n = {n}",
     )
     beyond = int(outside.sum())
-    legend = "Dots: drawn configurations; diamonds: the default; bars: medians."
+    legend = "Dots: drawn configurations; diamonds: the default; bars: medians of a value or a quarter."
     lying = f"At the edge (triangles): {counted(beyond, 'run')} beyond the scale." if beyond else ""
     drawing.add_notes(figure, [legend, lying])
     return figure
 
 
-def _place_values(axes: Axes, values: Sequence[Any], ys: np.ndarray) -> np.ndarray:
-    """Return where each value lies on the axis: a number on a scale, or a category with a little jitter."""
-    numbers = [float(value) for value in values if is_finite(value)]
-    categories = sorted({str(value) for value in values}, key=_by_size)
-    if len(numbers) == len(values) and len(categories) > MOST_CATEGORIES:
-        if min(numbers) > 0 and max(numbers) / min(numbers) > 20:
+def _place_values(axes: Axes, measured: Sensitivity) -> np.ndarray:
+    """Draw the medians; return where each run lies: a number, or a category with a little jitter."""
+    xs = np.array(measured.places)
+    if measured.categories is None:
+        if measured.is_log:
             axes.set_xscale("log")
-            axes.set_xlim(min(numbers) / 1.4, max(numbers) * 1.4)
+            axes.set_xlim(xs.min() / 1.4, xs.max() * 1.4)
         else:
             axes.locator_params(axis="x", nbins=3)
         drawing.set_plain_ticks(axes.xaxis)
-        xs = np.array(numbers)
-        order = np.argsort(xs, kind="stable")
-        for part in np.array_split(order, min(5, len(xs))):
-            ends = [xs[part].min(), xs[part].max()]
-            axes.plot(ends, [np.median(ys[part])] * 2, color=DARK, linewidth=1.3, solid_capstyle="butt")
-        return xs
-    places = np.array([categories.index(str(value)) for value in values], dtype=float)
-    texts = [
-        label(category, 12) if kind else drawing.format_number(number)
-        for category in categories
-        for kind, number, _ in [_by_size(category)]
-    ]
-    upright = sum(map(len, texts)) > 13
-    axes.set_xticks(range(len(categories)), texts, rotation=90 if upright else 0)
-    axes.set_xlim(-0.6, len(categories) - 0.4)
-    for place in range(len(categories)):
-        middle = np.median(ys[places == place])
-        axes.plot([place - 0.38, place + 0.38], [middle] * 2, color=DARK, linewidth=1.3)
-    return places + np.random.default_rng(0).uniform(-0.28, 0.28, len(places))
-
-
-def _by_size(text: str) -> tuple[int, float, str]:
-    """Return what categories are sorted by: numbers first, by size, then other texts."""
-    try:
-        return (0, float(text), "")
-    except ValueError:
-        return (1, 0.0, text)
+    else:
+        values = measured.categories
+        texts = [
+            drawing.format_number(v if isinstance(v, int) else float(f"{v:.3g}"))
+            if is_finite(v)
+            else label(str(v), 12)
+            for v in values
+        ]
+        axes.set_xticks(range(len(texts)), texts, rotation=90 if sum(map(len, texts)) > 13 else 0)
+        axes.set_xlim(-0.6, len(texts) - 0.4)
+        xs = xs + np.random.default_rng(0).uniform(-0.28, 0.28, len(xs))
+    for value, place, _, middle in measured.bins:
+        ends = value if measured.categories is None else (place - 0.38, place + 0.38)
+        axes.plot(ends, [100 * middle] * 2, color=DARK, linewidth=1.3, solid_capstyle="butt")
+    return xs
 
 
 def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float = COLUMN) -> Figure:
@@ -220,11 +215,13 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
     if not any(points.values()):
         raise UsageError("no finished run has both a criterion and a test accuracy")
     judged = judge_criteria(runs, shown)
-    columns = min(len(shown), max(1, int((width - 0.2) / CRITERION_PANEL)))
+    columns = min(len(shown), max(1, int((width - 0.5) / CRITERION_PANEL)))
     rows_each = -(-len(shown) // columns)
-    figure = drawing.new_figure(width, 0.2 + 1.45 * rows_each * len(settings))
+    panel = (width - 0.5) / columns
+    height = min(1.4, 0.25 + 0.9 * panel)
+    figure = drawing.new_figure(width, 0.3 + height * rows_each * len(settings))
     panels = figure.subplots(rows_each * len(settings), columns, squeeze=False)
-    beyond = 0
+    beyond, per_line = 0, int(72 * panel / (0.62 * SMALL))
     for number, setting in enumerate(settings):
         block = panels[number * rows_each : (number + 1) * rows_each]
         for axes, criterion in zip(block.ravel(), shown, strict=False):
@@ -232,21 +229,27 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
             mine = [q for q in judged if q.criterion is criterion and setting in tables[q.experiment]]
             regrets = [q.regret for q in mine if q.regret is not None]
             correlations = [q.rank_correlation for q in mine if q.rank_correlation is not None]
-            regret = f"regret {100 * fmean(regrets):.2f} points" if regrets else "regret undefined"
-            rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ undefined"
-            axes.set_title(f"{regret}, {rho}".replace("-", "−"), pad=2, fontsize=SMALL)
-            axes.set_xlabel(f"{title_criterion(criterion, [setting])} on validation (%)", labelpad=1)
+            regret = f"regret {100 * fmean(regrets):z.2f}" if regrets else "no regret"
+            rho = f"ρ {fmean(correlations):+.2f}" if correlations else "ρ none"
+            lines = [regret.replace("-", "−"), rho.replace("-", "−")]
+            if rows_each > 1 or number == 0:
+                lines = textwrap.wrap(title_criterion(criterion, [setting]), per_line) + lines
+            axes.set_title("\n".join(lines), pad=2, fontsize=SMALL, loc="center")
+            if rows_each > 1 or number == len(settings) - 1:
+                axes.set_xlabel("criterion (%)", labelpad=1, fontsize=SMALL)
         for axes in block.ravel()[len(shown) :]:
             axes.set_visible(False)
         for axes in block[:, 0]:
-            axes.set_ylabel(f"{label(labels[setting], 60)}:\ntest accuracy (%)")
+            name = "\n".join(textwrap.wrap(label(labels[setting], 60), int(72 * height / (0.62 * NORMAL))))
+            axes.set_ylabel(f"{name}\ntest (%)", labelpad=1)
     n = counted(max(map(len, points.values())), "run")
     title = "Criteria against test accuracy of each configuration"
     drawing.add_title(figure, f"{title}: {describe_extent(settings)}, n = {n} per panel at most")
     total = counted(sum(map(len, points.values())), "point")
     notes = [
-        "Regret: test accuracy lost against choosing by OA w/ ES, in points; ρ: Spearman's, over the "
-        "configurations of a split; both are means over algorithms and splits. Dotted: equal.",
+        "Up: test accuracy; across: the criterion on validation. Above: regret, the test accuracy lost "
+        "compared with choosing by OA w/ ES, in points, and ρ, Spearman's over the configurations of a "
+        "split; both are means over algorithms and splits. Dotted: equal.",
         f"{beyond:,} of {total} lie beyond the scales." if beyond else "",
     ]
     drawing.add_notes(figure, notes)
@@ -265,5 +268,5 @@ def _draw_cloud(axes: Axes, points: list[tuple[float, float]]) -> int:
     ends = (min(across.low, up.low), max(across.high, up.high))
     axes.plot(ends, ends, color=GREY, linewidth=0.7, linestyle=":")
     axes.set(xlim=across, ylim=up)
-    drawing.add_grid(axes, "both", ticks=4)
+    drawing.add_grid(axes, "both", ticks=3)
     return len(points) - len(inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from plench.errors import PlenchError
 from plench.report.criteria_quality import (
     CriterionQuality,
     average_quality,
+    measure_sensitivity,
     measure_subset_regret,
-    relative_accuracies,
 )
 from plench.report.dataset_stats import CandidateStats, describe_candidates
 from plench.report.figures import StepCost
@@ -36,8 +36,6 @@ from plench.report.statistics import (
 )
 from plench.runs.records import Experiment, Run, is_finite
 
-MOST_CATEGORIES = 8
-BINS = 4
 ALGORITHM_CARD = (
     ("family", "family"),
     ("venue", "venue"),
@@ -106,46 +104,27 @@ def describe_cost(runs: Sequence[Run]) -> list[Any]:
 def describe_sensitivity(runs: Sequence[Run], criterion: Criterion) -> list[dict[str, Any]]:
     """Return, for each hyperparameter that varies, the points of all configurations and what they add up to.
 
-    Accuracy is taken at the checkpoint the criterion chose, less the mean of its setting and split, so that
-    several datasets can be shown together. Many numbers have their rank correlation and the means of their
-    quarters, few values the mean of each.
+    Many numbers have their rank correlation and the medians of their quarters, few values the median of each.
     """
-    points = relative_accuracies(runs, criterion, fmean)
-    relative = [difference for _, difference in points]
     described = []
-    for name in sorted({name for run, _ in points for name in run.hparams if name != "max_steps"}):
-        values = [run.hparams.get(name) for run, _ in points]
-        by_text = group_by(zip(values, relative, strict=True), lambda point: as_text(point[0]))
-        if len(by_text) < 2:
-            continue
-        found: dict[str, Any] = {"name": name}
-        numbers = [float(value) for value in values if is_finite(value)]
-        if len(numbers) == len(values) and len(by_text) > MOST_CATEGORIES:
-            x, y = np.array(numbers), np.array(relative)
-            places = list(map(_four_digits, numbers))
-            found["log"] = bool(x.min() > 0 and x.max() / x.min() > 20)
-            found["rho"] = float(stats.spearmanr(x, y).statistic) if np.ptp(y) > 0 else None
+    for measured in measure_sensitivity(runs, criterion):
+        found: dict[str, Any] = {"name": measured.name}
+        if measured.categories is None:
+            y = np.array(measured.differences)
+            found["log"] = measured.is_log
+            found["rho"] = float(stats.spearmanr(measured.places, y).statistic) if np.ptp(y) > 0 else None
             found["bins"] = [
-                [
-                    [_four_digits(x[part[0]]), _four_digits(x[part[-1]])],
-                    _four_digits(np.median(x[part])),
-                    len(part),
-                    float(y[part].mean()),
-                ]
-                for part in np.array_split(np.argsort(x, kind="stable"), BINS)
-                if len(part)
+                [list(map(_four_digits, ends)), _four_digits(place), *more]
+                for ends, place, *more in measured.bins
             ]
         else:
-            ordered = sorted(by_text, key=lambda text: _by_size(by_text[text][0][0], text))
-            places = [ordered.index(as_text(value)) for value in values]
-            found["categories"] = ordered
-            found["bins"] = [
-                [text, place, len(by_text[text]), fmean(difference for _, difference in by_text[text])]
-                for place, text in enumerate(ordered)
-            ]
+            found["categories"] = [as_text(value) for value in measured.categories]
+            found["bins"] = [[as_text(value), *more] for value, *more in measured.bins]
         found["points"] = [
-            [place, round(difference, 4), int(run.hparams_seed == 0)]
-            for place, (run, difference) in zip(places, points, strict=True)
+            [_four_digits(place), round(difference, 4), int(run.hparams_seed == 0)]
+            for run, difference, place in zip(
+                measured.runs, measured.differences, measured.places, strict=True
+            )
         ]
         described.append(found)
     return described
@@ -153,10 +132,6 @@ def describe_sensitivity(runs: Sequence[Run], criterion: Criterion) -> list[dict
 
 def _four_digits(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _by_size(value: object, text: str) -> tuple[int, float, str]:
-    return (0, float(value), "") if is_finite(value) else (1, 0.0, text)
 
 
 # What a record's `dataset` says, in the order of the page, under names for people.

@@ -168,7 +168,7 @@
       p.legend([
         { kind: "plainpoint", shape: "circle", text: "drawn configuration" },
         { kind: "series3", shape: "diamond", text: "default configuration" },
-        { kind: "chosen", line: true, text: "mean of a value or a quarter of the points" },
+        { kind: "chosen", line: true, text: "median of a value or a quarter of the points" },
       ]),
       h("div.pair", panels.map(panel)),
     ];
@@ -195,12 +195,12 @@
     const ys = entry.points.map((point) => 100 * point[1]);
     const range = p.robustRange(ys, 0.08);
     const outside = ys.filter((y) => y < range[0] || y > range[1]).length;
-    const bins = entry.bins.map(([value, , n, mean]) => `${named(value)}: ${p.points(mean, 1)} (${n})`).join("; ");
+    const bins = entry.bins.map(([value, , n, middle]) => `${named(value)}: ${p.points(middle, 1)} (${n})`).join("; ");
     const correlation = (entry.rho ?? null) === null ? "" : `Rank correlation ${p.fixed(entry.rho, 2)}. `;
     const by = entry.categories ? "value" : "quarter";
     return p.figure({
       title: entry.name,
-      words: `${correlation}Mean difference in points, by ${by} (number of points): ${bins}.`,
+      words: `${correlation}Median difference in points, by ${by} (number of points): ${bins}.`,
       extra: p.outsideNote(outside ? [p.plural(outside, "point")] : []),
       draw: (width) => {
         const y = { range, label: "difference (points)", zero: true };
@@ -212,9 +212,9 @@
             : { size: 2.4, kind: "plainpoint faintpoint" };
           frame.mark(value + spread, 100 * difference, look);
         });
-        const means = entry.bins.map(([, at, , mean]) => [at, 100 * mean]);
-        if (!entry.categories) frame.line("chosen", means);
-        else for (const [at, mean] of means) frame.line("chosen", [[at - 0.32, mean], [at + 0.32, mean]]);
+        const medians = entry.bins.map(([, at, , middle]) => [at, 100 * middle]);
+        if (!entry.categories) frame.line("chosen", medians);
+        else for (const [at, y] of medians) frame.line("chosen", [[at - 0.32, y], [at + 0.32, y]]);
         return frame.svg;
       },
     });
