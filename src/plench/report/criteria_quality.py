@@ -91,7 +91,8 @@ def measure_sensitivity(runs: Iterable[Run], criterion: Criterion) -> list[Sensi
         if len(by_value) < 2:
             continue
         numbers = [float(value) for value in values if is_finite(value)]
-        categories, bins = None, []
+        categories: list[Any] | None = None
+        bins: list[tuple[Any, float, int, float]] = []
         if len(numbers) == len(values) and len(by_value) > MOST_CATEGORIES:
             x, y = np.array(numbers), np.array(differences)
             for part in np.array_split(np.argsort(x, kind="stable"), QUARTERS):
@@ -102,8 +103,8 @@ def measure_sensitivity(runs: Iterable[Run], criterion: Criterion) -> list[Sensi
             categories = [by_value[text][0][0] for text in ordered]
             numbers = [float(ordered.index(str(value))) for value in values]
             for place, text in enumerate(ordered):
-                group = [difference for _, difference in by_value[text]]
-                bins.append((categories[place], float(place), len(group), median(group)))
+                same = [difference for _, difference in by_value[text]]
+                bins.append((categories[place], float(place), len(same), median(same)))
         measured.append(Sensitivity(name, own, differences, numbers, categories, bins))
     return measured
 
