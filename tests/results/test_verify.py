@@ -12,6 +12,7 @@ from plench.runs import read_runs
 from plench.runs.records import Record
 from plench.runs.verify import choose_sample, compare_conditions, compare_runs
 from plench.training.config import RunConfig
+from plench.training.repeat import find_stack
 
 METHOD = """
 from pathlib import Path
@@ -92,14 +93,17 @@ def test_a_changed_record_is_found(runs, tmp_path, capsys):
     assert "2 of 3 repeated runs agree" in said
     assert "--other-processor" in said
     assert main(["verify", str(folder), "--sample", "3", "--other_processor"]) == 0
-    assert capsys.readouterr().out.count("within 0.05 (different here: processor)") == 3
+    said = capsys.readouterr().out
+    assert said.count("within 0.05, largest difference of the last record 0.0000") == 3
+    assert said.count("(different here: processor)") == 3
+    assert said.count("(test_acc at step 8)") == 1
 
 
 def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, capsys):
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_run(folder, versions={**read_runs(folder)[0].info["versions"], "torch": "1.0"})
     assert main(["verify", str(folder), "--sample", "3"]) == 0
-    assert capsys.readouterr().out.count("within 0.05 (different here: torch 1.0 →") == 1
+    assert capsys.readouterr().out.count("(different here: torch 1.0 →") == 1
     edit_record(folder, -1, test_acc=0.125)
     assert main(["verify", str(folder), "--sample", "3"]) == 1
     assert "more than 0.05 apart" in capsys.readouterr().out
@@ -110,7 +114,42 @@ def test_a_stacked_run_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_run(folder, fleet_size=4)
     assert main(["verify", str(folder), "--sample", "3"]) == 0
-    assert capsys.readouterr().out.count("within 0.05 (different here: ") == 1
+    assert capsys.readouterr().out.count("(different here: stacked with 3 others → single)") == 1
+
+
+def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, capsys):
+    words = ["--algorithms", "PRODEN", "--datasets", "Digits_FPS", "--n-trials", "1", "--n-hparams", "3"]
+    words += [
+        "--steps",
+        "9",
+        "--checkpoint-freq",
+        "4",
+        "--workers",
+        "1",
+        "--stack",
+        "3",
+        "--skip-confirmation",
+    ]
+    words += ["--hparams", '{"batch_size": 32}']  # runs of one stack share it
+    assert main(["sweep", "launch", *words, "--output-dir", str(tmp_path / "runs")]) == 0
+    stored = read_runs(tmp_path / "runs")
+    assert {run.stack_size for run in stored} == {3}
+    assert {tuple(run.info["stack"]) for run in stored} == {tuple(stored[0].info["stack"])}
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "runs"), "--sample", "3"]) == 0
+    assert capsys.readouterr().out.count(": bit-equal") == 3
+    shutil.rmtree(stored[0].path)
+    assert main(["verify", str(tmp_path / "runs"), "--sample", "1"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"within 0\.05, largest difference of the last record 0\.0\d+", said)
+    assert "(different here: stacked with 2 others → single)" in said
+
+
+def test_a_forged_stack_executes_no_third_party_code(runs, submission):
+    own, foreign = read_runs(runs)[0], read_runs(submission / "runs")[0]
+    by_id = {"a": own, "b": foreign}
+    forged = replace(own, info={**own.info, "stack": ["a", "b"]})
+    assert find_stack(forged, {**by_id, "a": forged}) == [forged]
 
 
 def test_what_cannot_be_repeated_is_said(runs, tmp_path, capsys):

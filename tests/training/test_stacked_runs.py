@@ -123,6 +123,7 @@ def test_stacked_runs_are_the_single_runs(name: str, model: str, tmp_path: Path)
         assert set(sizes(tmp_path, config)) == {3}
         told, expected = read_description(folder), read_description(single.folder)
         assert told.pop("fleet_size") == 3
+        assert len(told.pop("stack")) == 3
         assert told.keys() == expected.keys()
         assert all(told[key] == expected[key] for key in ("run_id", "config", "state", "updates", "dataset"))
         assert (folder / "done").exists()

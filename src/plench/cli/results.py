@@ -7,8 +7,9 @@ paper's number of steps, and marks figures of the paper that came from a faulty 
 `export` writes one row per record, with configuration, criteria, test figures, timing, versions and identity
 (docs/results.md lists the columns); every command that reads folders of runs reads that file too. `verify`
 repeats runs: records must be bit-equal where versions, platform, device and threads are the same, elsewhere
-criteria and test accuracy of the last record must agree within --tolerance; exit code 1 if a run differs or
-cannot be repeated. `submit check` executes nothing of a submission unless --run-code is given.
+criteria and test accuracy of the last record must agree within --tolerance, and the largest difference is
+printed. A stacked run is repeated with its stack, if the results have all of it. Exit code 1 if a run differs
+or cannot be repeated. `submit check` executes nothing of a submission unless --run-code is given.
 
 examples:
   plench results stats runs/ --criteria CR --alpha 0.1 --pairs
@@ -207,6 +208,7 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run] | None = None) -> in
     n_good = 0
     for verdict in verify_runs(
         sample,
+        others=runs,
         data_dir=args.data_dir,
         source=args.source,
         device=args.device,
@@ -223,7 +225,7 @@ def repeat_sample(args: argparse.Namespace, runs: list[Run] | None = None) -> in
                 text += " (if the runs were made on another kind of processor, add --other-processor)"
         elif verdict.conditions:
             conditions = clean(", ".join(verdict.conditions), 300)
-            text = f"within {args.tolerance:g} (different here: {conditions})"
+            text = f"within {args.tolerance:g}, {verdict.largest} (different here: {conditions})"
         print(f"{clean(verdict.run.path.name, None)}: {text}", flush=True)
     print(f"{n_good} of {len(sample)} repeated runs agree (drawn with seed {args.seed} of {len(runs):,})")
     return 0 if n_good == len(sample) else 1

@@ -69,6 +69,7 @@ KEYS = {
     "updates": "updates made so far",
     WARNINGS: "warnings",
     "fleet_size": "number of runs in the stack, where there were several",
+    "stack": "run_ids of the runs in the stack, in order",
 }
 
 

@@ -97,6 +97,27 @@ def compare_runs(stored: Run, repeated: Run, exact: bool, tolerance: float = TOL
     return differences
 
 
+def find_largest_difference(stored: Run, repeated: Run) -> str:
+    """Describe the largest difference of a share in the last record, and in all records of the same steps."""
+    again = {record.step: record for record in repeated.records}
+    found = [
+        (abs(old - new), name, record.step)
+        for record in stored.records
+        if record.step in again
+        for name in FIGURES
+        if name in SHARES
+        and (old := record.get(name)) is not None
+        and (new := again[record.step].get(name)) is not None
+    ]
+    if not found:
+        return ""
+    last = [entry for entry in found if entry[2] == stored.records[-1].step]
+    size, name, _ = max(last, default=(0.0, "", 0), key=lambda entry: entry[0])
+    most, where, step = max(found, key=lambda entry: entry[0])
+    shown = f"largest difference of the last record {size:.4f}" + (f" ({name})" if size else "")
+    return shown + (f", of all records {most:.4f} ({where} at step {step})" if most > size else "")
+
+
 def _flatten(record: Record) -> dict[str, Any]:
     """Return the values of a record that must be equal; results files keep logged ones as float32."""
     logged = {

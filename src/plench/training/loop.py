@@ -422,6 +422,8 @@ class Loop:
                 raise StackError(str(error)) from None
             for run in runs:
                 run.stack_size, run.stack_id = size, identify_stack(self.members)
+                if size > len(run.stack_members):
+                    run.stack_members = [member.run.run_id for member in self.members]
         is_recorded = self.members[0].run.is_recorded
         saved = reported = self.window_begun = time.perf_counter()
         with step.ambient():

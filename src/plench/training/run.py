@@ -234,6 +234,7 @@ class TrainingRun:
         self.state: list[dict[str, Any]] = []
         self.stack_size = 1
         self.stack_id = ""  # of which runs the stack consists
+        self.stack_members: list[str] = []  # their run_ids, in order, when it was largest
         self.totals = Totals()
         self.records: list[str] = []
         self.best: dict[str, float] = {}
@@ -541,5 +542,6 @@ class TrainingRun:
                 "updates": self.updates,
                 WARNINGS: self.warnings,
                 **({"fleet_size": largest} if largest > 1 else {}),
+                **({"stack": self.stack_members} if self.stack_members else {}),
             }
         )
