@@ -1,7 +1,12 @@
 """Write a static site from folders of runs: leaderboard, every cell down to its runs,
 comparisons, criteria, datasets, algorithms, and how it was made. It opens from disk.
 
+Of a model file of `plench fit`: one HTML file with verdict, baselines, classes, calibration, what to relabel,
+annotators, methods and provenance.
+
 examples:
+  plench report model.plench -o report.html        the page of a model
+  plench report model.plench -o report.html --data animals.csv     with the texts or images of rows to relabel
   plench report runs/ -o site                      then open site/index.html
   plench report runs/ -o site --data-dir data      with flipping matrices, measured on the data
   plench report runs/ -o site --every 60           while a sweep runs: rewritten every minute
@@ -14,8 +19,11 @@ import time
 from pathlib import Path
 
 from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input
-from plench.errors import UsageError
+from plench.data import as_dataset
+from plench.errors import DataError, UsageError
+from plench.model_file import is_model_file, read_head
 from plench.report.figures import read_costs
+from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
 
 
@@ -23,8 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_input_options(parser)
     add_plan_options(parser)
-    text = "folder of the site: a new one, or that of an earlier page"
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help=text)
+    text = "folder of the site: a new one, or that of an earlier page; the HTML file of a model's page"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help=text)
+    text = "data of a model, whose texts or images are shown where rows are to be relabelled"
+    parser.add_argument("--data", metavar="DATA", help=text)
     text = "also show statistics of candidate sets of datasets in this folder or built in"
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help=text)
     text = "also show the cost of a step (plench bench step --output)"
@@ -34,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the site and print the path of its page."""
+    """Write the site or the page of a model, and print its path."""
+    if is_model_file(args.folders[0]):
+        return write_model_page(args)
+    if args.data is not None:
+        raise UsageError("--data is for the page of a model; name its file (model.plench)")
     if args.every is not None and not 0 < args.every < math.inf:
         raise UsageError(f"--every must be a positive number of seconds, not {args.every:g}")
     while True:
@@ -54,4 +68,28 @@ def run(args: argparse.Namespace) -> int:
             break
         time.sleep(args.every)
     print_warnings(written.warnings)
+    return 0
+
+
+def write_model_page(args: argparse.Namespace) -> int:
+    """Write the page of a model."""
+    if len(args.folders) > 1:
+        raise UsageError(f"one page is of one model; {len(args.folders)} files were given")
+    if args.output.is_dir() or args.output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--output is {str(args.output)!r}; expected an HTML file for the page of a model")
+    head, _ = read_head(args.folders[0])
+    notes, shown = head.get("notes") or {}, {}
+    if args.data is not None:
+        from plench.estimator.review import find_stored  # imports torch
+
+        if "rows" not in notes:
+            raise DataError(f"{args.folders[0]} does not say which rows it is of, so --data cannot be used")
+        data = as_dataset(args.data, args.data_dir)
+        places = {int(row): place for place, row in enumerate(find_stored(notes["rows"], data.features))}
+        listed = [each for each in notes["review"]["relabel"][:MAX_ROWS] if each["place"] in places]
+        shown = show_rows(data.features, {each["row"]: places[each["place"]] for each in listed})
+        n_missing = len(notes["review"]["relabel"][:MAX_ROWS]) - len(listed)
+        print_warnings([f"{n_missing} rows to relabel are not in {args.data}"] if n_missing else [])
+    write_fit_page(head, args.output, shown)
+    print(args.output)
     return 0

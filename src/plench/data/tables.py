@@ -296,6 +296,12 @@ class Column:
         """Whether the values stand for texts."""
         return self.kind in ("category", "text", "image")
 
+    def texts(self) -> list[str]:
+        """Return the cells as text, nothing for a gap."""
+        if self.has_texts:
+            return [self.categories[code] if code >= 0 else "" for code in self.values]
+        return ["" if np.isnan(value) else f"{value:.7g}" for value in self.values]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:

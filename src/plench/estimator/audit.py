@@ -13,7 +13,7 @@ from scipy import stats
 from plench.data.tables import Table, read_table_file
 from plench.errors import DataError, UsageError
 from plench.estimator.quality import CONFIDENCE, Estimate, estimate_share
-from plench.estimator.review import Items, Rows, column_texts, find_stored, name_rows, spread
+from plench.estimator.review import Items, Rows, find_stored, name_rows, spread
 from plench.settings import seed_hash
 from plench.text import guard_formula, short_repr, unknown_name
 from plench.training.model import TrainedModel
@@ -134,7 +134,7 @@ def list_audit(
     taken = ("id", "candidates", "label")
     header = [f"{each.name} (feature)" if each.name.lower() in taken else each.name for each in shown]
     table = [["id", *header, "candidates", "label"]]
-    cells = [column_texts(column) for column in shown]
+    cells = [column.texts() for column in shown]
     for place, row in enumerate(rows.row[:n].tolist()):
         sets = "" if rows.candidates is None else "|".join(names[k] for k in rows.candidates[place])
         name = rows.ids[place]

@@ -24,7 +24,7 @@ from plench.data.dataset import Dataset
 from plench.data.roles import split_reference
 from plench.data.sources.exports import is_export
 from plench.data.sources.tables import TableContent, read_table_files
-from plench.data.tables import Column, Table, is_table_file
+from plench.data.tables import Table, is_table_file
 from plench.errors import DataError, UsageError
 from plench.estimator.folds import predict_out_of_fold
 from plench.estimator.inputs import hide_truth
@@ -40,6 +40,7 @@ LEAST_ANSWERS = 10  # of an annotator who is rated
 MAX_STORED = 2**24  # probabilities in a model file
 MAX_DOUBTS = 500  # rows to relabel in a model file
 NAMES_SHOWN = 6
+BINS, LEAST_OF_BIN = 10, 20  # of probabilities that are compared with how often predictions are candidates
 
 Kind = Literal["misses", "tie", "split"]
 Reals = NDArray[np.float64]
@@ -403,18 +404,11 @@ def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]
 # What a model file keeps of the rows that it was made of
 
 
-def column_texts(column: Column) -> list[str]:
-    """Return the cells of a typed column as text, nothing for a gap."""
-    if column.has_texts:
-        return [column.categories[code] if code >= 0 else "" for code in column.values]
-    return ["" if np.isnan(value) else f"{value:.7g}" for value in column.values]
-
-
 def digest_rows(features: NDArray[Any] | Table) -> NDArray[np.uint64]:
     """Return a hash of each row, by which it is recognised in another file and in another order."""
     if isinstance(features, Table):
         ordered = sorted(features.columns, key=lambda column: column.name)
-        texts = zip(*(column_texts(column) for column in ordered), strict=True)
+        texts = zip(*(column.texts() for column in ordered), strict=True)
         parts = ["\x1f".join(cells).encode() for cells in texts]
     else:
         parts = [np.ascontiguousarray(row).tobytes() for row in features]
@@ -478,7 +472,9 @@ def unpack(text: str, dtype: Any) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(text), np.dtype(dtype).newbyteorder("<"))
 
 
-def describe_review(found: Resolution, items: Items, numbers: Sequence[int]) -> dict[str, Any]:
+def describe_review(
+    found: Resolution, items: Items, numbers: Sequence[int], truth: NDArray[np.int64] | None = None
+) -> dict[str, Any]:
     """Return the rows to relabel, the annotators and the balance of classes as plain values.
 
     `before` counts a row in equal shares for its candidates, `after` for its resolved label; `confusion` has
@@ -498,6 +494,7 @@ def describe_review(found: Resolution, items: Items, numbers: Sequence[int]) -> 
         "relabel": [
             {
                 "row": numbers[each.row],
+                "place": each.row,
                 "item": None if items.names is None else items.names[each.row],
                 "kind": each.kind,
                 "score": round(each.score, 4),
@@ -509,4 +506,27 @@ def describe_review(found: Resolution, items: Items, numbers: Sequence[int]) -> 
         "before": (sets / sets.sum(1, keepdims=True)).sum(0).round(2).tolist(),
         "after": np.bincount(found.label[fair], minlength=n_classes).tolist(),
         "confusion": confusion.tolist(),
+        "calibration": bin_probabilities(found, truth),
     }
+
+
+def bin_probabilities(found: Resolution, truth: NDArray[np.int64] | None) -> list[dict[str, Any]]:
+    """Return, for bins of equal size, the mean probability of predictions and how often they are candidates.
+
+    Where true labels are known (−1 elsewhere), also how often they are right.
+    """
+    rows = np.flatnonzero(found.is_fair)
+    rows = rows[np.argsort(found.probs[rows].max(1), kind="stable")]
+    bins = []
+    for part in np.array_split(rows, min(BINS, max(1, len(rows) // LEAST_OF_BIN))):
+        covered = found.candidates[part, found.predicted[part]]
+        known = part[truth[part] >= 0] if truth is not None else part[:0]
+        right = found.predicted[known] == truth[known] if truth is not None else known
+        bins.append(
+            {
+                "probability": float(found.probs[part].max(1).mean()),
+                "covered": asdict(estimate_share(int(covered.sum()), len(part))),
+                "right": asdict(estimate_share(int(right.sum()), len(known))) if len(known) else None,
+            }
+        )
+    return bins
