@@ -1,0 +1,121 @@
+"""How well rows to relabel and annotators are found where the truth is known; writes docs/results/review.md.
+
+    python benchmarks/review.py --data-dir DIR        about ten minutes on a quiet core
+
+PRODEN in its default configuration is trained on all rows but a fold, five times, for three divisions into
+folds; the truth is used to score the rankings only.
+"""
+
+import argparse
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+import plench
+from plench.data import as_dataset
+from plench.data.answers import count_votes
+from plench.estimator.inputs import hide_truth
+from plench.estimator.review import LEAST_ANSWERS, find_doubts, items_of, rate_annotators, resolve, review_fit
+from plench.estimator.search import TrainingData
+
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "review.md"
+DATASETS = ("LabelMe_Crowd", "Music_Crowd", "EmotionLines")
+TOP = 50
+SEEDS = (0, 1, 2)
+
+
+def score(wrong: np.ndarray, evidence: np.ndarray) -> tuple[float, float]:
+    """Return precision among the first rows and the area under the curve; ties are broken at random."""
+    order = np.lexsort((np.random.RandomState(0).rand(len(wrong)), -evidence))
+    return float(wrong[order[:TOP]].mean()), float(roc_auc_score(wrong, evidence))
+
+
+def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list[str]], list[str] | None]:
+    """Return the rows of the first table, and that of the second where answers have annotators."""
+    whole = as_dataset(name, data_dir)
+    data, truth = hide_truth(whole), whole.labels
+    wrong = ~data.candidates[np.arange(data.n_examples), truth]
+    votes = count_votes(data.answers)
+    rankings: dict[str, list[tuple[float, float]]] = {
+        "entropy of the answers": [score(wrong, stats.entropy(votes, axis=1))],
+        "model trained on the rows": [],
+        "out of fold": [],
+    }
+    flagged, skills, agreements = [], [], []
+    for seed in seeds:
+        model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
+        own = resolve(model.predict_proba(data.features), data.candidates, items_of(data).class_names)
+        rankings["model trained on the rows"].append(score(wrong, own.outside))
+        found = review_fit(TrainingData(data), model, np.arange(0), seed)
+        rankings["out of fold"].append(score(wrong, found.outside))
+        rows = [each.row for each in find_doubts(found) if each.kind == "misses"]
+        flagged.append((len(rows), int(wrong[rows].sum()), int(own.doubtful.sum())))
+        ratings = [each for each in rate_annotators(found) if each.n_answers >= LEAST_ANSWERS]
+        known = data.answers.annotator_names or [str(n) for n in range(data.answers.annotator.max() + 1)]
+        right = data.answers.sets[np.arange(len(data.answers.item)), truth[data.answers.item]]
+        true = [right[data.answers.annotator == known.index(each.annotator)].mean() for each in ratings]
+        if len(ratings) > 5:
+            skills.append(stats.spearmanr(true, [each.skill for each in ratings]).statistic)
+            agreements.append(sum(each.flag != "" for each in ratings))
+    rows = [
+        [
+            name if n == 0 else "",
+            f"{data.n_examples:,}" if n == 0 else "",
+            f"{wrong.sum():,}" if n == 0 else "",
+            ranking,
+            " / ".join(f"{value:.2f}" for value, _ in values),
+            " / ".join(f"{value:.3f}" for _, value in values),
+            ""
+            if n == 0
+            else " / ".join(str(each[2]) if n == 1 else f"{each[0]} ({each[1]})" for each in flagged),
+        ]
+        for n, (ranking, values) in enumerate(rankings.items())
+    ]
+    if not skills:
+        return rows, None
+    shown = [name, str(len(ratings)), " / ".join(f"{value:.2f}" for value in skills)]
+    return rows, [*shown, " / ".join(map(str, agreements))]
+
+
+def render_table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *rows])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data-dir", required=True, metavar="DIR")
+    parser.add_argument("--datasets", nargs="+", default=DATASETS, metavar="NAME")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, metavar="N")
+    options = parser.parse_args()
+    sets: list[list[str]] = []
+    annotators: list[list[str]] = []
+    for name in options.datasets:
+        rows, rated = measure(name, options.data_dir, tuple(options.seeds))
+        sets += rows
+        annotators += [] if rated is None else [rated]
+        print("\n".join(map(str, rows)), rated, flush=True)
+    header = ["dataset", "rows", "wrong sets", "ranked by", f"precision at {TOP}", "AUC", "flagged (rightly)"]
+    text = f"""# What to relabel and whom to trust, measured
+
+Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__}, {platform.machine()}.
+PRODEN in its default configuration; figures of {len(options.seeds)} seeds, separated by slashes. A set is wrong if it
+misses the true label. "Out of fold" ranks rows by the probability outside their set, by a model that was not trained on
+the row: what `plench fit` and `plench resolve` do. "Model trained on the rows" is the same with the model itself.
+"Flagged" counts sets that probably miss the truth.
+
+{render_table(header, sets)}
+
+Annotators with at least {LEAST_ANSWERS} answers: Spearman's correlation of their skill (agreement with out-of-fold
+predictions, corrected for chance) with their true accuracy, and how many are flagged.
+
+{render_table(["dataset", "annotators", "correlation", "flagged"], annotators)}
+"""
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
