@@ -101,16 +101,16 @@ def main() -> None:
     header = ["dataset", "rows", "wrong sets", "ranked by", f"precision at {TOP}", "AUC", "flagged (rightly)"]
     text = f"""# What to relabel and whom to trust, measured
 
-Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__}, {platform.machine()}.
-PRODEN in its default configuration; figures of {len(options.seeds)} seeds, separated by slashes. A set is wrong if it
-misses the true label. "Out of fold" ranks rows by the probability outside their set, by a model that was not trained on
-the row: what `plench fit` and `plench resolve` do. "Model trained on the rows" is the same with the model itself.
-"Flagged" counts sets that probably miss the truth.
+Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
+{platform.machine()}. PRODEN in its default configuration; figures of {len(options.seeds)} seeds, separated by
+slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows by the probability outside their
+set, by a model that was not trained on the row: what `plench fit` and `plench resolve` do. "Model trained on
+the rows" is the same with the model itself. "Flagged" counts sets that probably miss the truth.
 
 {render_table(header, sets)}
 
-Annotators with at least {LEAST_ANSWERS} answers: Spearman's correlation of their skill (agreement with out-of-fold
-predictions, corrected for chance) with their true accuracy, and how many are flagged.
+Annotators with at least {LEAST_ANSWERS} answers: Spearman's correlation of their skill (agreement with
+out-of-fold predictions, corrected for chance) with their true accuracy, and how many are flagged.
 
 {render_table(["dataset", "annotators", "correlation", "flagged"], annotators)}
 """

@@ -25,14 +25,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.cli.options import check_outputs, read_hparams
+import numpy as np
+
+from plench.cli.options import check_outputs, print_warnings, read_hparams
 from plench.data import Dataset, as_dataset
-from plench.errors import UsageError
+from plench.errors import DataError, RunFailedError, UsageError
+from plench.model_file import read_head
+from plench.text import counted
 
 if TYPE_CHECKING:  # imports torch
     from plench.estimator import PartialLabelClassifier
 
 STRICT_CODE = 3
+ROWS_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise-rate", type=float, default=0.0, metavar="F", help=noise)
     strict = f"exit with code {STRICT_CODE} for a model no better than guessing, or not assessed"
     parser.add_argument("--strict", action="store_true", help=strict)
+    page = "also write the report as one HTML page, with texts or images of rows to relabel"
+    parser.add_argument("--report", metavar="FILE", help=page)
+    drop = "leave out the answers of these annotators, and compare with a model that has them"
+    parser.add_argument("--drop-annotators", metavar="A,B", help=drop)
+    review = "do not look for rows to relabel and annotators to check, which trains five more models"
+    parser.add_argument("--no-review", action="store_true", help=review)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
@@ -68,15 +79,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, write the model, and report."""
     from plench.estimator import PartialLabelClassifier, hide_truth, number_rows
+    from plench.estimator.review import drop_annotators
     from plench.estimator.verdict import GUESSING
+    from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
 
     output = Path(args.output)
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise UsageError(f"cannot write {args.output!r}: it is a folder, or its folder is not there")
     if args.strict and args.reserve == 0:
         raise UsageError("--strict needs a verdict, which --reserve 0 leaves no rows for")
-    check_outputs({"--output": args.output}, {"the data themselves": args.data})
+    outputs = {"--output": args.output, "--report": args.report}
+    check_outputs(outputs, {"the data themselves": args.data})
+    if args.report is not None and not args.report.lower().endswith((".html", ".htm")):
+        raise UsageError(f"--report is {args.report!r}; expected an HTML file")
     data = as_dataset(args.data, args.data_dir)
+    numbers = number_rows(args.data, data.n_examples)
+    whole, kept = data, np.arange(data.n_examples)
+    dropped = [name.strip() for name in (args.drop_annotators or "").split(",") if name.strip()]
+    if dropped:
+        data, kept = drop_annotators(data, dropped)
+        numbers = [numbers[row] for row in kept]
+        if len(kept) < whole.n_examples:
+            n_lost = counted(whole.n_examples - len(kept), "row")
+            print_warnings([f"{n_lost} with no answer but those of {', '.join(dropped)} left out"])
     steps = {} if args.steps is None else {"steps": args.steps}
     model = PartialLabelClassifier(
         args.algorithm,
@@ -100,21 +125,108 @@ def run(args: argparse.Namespace) -> int:
         raise
     model.save(output)
     try:
-        report = make_report(model, hide_truth(data), number_rows(args.data, len(data.candidates)))
+        hidden = hide_truth(data)
+        review = None if args.no_review else review_model(model, data, hidden, numbers, args)
+        model.save(output)
+        comparison = None
+        if dropped:
+            comparison = describe_dropped(model, hide_truth(whole), hidden, kept, dropped, args.criterion)
+        report = make_report(model, hidden, numbers) | {"review": review, "dropped": comparison}
+        if args.report is not None:
+            relabel = [] if review is None else review["relabel"][:MAX_ROWS]
+            shown = show_rows(hidden.features, {each["row"]: each["place"] for each in relabel})
+            write_fit_page(read_head(output)[0], Path(args.report), shown)
         print(json.dumps(report, indent=1) if args.json else format_report(report, args.data, args.output))
     except KeyboardInterrupt:
         print(f"stopped before the report; wrote {args.output}", file=sys.stderr)
         raise
-    print(f"wrote {args.output}", file=sys.stderr if args.json else sys.stdout)
+    written = " and ".join(filter(None, (args.output, args.report)))
+    print(f"wrote {written}", file=sys.stderr if args.json else sys.stdout)
     return STRICT_CODE if args.strict and report["verdict"] in (None, GUESSING) else 0
+
+
+def review_model(
+    model: PartialLabelClassifier,
+    data: Dataset,
+    hidden: Dataset,
+    numbers: Sequence[int],
+    args: argparse.Namespace,
+) -> dict[str, Any] | None:
+    """Find rows to relabel and rate annotators, and store both in the model; None if that is not possible."""
+    from plench.algorithms import find_algorithm
+    from plench.estimator.review import describe_review, items_of, review_fit, store_rows
+    from plench.estimator.search import TrainingData
+
+    print("training five more models to find rows to relabel", file=sys.stderr, flush=True)
+    entry = None if args.algorithm == "auto" else find_algorithm(args.algorithm)
+    try:
+        found = review_fit(TrainingData(hidden), model.model_, model.reserved_, args.seed, entry)
+    except (DataError, RunFailedError) as error:
+        print_warnings([f"no rows to relabel are found: {error}"])
+        return None
+    truth = data.known_labels if data.labels is None else data.labels
+    model.model_.notes["rows"] = store_rows(hidden, model.reserved_, found, numbers)
+    model.model_.notes["review"] = describe_review(found, items_of(hidden), numbers, truth)
+    return model.model_.notes["review"]
+
+
+def describe_dropped(
+    model: PartialLabelClassifier,
+    whole: Dataset,
+    reduced: Dataset,
+    kept: Any,
+    names: Sequence[str],
+    criterion: str,
+) -> dict[str, Any]:
+    """Say whether leaving out annotators improved the criterion on reserved rows."""
+    from plench.estimator.review import compare_dropped
+
+    who = ", ".join(names)
+    if not len(model.reserved_):
+        return {"text": f"without {who}: no rows are reserved, so there is no comparison with a model of all"}
+    own, theirs, gain = compare_dropped(model.model_, whole, reduced, kept, model.reserved_, criterion)
+    verdict = "improved" if gain.low > 0 else "worse" if gain.high < 0 else "no clear difference"
+    difference = f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+    text = (
+        f"without {who}: {criterion} {own.value:.3f}, with them {theirs.value:.3f}; difference {difference} "
+        f"on {gain.n:,} reserved rows with the sets of the other annotators: {verdict}"
+    )
+    figures = {"without": vars(own), "with": vars(theirs), "difference": vars(gain)}
+    return {"annotators": list(names), "criterion": criterion, **figures, "verdict": verdict, "text": text}
+
+
+def list_review(review: dict[str, Any] | None) -> list[str]:
+    """Return the lines about rows to relabel, confused labels and annotators."""
+    if review is None:
+        return []
+    lines = [f"what to relabel ({sum(review['doubts'].values()):,} of {review['measured']:,} rows), first:"]
+    lines += [
+        f"  {each['item'] or 'row ' + str(each['row'])}: {each['reason']}"
+        for each in review["relabel"][:ROWS_SHOWN]
+    ]
+    pairs = [
+        (n, first, second)
+        for first, counts in zip(review["classes"], review["confusion"], strict=True)
+        for second, n in zip(review["classes"], counts, strict=True)
+        if first != second and n
+    ]
+    lines.append("labels most confused (rows resolved to the first whose prediction is the second):")
+    lines += [
+        f"  {first} with {second} {n:,}" for n, first, second in sorted(pairs, reverse=True)[:ROWS_SHOWN]
+    ]
+    if review["annotators"]:
+        lines.append("annotators to check (0 is the skill of one who always gives the same answer):")
+        flagged = [each for each in review["annotators"] if each["flag"] and each["skill"] is not None]
+        for each in flagged[:ROWS_SHOWN]:
+            skill = f"{each['skill']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
+            lines.append(f"  {each['annotator']}: skill {skill}, {each['n_answers']} answers; {each['flag']}")
+        if not flagged:
+            lines.append("  none stands out")
+    return lines
 
 
 def make_report(model: PartialLabelClassifier, data: Dataset, rows: Sequence[int]) -> dict[str, Any]:
     """Describe a fitted model as plain values; `rows` are the numbers of the examples."""
-    from plench.estimator import find_confused, find_hardest, items_of, resolve_items
-
-    resolution = resolve_items(model.model_, items_of(data))
-    probs = model.model_.predict_proba(data.features)
     names = [str(label) for label in model.classes_]
     quality, verdict, calibration = model.quality_, model.verdict_, model.calibration_
     return {
@@ -135,18 +247,6 @@ def make_report(model: PartialLabelClassifier, data: Dataset, rows: Sequence[int
         "calibration": None
         if calibration is None
         else {key: value for key, value in calibration.to_json().items() if key != "scores"},
-        "hardest": [
-            {
-                "example": rows[row],
-                "label": names[resolution.label[row]],
-                "probability": float(resolution.probability[row]),
-            }
-            for row in find_hardest(resolution)
-        ],
-        "confused": [
-            {"label": names[first], "with": names[second], "probability": share}
-            for first, second, share in find_confused(probs, resolution.label)
-        ],
     }
 
 
@@ -200,12 +300,7 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
             text = "not calibrated: the rows do not determine a temperature"
         lines.append(f"probabilities: {text}")
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
-    lines.append("hardest examples (rows as `plench resolve` counts them):")
-    lines += [f"  {each['example']}: {each['label']} {each['probability']:.3f}" for each in report["hardest"]]
-    lines.append("labels most confused (mean probability of the second where the first is resolved):")
-    lines += [
-        f"  {each['label']} with {each['with']} {each['probability']:.3f}" for each in report["confused"]
-    ]
+    lines += [*list_review(report["review"]), *([report["dropped"]["text"]] if report["dropped"] else [])]
     if report["verdict"]:
         lines.append("rules of the verdict:")
         lines += [f"  {line}" for line in RULES.splitlines()]

@@ -7,8 +7,6 @@ from plench.estimator.quality import Estimate, Quality, bound_accuracy
 from plench.estimator.review import (
     Items,
     Resolution,
-    find_confused,
-    find_hardest,
     items_of,
     number_rows,
     read_items,
@@ -22,8 +20,6 @@ __all__ = [
     "Quality",
     "Resolution",
     "bound_accuracy",
-    "find_confused",
-    "find_hardest",
     "hide_truth",
     "items_of",
     "number_rows",

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.algorithms import AlgorithmEntry
+from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import as_dataset
 from plench.data.answers import COMBINE_RULES, Answers, combine_answers, count_votes
 from plench.data.dataset import Dataset
@@ -25,12 +25,14 @@ from plench.data.roles import split_reference
 from plench.data.sources.exports import is_export
 from plench.data.sources.tables import TableContent, read_table_files
 from plench.data.tables import Table, is_table_file
-from plench.errors import DataError, UsageError
-from plench.estimator.folds import predict_out_of_fold
+from plench.errors import DataError, RunFailedError, UsageError
+from plench.estimator.folds import number_units, predict_out_of_fold
 from plench.estimator.inputs import hide_truth
-from plench.estimator.quality import estimate_share
-from plench.estimator.search import TrainingData
+from plench.estimator.quality import Estimate, estimate_share, score_examples
+from plench.estimator.search import TrainingData, attempt
+from plench.estimator.verdict import estimate_difference
 from plench.text import unknown_name
+from plench.training.config import configure_refit
 from plench.training.model import TrainedModel
 
 MISSING = 0.5  # probability outside a set, beyond which the set probably misses the truth
@@ -210,11 +212,15 @@ def review_fit(
     seed: int = 0,
     entry: AlgorithmEntry | None = None,
 ) -> Resolution:
-    """Resolve the rows of a fit: reserved ones by the model, the others by models trained without them."""
+    """Resolve the rows of a fit: reserved ones by the model, the others by models trained without them.
+
+    Probabilities are at the temperature of the model, if it is calibrated.
+    """
     dataset = data.dataset
     probs = np.zeros(dataset.candidates.shape)
     trained = np.setdiff1d(np.arange(dataset.n_examples), reserved)
     probs[trained] = predict_out_of_fold(data.take(trained), model, seed=seed, entry=entry)
+    probs[trained] = model.calibrate_logits(np.log(np.maximum(probs[trained], 1e-30)))
     if len(reserved):
         probs[reserved] = model.predict_proba(dataset.features[reserved])
     return resolve(probs, dataset.candidates, items_of(dataset).class_names, dataset.answers)
@@ -236,22 +242,6 @@ def resolve_candidates(probs: Reals, candidates: NDArray[Any]) -> tuple[NDArray[
     share = np.where(total > 0, share / np.where(total > 0, total, 1), even)
     labels = share.argmax(1)
     return labels, share[np.arange(len(share)), labels]
-
-
-def find_hardest(resolution: Resolution, most: int = 5) -> list[int]:
-    """Return the examples whose resolved label is least probable."""
-    return [int(row) for row in np.argsort(resolution.probability, kind="stable")[:most]]
-
-
-def find_confused(probs: Reals, labels: NDArray[np.int64], most: int = 5) -> list[tuple[int, int, float]]:
-    """Return pairs of classes, and the mean probability of the second where the first is resolved."""
-    shares = np.zeros((probs.shape[1], probs.shape[1]))
-    for label in np.unique(labels):
-        shares[label] = probs[labels == label].mean(0)
-    np.fill_diagonal(shares, 0)
-    order = np.argsort(-shares, axis=None, kind="stable")[:most]
-    pairs = zip(*np.unravel_index(order, shares.shape), strict=True)
-    return [(int(i), int(j), float(shares[i, j])) for i, j in pairs if shares[i, j] > 0]
 
 
 # What to relabel
@@ -399,6 +389,30 @@ def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]
         raise UsageError(f"without {', '.join(names)} no row has an answer")
     reduced = replace(data, answers=left, candidates=combine_answers(left, *used[0]))
     return reduced.take(rows), rows
+
+
+def compare_dropped(
+    model: TrainedModel, whole: Dataset, reduced: Dataset, rows: Rows, reserved: Rows, criterion: str
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Compare a model of `reduced` data with one of the same configuration and all annotators' answers.
+
+    `rows` are those of `reduced` in `whole`, and `reserved` those in `reduced` that the model was not trained
+    on. Returns the criterion without the annotators, with them, and the difference, all on the reserved rows
+    with the candidate sets that the other annotators gave.
+    """
+    apart = rows[reserved]
+    config, _ = configure_refit(model.run, model.updates - 1, whole)
+    others = TrainingData(whole.take(np.setdiff1d(np.arange(whole.n_examples), apart))).whole()
+    made = attempt(config, others, find_algorithm(config.algorithm))
+    if made.model is None:
+        raise RunFailedError(f"{config.algorithm} with all annotators: {made.message or made.status}")
+    sets, features = reduced.candidates[reserved], reduced.features[reserved]
+    own, theirs = (
+        score_examples(each.predict_logits(features), sets)[criterion] for each in (model, made.model)
+    )
+    none = np.zeros(len(own))
+    units = number_units(reduced)[reserved]
+    return tuple(estimate_difference(values, units) for values in (own - none, theirs - none, own - theirs))
 
 
 # What a model file keeps of the rows that it was made of

@@ -490,7 +490,7 @@ def show_annotators(review: Notes) -> list[Node]:
     flagged = [each for each in annotators if each["flag"] and not each["flag"].startswith("too few")]
     words = (
         f"{counted(len(annotators), 'annotator')}, {len(flagged)} flagged. Skill is agreement with models "
-        "that were not trained on the items, corrected for chance and the size of answers: 0 for an annotator who "
+        "that were not trained on the items, corrected for chance and set size: 0 for an annotator who "
         "always gives the same answer, 100 for full agreement. Mistakes that most annotators share are not "
         "found in this way."
     )
