@@ -19,7 +19,15 @@ import plench
 from plench.data import as_dataset
 from plench.data.answers import count_votes
 from plench.estimator.inputs import hide_truth
-from plench.estimator.review import LEAST_ANSWERS, find_doubts, items_of, rate_annotators, resolve, review_fit
+from plench.estimator.review import (
+    LEAST_ANSWERS,
+    find_doubts,
+    items_of,
+    rate_annotators,
+    resolve,
+    review_fit,
+    score_misses,
+)
 from plench.estimator.search import TrainingData
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "review.md"
@@ -38,6 +46,8 @@ def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list
     """Return the rows of the first table, and that of the second where answers have annotators."""
     whole = as_dataset(name, data_dir)
     data, truth = hide_truth(whole), whole.labels
+    assert truth is not None
+    assert data.answers is not None
     wrong = ~data.candidates[np.arange(data.n_examples), truth]
     votes = count_votes(data.answers)
     rankings: dict[str, list[tuple[float, float]]] = {
@@ -48,12 +58,14 @@ def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list
     flagged, skills, agreements = [], [], []
     for seed in seeds:
         model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
-        own = resolve(model.predict_proba(data.features), data.candidates, items_of(data).class_names)
-        rankings["model trained on the rows"].append(score(wrong, own.outside))
+        own = resolve(
+            model.predict_proba(data.features), data.candidates, items_of(data).class_names, data.answers
+        )
+        rankings["model trained on the rows"].append(score(wrong, score_misses(own)))
         found = review_fit(TrainingData(data), model, np.arange(0), seed)
-        rankings["out of fold"].append(score(wrong, found.outside))
-        rows = [each.row for each in find_doubts(found) if each.kind == "misses"]
-        flagged.append((len(rows), int(wrong[rows].sum()), int(own.doubtful.sum())))
+        rankings["out of fold"].append(score(wrong, score_misses(found)))
+        doubtful = [each.row for each in find_doubts(found) if each.kind == "misses"]
+        flagged.append((len(doubtful), int(wrong[doubtful].sum()), int(own.doubtful.sum())))
         ratings = [each for each in rate_annotators(found) if each.n_answers >= LEAST_ANSWERS]
         known = data.answers.annotator_names or [str(n) for n in range(data.answers.annotator.max() + 1)]
         right = data.answers.sets[np.arange(len(data.answers.item)), truth[data.answers.item]]
@@ -104,8 +116,8 @@ def main() -> None:
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
 {platform.machine()}. PRODEN in its default configuration; figures of {len(options.seeds)} seeds, separated by
 slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows by the probability outside their
-set, by a model that was not trained on the row: what `plench fit` and `plench resolve` do. "Model trained on
-the rows" is the same with the model itself. "Flagged" counts sets that probably miss the truth.
+set and the number of answers, with models that were not trained on the row, as `plench fit` does. "Model
+trained on the rows" is the same with the model itself. "Flagged" counts sets that probably miss the truth.
 
 {render_table(header, sets)}
 

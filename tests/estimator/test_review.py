@@ -69,6 +69,13 @@ def test_rows_to_relabel_come_with_the_reason_in_words():
     assert 0 not in [each.row for each in kept], "a row that the model was trained on is not judged"
 
 
+def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
+    probs = np.array([[0.1, 0.8, 0.05, 0.05]] * 2)
+    votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}))
+    found = resolve(probs, np.eye(4, dtype=bool)[[0, 0]], NAMES, votes)
+    assert [each.row for each in find_doubts(found)] == [1, 0]
+
+
 def test_an_annotator_who_always_excludes_one_class_has_no_skill():
     random = np.random.RandomState(0)
     truth = random.randint(4, size=200)

@@ -166,8 +166,9 @@ def review_model(
         return None
     truth = data.known_labels if data.labels is None else data.labels
     model.model_.notes["rows"] = store_rows(hidden, model.reserved_, found, numbers)
-    model.model_.notes["review"] = describe_review(found, items_of(hidden), numbers, truth)
-    return model.model_.notes["review"]
+    review = describe_review(found, items_of(hidden), numbers, truth)
+    model.model_.notes["review"] = review
+    return review
 
 
 def describe_dropped(
@@ -300,6 +301,10 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
             text = "not calibrated: the rows do not determine a temperature"
         lines.append(f"probabilities: {text}")
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
+    if verdict == GUESSING and report["review"]:
+        lines.append(
+            "the model is no better than guessing, so what follows about rows and annotators means little:"
+        )
     lines += [*list_review(report["review"]), *([report["dropped"]["text"]] if report["dropped"] else [])]
     if report["verdict"]:
         lines.append("rules of the verdict:")

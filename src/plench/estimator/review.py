@@ -253,16 +253,35 @@ def join_names(names: Sequence[str]) -> str:
     return "|".join(names[:NAMES_SHOWN]) + more
 
 
+def score_misses(found: Resolution) -> Reals:
+    """Return how much speaks for each set missing the truth, between 0 and 1.
+
+    The odds are those of the probability outside the set. Where a set is made of n answers, they are
+    multiplied by e^n/(1 − e^n), with e the share of all answers that do not contain the prediction: n
+    independent answers rarely all miss the truth.
+    """
+    outside = np.clip(found.outside, 1e-9, 1 - 1e-9)
+    odds = outside / (1 - outside)
+    if found.answers is not None:
+        sure = found.answers.sets.any(1)
+        item = found.answers.item[sure]
+        error = 1 - found.answers.sets[sure][np.arange(len(item)), found.predicted[item]].mean()
+        missed = np.clip(error, 0.01, 0.99) ** np.maximum(1, np.bincount(item, minlength=len(outside)))
+        odds = odds * missed / (1 - missed)
+    return np.asarray(odds / (1 + odds))
+
+
 def find_doubts(found: Resolution) -> list[Doubt]:
     """Return the rows to relabel, the most urgent first.
 
-    First rows whose set probably misses the truth, by the probability outside the set; then rows whose two
-    best candidates tie; then rows whose annotators are split and whose best candidate is not probable enough.
+    First rows whose set probably misses the truth, by `score_misses`; then rows whose two best candidates
+    tie; then rows whose annotators are split and whose best candidate is not probable enough.
     Rows that the model was trained on are left out: it agrees with their sets whatever these are.
     """
     names, shares = found.class_names, np.where(found.candidates, found.probs, 0)
     shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
     votes = None if found.answers is None else count_votes(found.answers)[:, : len(names)]
+    scores = score_misses(found)
     doubts: dict[Kind, list[Doubt]] = {"misses": [], "tie": [], "split": []}
     for row in np.flatnonzero(found.is_fair).tolist():
         own = np.flatnonzero(found.candidates[row])
@@ -273,7 +292,7 @@ def find_doubts(found: Resolution) -> list[Doubt]:
         says = f"{names[found.predicted[row]]} {found.probs[row].max():.2f}"
         if found.doubtful[row]:
             reason = f"set probably misses the truth: model says {says}, candidates {candidates}"
-            doubts["misses"].append(Doubt(row, "misses", float(found.outside[row]), reason))
+            doubts["misses"].append(Doubt(row, "misses", float(scores[row]), reason))
         elif gap < TIE:
             tied = ", ".join(f"{names[k]} {shares[row, k]:.2f}" for k in best[:2].tolist())
             reason = f"two classes tie: {tied} of the candidates' probability"
@@ -410,9 +429,9 @@ def compare_dropped(
     own, theirs = (
         score_examples(each.predict_logits(features), sets)[criterion] for each in (model, made.model)
     )
-    none = np.zeros(len(own))
     units = number_units(reduced)[reserved]
-    return tuple(estimate_difference(values, units) for values in (own - none, theirs - none, own - theirs))
+    without, difference = estimate_difference(own, units), estimate_difference(own - theirs, units)
+    return without, estimate_difference(theirs, units), difference
 
 
 # What a model file keeps of the rows that it was made of

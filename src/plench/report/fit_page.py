@@ -93,7 +93,7 @@ def render_page(head: Mapping[str, Any], rows: Mapping[int, Mapping[str, str]]) 
         "Accuracy": show_accuracy(notes),
         "Classes": show_classes(review),
         "Calibration": show_calibration(notes, review),
-        "Relabel": show_relabel(review, rows),
+        "Relabel": show_relabel(review, rows, (notes.get("verdict") or {}).get("verdict")),
         "Annotators": show_annotators(review),
         "Methods": show_methods(notes, config),
         "Provenance": show_provenance(head),
@@ -448,13 +448,17 @@ def show_calibration(notes: Notes, review: Notes) -> list[Node]:
     ]
 
 
-def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]]) -> list[Node]:
+def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: str | None) -> list[Node]:
     """List the rows to relabel with the reason."""
     if "relabel" not in review:
         return []
     total = sum(review["doubts"].values())
     counts = [f"{KINDS[kind]}: {n:,}" for kind, n in review["doubts"].items()]
     nodes: list[Node] = [h("h2", "What to relabel")]
+    if verdict == "no better than guessing":
+        nodes.append(
+            h("p.warning", "The model is no better than guessing, so what it says here means little.")
+        )
     if not total:
         return [*nodes, h("p", f"Nothing stands out among {review['measured']:,} rows.")]
     nodes.append(
