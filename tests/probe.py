@@ -7,8 +7,7 @@ makes one algorithm of several runs. `start` begins a run that is driven update 
 `tests/formulas.py`.
 """
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -124,37 +123,6 @@ def losses_of_rows(algorithm: Any, logits: Tensor, candidates: Tensor) -> Tensor
     """Return the loss of each row, as a batch of its own (B,)."""
     rows = [loss_of(algorithm, logits[[i]], candidates[[i]]) for i in range(len(logits))]
     return torch.stack(rows)
-
-
-class StackedRows:
-    """Rows of state that has a leading axis of runs: `index` is (R, B)."""
-
-    def rows(self: Any, name: str, index: Tensor) -> Tensor:
-        """Return each run's rows (R, B, …)."""
-        return self.get_buffer(name)[torch.arange(len(index))[:, None], index]
-
-    def write_rows(self: Any, name: str, index: Tensor, rows: Tensor) -> None:
-        """Replace each run's rows."""
-        self.get_buffer(name)[torch.arange(len(index))[:, None], index] = rows
-
-
-def stack(runs: Sequence[Any]) -> Any:
-    """Return one algorithm that stands for several runs: state stacked, differing hyperparameters as (R,).
-
-    Words that differ are left out: what they decide is in the state, and nothing may read them any more.
-    """
-    together = copy.deepcopy(runs[0])
-    together.__class__ = type("Stacked", (StackedRows, type(runs[0])), {})
-    for name, _ in together.named_buffers(recurse=False):
-        setattr(together, name, torch.stack([getattr(run, name).clone() for run in runs]))
-    for name in list(together.hparams):
-        values = [run.hparams[name] for run in runs]
-        if isinstance(values[0], str) and len(set(values)) > 1:
-            del together.hparams[name]
-        elif len(set(values)) > 1:
-            dtype = torch.float64 if isinstance(values[0], float) else None
-            together.hparams[name] = torch.tensor(values, dtype=dtype)
-    return together
 
 
 # Small networks and queues, so that a test takes a moment.

@@ -263,12 +263,6 @@ def test_methods_of_answers_learn_from_answers_alone(cls: type[FittedAlgorithm])
         without.update()
 
 
-@pytest.mark.parametrize("cls", METHODS)
-def test_images_are_refused_in_words(cls: type[FittedAlgorithm]) -> None:
-    with pytest.raises(UsageError, match=r"tabular data.*not on images of shape \(3, 8, 8\)"):
-        cls((10, 3, 8, 8), np.ones((10, 4)), {})
-
-
 def test_no_round_after_the_last() -> None:
     algorithm = fit(build_fitted(PL_KNN, *draw_data()))
     with pytest.raises(ValueError, match="after the last of 1"):

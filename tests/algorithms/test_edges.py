@@ -74,14 +74,6 @@ def test_empty_queues_are_of_unit_columns_or_rows(name: str, axis: int) -> None:
         assert (queue["labels"] == -1).all()
 
 
-@pytest.mark.parametrize("name", REACH)
-@pytest.mark.parametrize("batch_size", [1, 2, 5, 64, 200])
-def test_batches_of_any_size(name: str, batch_size: int) -> None:
-    """Of one or two examples, of a size that does not divide the data, of all the data and beyond."""
-    session = start(name, batch_size=batch_size, **REACH[name])
-    run_finite(session, max(12, session.updates))
-
-
 @pytest.mark.parametrize("pure_ratio", [0.0, 0.01, 1.0])
 def test_reliable_sets_empty_and_full(pure_ratio: float) -> None:
     session = start("PiCO_plus", prot_start=2, knn_start=5, pure_ratio=pure_ratio)
@@ -110,22 +102,6 @@ def test_plain_dirk_needs_neither_queue_nor_projection() -> None:
     assert not algorithm.phases()
 
 
-@pytest.mark.parametrize("scale", [1, 8, 30])
-def test_rectified_distributions_keep_candidates_above(scale: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = scale * torch.randn(2000, 6, generator=generator)
-    candidates = torch.rand(2000, 6, generator=generator) < 0.5
-    candidates[:, 0] |= ~candidates.any(-1)
-    candidates[0] = True
-    rectified, share = formulas.dirk_rectified(logits, candidates)
-    torch.testing.assert_close(rectified.sum(-1), torch.ones(2000))
-    lowest = rectified.masked_fill(~candidates, 1).amin(-1)
-    highest = rectified.masked_fill(candidates, 0).amax(-1)
-    below_normal = torch.finfo(torch.float32).tiny
-    assert (lowest >= highest * (1 - 1e-5) - below_normal).all()
-    assert share[0] == 1
-
-
 def test_valen_has_no_gradient_where_the_concentration_is_clamped() -> None:
     logits = torch.tensor([[500.0, -500.0, 0.0]], requires_grad=True)
     formulas.valen_kl(logits).backward()
@@ -140,16 +116,6 @@ def test_alim_without_mixup_makes_no_third_pass() -> None:
     network.featurizer.register_forward_pre_hook(lambda *_: passes.append(1))
     run_finite(session)
     assert len(passes) == 12
-
-
-def test_fredis_never_empties_a_set_and_keeps_delta_above_zero() -> None:
-    session = start("FREDIS", update_interval=1, theta=0.5, dec=0.1, times=5, change_size=1000)
-    algorithm: Any = session.algorithm
-    for _ in range(20):
-        session.update(1)
-        assert algorithm.candidates.any(-1).all()
-        assert algorithm.delta >= 0
-        torch.testing.assert_close(algorithm.targets.sum(-1), torch.ones(64))
 
 
 def correct(
@@ -366,15 +332,6 @@ def test_no_phase_needs_an_operator_that_mps_lacks(name: str) -> None:
         tested.train()
     assert counter.calls.total() > 0
     assert "aten::kthvalue" not in counter.calls
-
-
-def test_order_statistics_are_exact_on_ties_and_at_the_ends() -> None:
-    values = torch.tensor([0.4, 0.1, 0.4, 0.3, 0.9])
-    ascending = [float(value) for value in values.sort().values]
-    for rank in range(1, len(values) + 1):
-        assert formulas.fredis_needed_gap(values, rank) == ascending[-rank]
-    found = [formulas.alim_lambda(values, share) for share in (0.2, 0.4, 0.7, 1.0)]
-    assert found == ascending[1:]
 
 
 def test_equal_weights_of_candidates_give_back_the_unweighted_method() -> None:

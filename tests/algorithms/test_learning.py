@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.contract import AlgorithmUnderTest
@@ -69,18 +68,6 @@ def test_learns_on_digits(name: str) -> None:
 def test_learns_on_real_data(name: str, dataset: str, real_data: Path) -> None:
     accuracy, frequent = measure(train(name, dataset, ON_REAL_DATA.get(name, {}), data_dir=real_data))
     assert accuracy > 1.5 * frequent
-
-
-def test_pop_removes_candidates_for_good() -> None:
-    session = train("POP", "Digits_FPS", {"warm_up": 2, "rollWindow": 2})
-    algorithm: Any = session.algorithm
-    given = session.training_set.candidates
-    removed = given & ~algorithm.purified
-    assert int(algorithm.removed) == int(removed.sum()) > 100
-    assert not (algorithm.purified & ~given).any()
-    assert algorithm.purified.any(1).all()
-    assert not algorithm.confidence[removed].any()
-    torch.testing.assert_close(algorithm.confidence.sum(1), torch.ones(len(given)))
 
 
 def test_pop_announces_its_first_purification() -> None:

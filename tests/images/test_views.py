@@ -11,7 +11,6 @@ from plench.data.views import (
     GRAY,
     OPERATIONS,
     VIEW_MAKERS,
-    apply_operations,
     crop_and_flip,
     cut_gray,
     draw_crop,
@@ -229,18 +228,6 @@ def test_strong_hole_moves_inside_and_is_cut() -> None:
     none = draw_gray_box(torch.tensor([[0.0, 0.5, 0.5]]), 32, 32)
     images = torch.zeros(1, 3, 32, 32)
     assert torch.equal(cut_gray(images, none), images)
-
-
-def test_operations_of_a_batch_are_those_of_its_images() -> None:
-    images = random_images(64, 3, 32, 32)
-    kinds = torch.arange(64) % len(OPERATIONS)
-    values = uniform(64, 1)[:, 0] * 0.3 + 4 * (kinds == 6)
-    together = apply_operations(images, kinds, values)
-    for row in range(64):
-        alone = apply_operations(images[row : row + 1], kinds[row : row + 1], values[row : row + 1])
-        assert torch.equal(together[row : row + 1], alone)
-        named = OPERATIONS[int(kinds[row])].apply(images[row : row + 1], values[row : row + 1])
-        assert torch.equal(alone, named)
 
 
 @pytest.mark.parametrize("name", list(VIEW_MAKERS))

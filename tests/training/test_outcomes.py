@@ -22,7 +22,6 @@ from tests.training.harness import (
     load_digits,
     only_folder,
     read_description,
-    read_model,
     read_records,
     run,
     short_name,
@@ -106,11 +105,6 @@ def test_a_loaded_model_predicts_what_the_records_say(spec: str, tmp_path: Path)
         assert set(figures) >= {"val_accuracy", "val_covering_rate", "val_approximated_acc"}
         probs = model.predict_proba(dataset.features[split.test])
         np.testing.assert_allclose(probs.sum(1), 1)
-
-
-def test_a_model_holds_no_rows_of_examples_and_no_optimiser(tmp_path: Path) -> None:
-    names = set(read_model(run(tmp_path).folder))
-    assert not any("confidence" in name or "optimizer" in name for name in names if "names" not in name)
 
 
 def test_models_are_kept_as_asked_for(tmp_path: Path) -> None:

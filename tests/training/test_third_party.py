@@ -1,19 +1,16 @@
 """Algorithms of others: by path, module and entry point. They run unchanged, told apart by content."""
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import plench
 from plench import list_algorithms
-from plench.algorithms import algorithms, find_algorithm
+from plench.algorithms import find_algorithm
 from plench.algorithms.registry import ALGORITHMS, third_party_entry
-from plench.registry import DiscoveryError
+from tests.core.test_registry import install
 from tests.training.harness import LISTING, only_folder, read_description, read_records, run
 
 SOURCE = Path(LISTING.rpartition(":")[0])
@@ -53,17 +50,6 @@ def test_a_class_runs_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert outcome.folder.name == by_path.folder.name
 
 
-def install(site: Path, name: str, target: str) -> None:
-    """Make a distribution with one entry point, as an installer would."""
-    metadata = site / "others-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: others\nVersion: 1.0\n", encoding="utf-8"
-    )
-    (metadata / "entry_points.txt").write_text(f"[plench.algorithms]\n{name} = {target}\n", encoding="utf-8")
-    (site / "package_of_others.py").write_bytes(SOURCE.read_bytes())
-
-
 @pytest.fixture
 def fresh_registry():
     """Let the registry look again, now and after the test."""
@@ -75,7 +61,8 @@ def fresh_registry():
 def test_an_entry_point_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_registry: None
 ) -> None:
-    install(tmp_path, "Listing", "package_of_others:CAVL")
+    (tmp_path / "package_of_others.py").write_bytes(SOURCE.read_bytes())
+    install(tmp_path, "plench.algorithms", Listing="package_of_others:CAVL")
     monkeypatch.syspath_prepend(tmp_path)
     entry = find_algorithm("listing")
     assert entry.name == f"Listing@{DIGEST}"
@@ -88,46 +75,10 @@ def test_an_entry_point_is_found_by_its_name(
 def test_an_entry_point_named_as_an_alias_of_ours_is_what_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_registry: None
 ) -> None:
-    install(tmp_path, "rc", "package_of_others:CAVL")
+    (tmp_path / "package_of_others.py").write_bytes(SOURCE.read_bytes())
+    install(tmp_path, "plench.algorithms", rc="package_of_others:CAVL")
     monkeypatch.syspath_prepend(tmp_path)
     assert find_algorithm("RC").name == f"rc@{DIGEST}"
-
-
-def test_an_entry_point_in_a_process_of_its_own(tmp_path: Path) -> None:
-    install(tmp_path, "Listing", "package_of_others:CAVL")
-    command = [sys.executable, "-m", "plench.train", "-a", "Listing", "-d", "Digits_FPS", "--steps", "5"]
-    done = subprocess.run(
-        [*command, "--output_dir", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("done: ")
-    assert only_folder(tmp_path / "out").name.startswith(f"Digits_FPS-Listing@{DIGEST}")
-
-
-@pytest.mark.parametrize(
-    ("name", "target", "message"),
-    [
-        ("pro-den", "package_of_others:CAVL", r"'pro-den' is declared twice: by plench \(PRODEN\)"),
-        ("Listing", "package_of_others:CAVIL", "entry point Listing = package_of_others:CAVIL fails to load"),
-        ("Listing", "no_such_package:CAVL", "entry point Listing = no_such_package:CAVL fails to load"),
-    ],
-)
-def test_a_bad_entry_point_is_named(
-    name: str,
-    target: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fresh_registry: None,
-) -> None:
-    install(tmp_path, name, target)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DiscoveryError, match=message):
-        algorithms()
 
 
 def test_a_class_without_hyperparameters_gets_the_shared_ones() -> None:
