@@ -112,6 +112,11 @@ def test_an_annotator_whose_answers_do_not_vary_is_not_rated():
     assert (rating.agreement, rating.skill, rating.flag) == (1.0, None, "answers do not vary")
 
 
+def test_votes_of_nobody_known_are_not_rated():
+    answers = answers_of(*[(item, -1, {item % 4}) for item in range(20)])
+    assert rate_annotators(resolve(np.eye(4)[[1] * 20], combine_answers(answers), NAMES, answers)) == []
+
+
 def crowd(n=60, rule="union", min_votes=2):
     random = np.random.RandomState(0)
     truth = random.randint(3, size=n)

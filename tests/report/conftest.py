@@ -1,5 +1,8 @@
 """What report tests share: one made-up sweep, records, planned grids, and running a command."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from plench.cli import main
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec
+from tests.conftest import ROOT, skip_without
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
 
@@ -77,3 +81,30 @@ def write_page(runs, *options):
     folder = runs.parent / "site"
     assert main(["report", str(runs), "-o", str(folder), *options]) == 0
     return folder
+
+
+CHROMIUM = os.environ.get("PLENCH_CHROMIUM") or shutil.which("chromium")
+AXE = ROOT / "tests" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu"]  # Playwright switches off what calls home
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        skip_without("chromium", "install Debian's chromium, or set PLENCH_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+def find_serious(page):
+    """Return what axe finds serious or critical on an open page."""
+    if not AXE.exists():
+        skip_without("axe", "npm ci --prefix tests/browser installs axe-core")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run({preload: false})")["violations"]  # a page from disk may not fetch styles
+    serious = [entry for entry in found if entry["impact"] in ("serious", "critical")]
+    return [(entry["id"], entry["nodes"][0]["target"]) for entry in serious]

@@ -7,12 +7,10 @@ Playwright.
 import csv
 import io
 import os
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -22,16 +20,12 @@ from plench.report.leaderboard import rank_values
 from plench.report.statistics import compare_algorithms, compare_each_pair
 from plench.report.tables import build_tables, escape_latex, escape_markdown
 from plench.text import guard_formula
-from tests.conftest import skip_without
-from tests.report.conftest import read_board, records, write_page
+from tests.report.conftest import find_serious, read_board, records, write_page
 from tests.report.site_sweep import CLASSICAL, MARKUP, UNLABELLED, write_benchmark
 from tests.synthetic_sweep import ALGORITHMS, experiment_of, write_run, write_sweep
 
 pytestmark = pytest.mark.real
 
-CHROMIUM = os.environ.get("PLENCH_CHROMIUM") or shutil.which("chromium")
-AXE = Path(__file__).parent.parent / "browser" / "node_modules" / "axe-core" / "axe.min.js"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu"]  # Playwright switches off what calls home
 BOARD = ".board > .scroll table"
 PAGES = {
     "leaderboard": "#/leaderboard",
@@ -65,18 +59,6 @@ def board(runs_folder):
 @pytest.fixture(scope="module")
 def site(runs_folder):
     return write_page(runs_folder)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        skip_without("chromium", "install Debian's chromium, or set PLENCH_CHROMIUM")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 class Reader:
@@ -155,15 +137,10 @@ def test_every_part_shows_itself_in_light_dark_and_on_a_phone(reader, name):
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(reader, name, scheme):
-    if not AXE.exists():
-        skip_without("axe", "npm ci --prefix tests/browser installs axe-core")
     reader.page.emulate_media(color_scheme=scheme)
     page = reader.open(PAGES[name])
     page.evaluate("for (const node of document.querySelectorAll('details')) node.open = true")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run({preload: false})")["violations"]  # a page from disk may not fetch styles
-    serious = [entry for entry in found if entry["impact"] in ("serious", "critical")]
-    assert [(entry["id"], entry["nodes"][0]["target"]) for entry in serious] == []
+    assert find_serious(page) == []
 
 
 def test_figures_are_those_of_the_tables(reader, board):
