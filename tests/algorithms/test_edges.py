@@ -241,7 +241,9 @@ def test_valen_says_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     "name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus", "RECORDS", "CroSel"]
 )
-def test_notice_of_phases_beyond_the_run(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_phases_beyond_the_run_are_warned_about(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Default schedules are longer than three steps: the run says so and goes on."""
     entry, dataset = find_algorithm(name), make_examples(64)
     config = configure_run(entry, dataset.card, hparams={"batch_size": 16}, steps=3, pl_type="real")

@@ -1,8 +1,8 @@
-"""Every command of README and docs: parsed by the real parsers, and carried out, shortened.
+"""Every command of README and docs: parsed by the real parsers, and run, shortened.
 
 The rule of shortening is `shorten`: 12 updates, one configuration, one split, one worker, the algorithm CC
 where a suite or all algorithms are meant, and no measuring beforehand. FOLDER stands for the first run there
-on the table of animals. What is not carried out is in NOT_RUN, with the reason.
+on the table of animals. What is not run is in NOT_RUN, with the reason.
 """
 
 import re
@@ -29,7 +29,7 @@ NOT_RUN = {
     r"--every": "does not end by itself; tests/report covers it",
     r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
     r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
-    r"^plench results submit|my_method\.py:MyMethod": "tests/results/test_submit.py goes the whole way",
+    r"^plench results submit|my_method\.py:MyMethod": "tests/results/test_verify.py goes the whole way",
     r"--annotators": "the table has none; tests/estimator has some",
     r"more_runs/": "a second folder like the first",
     r"^plench sweep refit +runs( |$)": "the folder has several settings by then",
@@ -95,7 +95,7 @@ def shorten(words: list[str]) -> list[str]:
     return words
 
 
-def carry_out(command: str) -> int:
+def run_shortened(command: str) -> int:
     words = shlex.split(command)
     if words[:2] == ["python", "-m"]:
         more = ["--steps", "12"] if words[2] == "plench.train" else []
@@ -156,4 +156,4 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch, capsys):
         pytest.skip("all commands of this page are in NOT_RUN")
     runs_for(page, tmp_path)
     for command in wanted:
-        assert carry_out(command) == 0, f"{command}\n{capsys.readouterr()}"
+        assert run_shortened(command) == 0, f"{command}\n{capsys.readouterr()}"

@@ -63,16 +63,18 @@ def test_only_the_named_views_are_made_in_channels_last() -> None:
     assert not torch.equal(views["weak"][0], views["weak"][1])
 
 
-@pytest.mark.parametrize(("side", "notices"), [(8, 1), (9, 0)])
-def test_black_distill_views_are_told_once(side: int, notices: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("side", "warnings"), [(8, 1), (9, 0)])
+def test_black_distill_views_are_told_once(
+    side: int, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """A square of 16 about any pixel covers 8 pixels to each side of it."""
     images = np.full((20, 3, side, side), 200, np.uint8)
     inputs = ImageInputs.fit(images)
     stored, generator = inputs.store(images, CPU), torch.Generator().manual_seed(0)
     for names in (("weak",), ("weak", "distill"), ("distill",)):
         views = inputs.views(stored, torch.arange(20), names, generator)
-    assert (views["distill"].amax() < 0) == bool(notices)
-    assert caplog.text.count("all black in the distill view") == notices
+    assert (views["distill"].amax() < 0) == bool(warnings)
+    assert caplog.text.count("all black in the distill view") == warnings
 
 
 def test_images_are_stored_without_a_copy() -> None:

@@ -103,14 +103,14 @@ def test_number_of_annotators() -> None:
         dataset_card("PLCIFAR10_Annotators_k")
 
 
-def test_another_file_gives_a_notice(data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    notices = load_dataset("PLCIFAR10_Aggregate", data_dir).warnings
-    assert any("not the public release" in notice for notice in notices)
-    assert any("published are 50,000" in notice for notice in notices)
-    assert [record.getMessage() for record in caplog.records if record.name == "plench"] == list(notices)
+def test_another_file_gives_a_warning(data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warnings = load_dataset("PLCIFAR10_Aggregate", data_dir).warnings
+    assert any("not the public release" in warning for warning in warnings)
+    assert any("published are 50,000" in warning for warning in warnings)
+    assert [record.getMessage() for record in caplog.records if record.name == "plench"] == list(warnings)
 
 
-def test_commands_show_notices_once(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_show_warnings_once(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("stats", "info"):
         assert main(["data", command, "PLCIFAR10_Aggregate", "--data_dir", str(data_dir)]) == 0
         shown = capsys.readouterr()
@@ -129,8 +129,8 @@ def released(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_release_must_have_its_numbers(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notices = load_dataset("PLCIFAR10_Aggregate", released).warnings
-    assert not any("not the public release" in notice for notice in notices)
+    warnings = load_dataset("PLCIFAR10_Aggregate", released).warnings
+    assert not any("not the public release" in warning for warning in warnings)
     monkeypatch.setattr(cifar, "RELEASED_SETS", 502_190)
     monkeypatch.setattr(cifar, "RELEASED_LABELS", 712_109)
     with pytest.raises(DataError, match="80 sets with 100 labels were read instead of 502,190 with 712,109"):
@@ -250,7 +250,7 @@ def test_only_public_files_are_verified(
         monkeypatch.setattr(cifar, "CIFAR10_FILES", files)
         dataset = load_dataset("PLCIFAR10_Aggregate", released)
         assert dataset.verified == verified
-        told = [notice for notice in dataset.warnings if "other files than the public ones" in notice]
+        told = [warning for warning in dataset.warnings if "other files than the public ones" in warning]
         assert len(told) == (not verified)
         assert verified or told[0].endswith("(by MD5): data_batch_2, data_batch_4")
 

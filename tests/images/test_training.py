@@ -59,8 +59,10 @@ def train(folder: Path, name: str, dataset: Dataset, callback: Any = None, **cha
     return run_training(config, dataset, entry, folder, callback)
 
 
-@pytest.mark.parametrize(("name", "model"), [*((name, "ResNet") for name in NAMES), ("PiCO", "DenseNet")])
-def test_every_algorithm_with_batch_normalisation(name: str, model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "model"), [("PRODEN", "ResNet"), ("VALEN", "ResNet"), ("DIRK", "ResNet"), ("PiCO", "DenseNet")]
+)
+def test_deep_networks_are_trained(name: str, model: str, tmp_path: Path) -> None:
     outcome = train(tmp_path, name, coloured_patches(30), steps=2, hparams={"model": model})
     assert outcome.status == "done", outcome.message
     records = read_records(outcome.folder)

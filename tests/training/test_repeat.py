@@ -20,12 +20,6 @@ from tests.training.harness import (
 )
 
 
-def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
-    first, second = run(tmp_path, seed=0), run(tmp_path, seed=1)
-    assert first.folder != second.folder
-    assert find_difference(read_model(first.folder), read_model(second.folder)) is not None
-
-
 @pytest.mark.parametrize("spec", RESUMED, ids=short_name)
 def test_evaluating_more_often_does_not_change_training(spec: str, tmp_path: Path) -> None:
     often = run(tmp_path, spec, checkpoint_freq=10)
@@ -79,17 +73,6 @@ def test_identity_depends_on_nothing_else(tmp_path: Path) -> None:
     one = run(tmp_path / "a", threads=1, steps=2)
     two = run(tmp_path / "elsewhere", threads=2, skip_model_save=True, steps=2)
     assert one.folder.name == two.folder.name == describe(steps=2).folder_name(load_digits().fingerprint)
-
-
-def test_identity_of_a_third_party_is_its_content_and_not_its_place(tmp_path: Path) -> None:
-    source = Path(LISTING.rpartition(":")[0]).read_text(encoding="utf-8")
-    (tmp_path / "here.py").write_text(source, encoding="utf-8")
-    (tmp_path / "there.py").write_text(source, encoding="utf-8")
-    (tmp_path / "edited.py").write_text(source + "\n# another version\n", encoding="utf-8")
-    here, there, edited = (describe(f"{tmp_path / name}.py:CAVL") for name in ("here", "there", "edited"))
-    assert here.run_id("data") == there.run_id("data") == describe(LISTING).run_id("data")
-    assert edited.algorithm != here.algorithm
-    assert edited.run_id("data") != here.run_id("data")
 
 
 def test_a_run_leaves_no_path_in_its_records(tmp_path: Path) -> None:

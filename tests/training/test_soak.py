@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from campaigns.faults import ALL
-from campaigns.folders import DAMAGES, compare, damage, damage_one
+from campaigns.folders import DAMAGES, compare, damage
 from campaigns.soak import choose_kind, deal
 
 from tests.conftest import ROOT
@@ -52,17 +52,6 @@ def test_every_damage_changes_the_file(how: str, tmp_path: Path) -> None:
         path.write_text(TEXT)
         damage(path, how, Random(attempt), other)
         assert not path.is_file() or path.read_text(errors="replace") != TEXT
-
-
-def test_damages_are_drawn_from_the_seed(tmp_path: Path) -> None:
-    said = []
-    for attempt in ("a", "b"):
-        folder = tmp_path / attempt
-        folder.mkdir()
-        for name in ("run.json", "results.jsonl", "checkpoint.pt"):
-            (folder / name).write_text("content\n" * 3)
-        said.append(damage_one(folder, Random(3), folder))
-    assert said[0] == said[1] != "nothing"
 
 
 def test_algorithms_are_dealt_until_all_have_come() -> None:
