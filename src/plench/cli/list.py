@@ -1,4 +1,4 @@
-"""List algorithms, datasets, criteria or models, or print the citations of algorithms.
+"""List algorithms, datasets, criteria, models or encoders, or print the citations of algorithms.
 
 examples:
   plench list algorithms
@@ -19,7 +19,7 @@ import plench
 from plench.hparams import SHARED, DataTraits
 from plench.text import find_name
 
-LISTS = ("algorithms", "datasets", "criteria", "models", "citations")
+LISTS = ("algorithms", "datasets", "criteria", "models", "encoders", "citations")
 SINGULAR = {"criteria": "criterion"}
 ABOUT_ANSWERS = (
     "answers: kept ones weigh candidates (--candidate-weights votes) and are used by MV_LR and DS_LR; "
@@ -83,6 +83,10 @@ def list_rows(what: str) -> list[dict[str, Any]]:
         from plench.networks import networks
 
         return [{"name": name, "meaning": network.meaning} for name, network in networks().items()]
+    if what == "encoders":
+        from plench.data.encoders import describe_encoders
+
+        return describe_encoders()
     from plench.criteria import CRITERIA
 
     keys = ("needs_labels", "early_stopping", "meaning")

@@ -58,8 +58,13 @@ def add_folder_options(parser: argparse.ArgumentParser, output: str = "runs") ->
     parser.add_argument("--output-dir", default=output, metavar="DIR", help=text)
 
 
+def given_encoders(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """Return the encoders that were given on the command line."""
+    return {name: getattr(arguments, name) for name in ("text_encoder", "image_encoder")}
+
+
 def add_encoder_options(parser: argparse.ArgumentParser, auto: str = "") -> None:
-    """Add the pretrained encoders of texts and images."""
+    """Add the pretrained encoders of texts and images (see `given_encoders`)."""
     text = "encoder of texts: MiniLM, sentence-transformers:FOLDER or file.py:NAME (default: TF-IDF)"
     parser.add_argument("--text-encoder", metavar="SPEC", help=text)
     text = "encoder of images: EfficientNet-Lite0, transformers:FOLDER or file.py:NAME"
@@ -73,8 +78,11 @@ def add_model_options(parser: argparse.ArgumentParser, data: str) -> None:
     text = "CSV file to write (default: standard output)"
     parser.add_argument("-o", "--output", default=STREAM, metavar="FILE", help=text)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or mps (default: cpu)")
-    text = "run third-party code in the model file: only if you trust its author"
+    text = "run third-party code in the model file, or an encoder it names: only if you trust its author"
     parser.add_argument("--run-code", action="store_true", help=text)
+    for kind in ("text", "image"):
+        text = f"where the {kind} encoder of the model is now, if it was moved"
+        parser.add_argument(f"--{kind}-encoder", metavar="SPEC", help=text)
 
 
 def add_width_option(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import plench
-from plench.cli.options import add_model_options, check_outputs, print_warnings, write_csv
+from plench.cli.options import add_model_options, check_outputs, given_encoders, print_warnings, write_csv
 from plench.errors import UsageError
 
 if TYPE_CHECKING:  # imports torch
@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Predict and write the table."""
     inputs = {"the data themselves": args.data, "the model itself": args.model}
     check_outputs({"--output": args.output}, inputs)
-    model = plench.load(args.model, args.criterion, args.device, run_code=args.run_code)
+    encoders = given_encoders(args)
+    model = plench.load(args.model, args.criterion, args.device, run_code=args.run_code, **encoders)
     columns, features = read_data(model, args.data)
     labels = [str(label) for label in model.classes]
     logits = model.predict_logits(features)
@@ -108,7 +109,9 @@ def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]],
     from plench.data.tables import read_table_file
 
     kind = model.inputs.kind
-    if kind == "table":
+    if kind == "table" and Path(data).is_dir():
+        return {"file": [path.name for path in list_image_files(Path(data))]}, data
+    if kind == "table" and not data.lower().endswith(".npy"):
         table = read_table_file(data)
         known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]
         return {name: [text or "" for text in table.texts(name)] for name in known[:1]}, table

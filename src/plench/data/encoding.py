@@ -22,7 +22,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.encoders import check_used, embed_column, find_encoder, find_used, make_image_column
+from plench.data.encoders import (
+    FOUND,
+    check_used,
+    embed_column,
+    find_encoder,
+    find_used,
+    make_image_column,
+)
 from plench.data.tables import Column, ColumnKind, EncoderUsed, RawTable, Table, make_column, read_frame
 from plench.errors import DataError, UsageError
 from plench.text import short_repr
@@ -342,7 +349,9 @@ class TableEncoder:
             if not codes:
                 raise UsageError(f"{kind}_encoder is {spec!r}, but the model has no {kind} encoder")
             for code in codes:
-                check_used(code.encoder, find_encoder(spec, code.kind))  # type: ignore[arg-type]
+                found = find_encoder(spec, code.kind)  # type: ignore[arg-type]
+                check_used(code.encoder, found)
+                FOUND[code.encoder.name] = replace(found, used=code.encoder)
 
     def _check_columns(self, present: Collection[str], name: str) -> None:
         missing = [code.name for code in self.codes if code.name not in present]

@@ -38,7 +38,15 @@ from plench.estimator.inputs import (
 )
 from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
 from plench.estimator.review import resolve_candidates
-from plench.estimator.search import CRITERIA, Attempt, Searcher, TrainingData, attempt, train_on_all
+from plench.estimator.search import (
+    CRITERIA,
+    Attempt,
+    Searcher,
+    TrainingData,
+    announce_pixels,
+    attempt,
+    train_on_all,
+)
 from plench.estimator.verdict import Verdict, gather_evidence, judge
 from plench.model_file import pack
 from plench.progress import watch_run
@@ -526,6 +534,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         holdout = 0.0 if criterion is None else self.validation_fraction
         if holdout == 0:
             data = data.whole()
+        if data.dataset.card.kind == "image":
+            announce_pixels(data, entry, settings, 1, None)
         config = data.configure(entry, holdout, self.hparams, **settings)
         with watch_run() if self.verbose else nullcontext() as told:
             made = attempt(config, data, entry, criterion, told)

@@ -22,6 +22,7 @@ from plench.data import as_dataset
 from plench.data.answers import COMBINE_RULES, Answers, combine_answers, count_votes
 from plench.data.dataset import Dataset
 from plench.data.roles import split_reference
+from plench.data.sources import split_encoders
 from plench.data.sources.exports import is_export
 from plench.data.sources.tables import TableContent, read_table_files
 from plench.data.tables import Table, is_table_file
@@ -133,11 +134,16 @@ def resolve(
     return Resolution(probs, candidates, names, answers, fair, label, probability, probs.argmax(1), outside)
 
 
-def read_items(reference: str, data_dir: str | None = None) -> Items:
-    """Read examples with candidate sets: every row of a table, or any other dataset."""
+def read_items(reference: str, data_dir: str | None = None, *, as_files: bool = False) -> Items:
+    """Read examples with candidate sets: every row of a table, or any other dataset.
+
+    `as_files`: images are a column of files, for a model with an encoder.
+    """
     content = read_own_table(reference)
-    if content is None:
-        return items_of(hide_truth(as_dataset(reference, data_dir)))
+    columns = content.features.columns if content is not None and content.features is not None else ()
+    if content is None or (not as_files and any(column.kind == "image" for column in columns)):
+        image_encoder = "files" if as_files else None
+        return items_of(hide_truth(as_dataset(reference, data_dir, image_encoder=image_encoder)))
     if content.is_generated:
         raise DataError(f"{reference} has neither candidates nor answers to resolve")
     assert content.features is not None
@@ -156,7 +162,7 @@ def read_own_table(reference: str) -> TableContent | None:
     """Return the content of a table file with every row; None for any other dataset."""
     if not is_table_file(reference.partition("?")[0]) or is_export(reference):
         return None
-    path, options = split_reference(reference)
+    path, options = split_reference(split_encoders(reference)[0])
     return read_table_files(Path(path), options)[0]
 
 

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset
 from plench.data.answers import Answers
+from plench.data.encoders import LITE0_PACKAGES
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
 from plench.runs.folder import RESULTS, RunStore
 from plench.settings import seed_hash
+from plench.text import counted
 from plench.training import PreparedData, RunConfig, configure_run, prepare_data, run_training
 from plench.training.data import draw_trial
 from plench.training.environment import choose_device
@@ -49,6 +51,13 @@ WHOLE = ("done", "diverged")
 logger = logging.getLogger("plench")
 # Evaluations of a run that is stopped early: enough to choose from, few enough to cost little.
 EVALUATIONS = 10
+
+
+# Seconds of an update and of an evaluation of a network on images, by the name of the data.
+MEASURED: dict[str, tuple[float, float]] = {}
+PROBE_UPDATES = 3
+LEAST_UPDATES = 5
+SHARE_OF_FIRST = 0.5  # of the time, for the first run on images
 
 
 class OutOfTimeError(PlenchError):
@@ -269,6 +278,11 @@ class Searcher:
 
     def run(self) -> Trial:
         """Try until the budget is spent, or Ctrl-C; then choose."""
+        if self.data.dataset.card.kind == "image":
+            runs = self.runs or len(self.entries)
+            steps = announce_pixels(self.data, self.entries[0], self.settings, runs, self.seconds)
+            self.settings = {**self.settings, "steps": steps}
+            self.begun = time.perf_counter()
         interrupted = False
         errors: list[PlenchError] = []
         try:
@@ -364,7 +378,10 @@ class Searcher:
         config = self.data.configure(trial.entry, self.holdout, hparams, **settings)
         if number not in self.prepared:
             self.prepared[number] = self.data.prepare(config)
-        clock = Clock(None if self.seconds is None else self.begun + self.seconds)
+        deadline = None if self.seconds is None else self.begun + self.seconds
+        if self.data.dataset.card.kind == "image" and not self.usable:
+            deadline = None  # its updates were chosen to fit
+        clock = Clock(deadline)
         data, prepared = self.data, self.prepared[number]
         made = attempt(config, data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
         self.n_made += 1
@@ -428,6 +445,59 @@ class Clock(NoCallback):
         """Raise OutOfTimeError when the time is over."""
         if self.deadline is not None and time.perf_counter() >= self.deadline:
             raise OutOfTimeError("the time was over before its end")
+
+
+def announce_pixels(
+    data: TrainingData,
+    entry: AlgorithmEntry,
+    settings: Mapping[str, Any],
+    runs: int,
+    seconds: float | None,
+    further: int = 0,
+) -> int:
+    """Say that a network is trained on pixels and how long that takes; return the updates per run.
+
+    The time is measured on a few updates; `further` runs come after the search. Where time is the budget, there are as many updates as fit into
+    half of it, so that there is a model at its end.
+    """
+    name, steps = data.dataset.card.name, int(settings["steps"])
+    is_new = name not in MEASURED
+    if is_new:
+        config = data.configure(entry, 0.0, **settings)
+        made = attempt(config.changed(steps=PROBE_UPDATES + 1, checkpoint_freq=PROBE_UPDATES), data, entry)
+        if made.status not in WHOLE:
+            return steps  # the search reports why
+        update = float(made.records[-1]["step_time"])
+        rest = made.seconds - sum(row["step_time"] for row in made.records) - (PROBE_UPDATES - 1) * update
+        MEASURED[name] = update, max(0.0, rest) / 2
+    update, evaluation = MEASURED[name]
+    fitting = steps
+    if seconds is not None:
+        fitting = min(steps, max(LEAST_UPDATES, int(SHARE_OF_FIRST * seconds / max(update, 1e-6))))
+    per_run = fitting * update + EVALUATIONS * evaluation
+    whole = (runs * per_run if seconds is None else max(seconds, per_run)) + further * fitting * update
+    if is_new:
+        logger.warning(
+            "a network is trained on the pixels of %s images, about %s on this machine (%.2g s per update, "
+            "measured; %s). With an image encoder methods for tables are trained on its "
+            "features instead: pip install %s (17 MB), or --image-encoder transformers:FOLDER",
+            f"{data.dataset.n_examples:,}",
+            format_seconds(whole),
+            update,
+            f"{counted(runs + further, 'run')} of {steps:,} updates"
+            if seconds is None
+            else f"runs of {fitting:,} updates, as many as fit into the time given"
+            + (f", and {further} more" if further else ""),
+            LITE0_PACKAGES,
+        )
+    return fitting
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a time in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def choose(trials: Sequence[Trial], criterion: str, caution: float = CAUTION) -> Trial:

@@ -1,5 +1,6 @@
 """The types of a source: a dataset with its card, its loader, its public files, and encoders of its data."""
 
+import logging
 import math
 import os
 import tempfile
@@ -29,6 +30,8 @@ from plench.errors import DataError, UsageError
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 TIMEOUT_SECONDS = 60  # without a single byte
 MAX_BYTES = 2**30  # the largest public file has 170 MB
+
+logger = logging.getLogger("plench")
 
 
 @dataclass(frozen=True)
@@ -146,19 +149,22 @@ def attach_encoders(
     """Return the source with its texts or images encoded; the name in records then names the encoders.
 
     `image_encoder` may be "none", or "auto": an encoder that is installed, if there is one. The default is
-    auto for a table with other columns besides images; images alone are left as pixels.
+    auto for a table with other columns besides images; images alone are left as pixels. With "files" images
+    are a column of files, which a model encodes.
     """
     card = source.card
+    if image_encoder == "files":
+        return source if source.load_files is None else replace(source, load=source.load_files)
     is_mixed = source.load_files is not None and card.kind == "tabular"
     text = None if text_encoder in (None, "none") else find_encoder(text_encoder, "text")
-    image, messages = None, list[str]()
+    image, message = None, ""
     if image_encoder == "auto" or (image_encoder is None and is_mixed):
         image = find_available("image") if is_mixed or card.kind == "image" else None
         if image is not None:
-            messages = [
+            message = (
                 f"{card.name}: images are encoded by {image.used.name}, which is installed; with "
                 f"image_encoder=none (--image-encoder none) they are {'left out' if is_mixed else 'pixels'}"
-            ]
+            )
     elif image_encoder not in (None, "none"):
         image = find_encoder(image_encoder, "image")
     used = [found.used.name for found in (text, image) if found is not None]
@@ -170,8 +176,10 @@ def attach_encoders(
     )
 
     def load(data_dir: Path | None) -> Dataset:
+        if message:
+            logger.warning("%s", message)  # before it takes its time
         load_base = source.load if image is None or source.load_files is None else source.load_files
-        return embed_dataset(load_base(data_dir).with_warnings(messages), card, text, image)
+        return embed_dataset(load_base(data_dir), card, text, image)
 
     return replace(source, card=card, load=load, load_files=None)
 
