@@ -10,6 +10,7 @@ import pytest
 import plench
 from plench.cli import main
 from plench.cli.options import write_csv
+from plench.data import tables
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,27 @@ def test_a_model_of_arrays_takes_an_array(tmp_path, capsys):
         code, _, error = predict(capsys, folder, path)
         assert code == 2
         assert f"{path.name} cannot be read" in error
+
+
+def test_a_long_table_is_read_in_blocks(run, capsys, monkeypatch):
+    folder, model_folder = run
+    rows = [f'"row\n{number}",{number / 10},{number % 7}' for number in range(50)]
+    new, output = folder / "long.csv", folder / "long-predictions.csv"
+    new.write_text("id,x,y2\n" + "\n".join(rows) + "\n\n")
+    whole = predict(capsys, model_folder, new)[1]
+    monkeypatch.setattr(tables, "BLOCK_ROWS", 7)
+    sizes = [len(block) for block in tables.read_blocks(new)]
+    assert (sum(sizes), len(sizes) > 5) == (50, True)
+    assert predict(capsys, model_folder, new, "-o", output)[0] == 0
+    assert output.read_text() == whole
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(new.read_bytes())))
+    assert predict(capsys, model_folder, "-")[1] == whole
+    new.write_text("x,y2\n" + "1,2\n" * 30 + "1,many\n")
+    code, _, error = predict(capsys, model_folder, new, "-o", folder / "none.csv")
+    assert (code, (folder / "none.csv").exists()) == (2, False)
+    assert "long.csv: row 31, column 'y2': expected a number, not 'many'" in error
+    for content, message in (("x,y2\n", "has no rows"), ("", "is empty")):
+        new.write_text(content)
+        assert message in predict(capsys, model_folder, new)[2]
+    new.write_text("x,y2\n0.5,1\n", encoding="utf-8-sig")
+    assert predict(capsys, model_folder, new)[0] == 0

@@ -99,11 +99,12 @@ def read_data(model: TrainedModel, data: str, data_dir: str | None) -> tuple[Ite
     from plench.estimator.review import Items, items_of, number_rows
 
     try:
-        items = items_of(hide_truth(as_dataset(data, data_dir)))
+        images = "files" if model.inputs.kind == "table" else None  # as the model's encoder takes them
+        items = items_of(hide_truth(as_dataset(data, data_dir, image_encoder=images)))
         return items, number_rows(data, len(items.candidates))
     except (DataError, UsageError) as error:
         try:  # new rows without candidates, as `plench predict` takes them
-            columns, features = read_new(model, data)
+            ((columns, features),) = read_new(model, data, whole=True)
             features = model.inputs.accept(features)
         except (DataError, UsageError):
             raise error from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import parse_qsl
 
 from plench.errors import UsageError
@@ -58,7 +57,7 @@ def add_folder_options(parser: argparse.ArgumentParser, output: str = "runs") ->
     parser.add_argument("--output-dir", default=output, metavar="DIR", help=text)
 
 
-def given_encoders(arguments: argparse.Namespace) -> dict[str, str | None]:
+def given_encoders(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the encoders that were given on the command line."""
     return {name: getattr(arguments, name) for name in ("text_encoder", "image_encoder")}
 
@@ -155,16 +154,21 @@ def print_warnings(warnings: Iterable[str]) -> None:
 
 
 def write_csv(output: str, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows to a CSV file, whole or not at all, or to standard output (`-`)."""
-    from plench.runs.files import write_text
+    """Write rows to a CSV file, whole or not at all, or to standard output (`-`), as they come."""
+    from plench.runs.files import write_through
 
-    sink = io.StringIO(newline="")
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows([guard_formula(str(cell)) for cell in row] for row in rows)
+    def write(sink: TextIO) -> None:
+        writer = csv.writer(sink, lineterminator="\n")
+        writer.writerows([guard_formula(str(cell)) for cell in row] for row in rows)
+
+    def write_file(path: Path) -> None:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            write(file)
+
     if output == STREAM:
-        sys.stdout.write(sink.getvalue())
+        write(sys.stdout)
     else:
-        write_text(Path(output), sink.getvalue())
+        write_through(Path(output), write_file)
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,70 +57,92 @@ def run(args: argparse.Namespace) -> int:
     check_outputs({"--output": args.output}, inputs)
     encoders = given_encoders(args)
     model = plench.load(args.model, args.criterion, args.device, run_code=args.run_code, **encoders)
-    columns, features = read_data(model, args.data)
-    labels = [str(label) for label in model.classes]
-    logits = model.predict_logits(features)
-    probs = model.calibrate_logits(logits)
-    best = np.argsort(-probs, axis=1, kind="stable")[:, :TOP]
-    header = [*columns, "label", "probability"]
-    for place in range(2, best.shape[1] + 1):
-        header += [f"label_{place}", f"probability_{place}"]
-    sets = None
+    calibration, sizes = None, list[np.ndarray]()
     if args.coverage is not None:
         from plench.estimator.calibration import find_calibration
 
         calibration = find_calibration(model)
-        sets = calibration.predict_sets(logits, args.coverage, args.promise)
-        header += ["set", "abstains"]
-        print(describe_sets(calibration, sets, args.coverage, args.promise), file=sys.stderr)
     elif args.promise is not None:
         raise UsageError("--promise is that of prediction sets: give --coverage too")
-    rows = [header]
-    for row, chosen in enumerate(best):
-        ranked = [text for k in chosen for text in (labels[k], f"{probs[row, k]:.6f}")]
-        if sets is not None:
-            names = [label for label, is_in in zip(labels, sets[row], strict=True) if is_in]
-            ranked += ["|".join(names), "no" if 0 < len(names) < len(labels) else "yes"]
-        rows.append([*(str(values[row]) for values in columns.values()), *ranked])
-    write_csv(args.output, rows)
+    labels = [str(label) for label in model.classes]
+
+    def list_rows() -> Iterator[list[str]]:
+        """Yield the header and a row per example; one block of the data is in memory at a time."""
+        has_header = False
+        for columns, features in read_data(model, args.data):
+            logits = model.predict_logits(features)
+            probs = model.calibrate_logits(logits)
+            best = np.argsort(-probs, axis=1, kind="stable")[:, :TOP]
+            if not has_header:
+                has_header = True
+                places = range(2, best.shape[1] + 1)
+                others = [text for place in places for text in (f"label_{place}", f"probability_{place}")]
+                yield [*columns, "label", "probability", *others, *["set", "abstains"] * bool(calibration)]
+            sets = None
+            if calibration is not None:
+                sets = calibration.predict_sets(logits, args.coverage, args.promise)
+                sizes.append(sets.sum(1))
+            for row, chosen in enumerate(best):
+                ranked = [text for k in chosen for text in (labels[k], f"{probs[row, k]:.6f}")]
+                if sets is not None:
+                    names = [label for label, is_in in zip(labels, sets[row], strict=True) if is_in]
+                    ranked += ["|".join(names), "no" if 0 < len(names) < len(labels) else "yes"]
+                yield [*(str(values[row]) for values in columns.values()), *ranked]
+
+    write_csv(args.output, list_rows())
+    if calibration is not None:
+        size = np.concatenate(sizes)
+        print(describe_sets(calibration, size, len(labels), args.coverage, args.promise), file=sys.stderr)
     return 0
 
 
-def describe_sets(calibration: Calibration, sets: Any, coverage: float, promise: str | None) -> str:
+def describe_sets(
+    calibration: Calibration, size: np.ndarray, n_classes: int, coverage: float, promise: str | None
+) -> str:
     """Return what prediction sets promise, and how large they are."""
     contents = {
         "truth": "the true label",
         "truth_if_complete": "the true label if candidate sets are complete",
         "some_candidate": "some candidate, which need not be the true label",
     }
-    content, size = contents[calibration.choose_promise(promise)], sets.sum(1)
+    content = contents[calibration.choose_promise(promise)]
     hold = f"hold {content} with probability {coverage:g} or more"
     if calibration.source == "cross-fitted":
         hold = f"should hold {content} with probability {coverage:g}, but no guarantee holds: too few rows"
-    abstentions = int(((size == 0) | (size == sets.shape[1])).sum())
+    abstentions = int(((size == 0) | (size == n_classes)).sum())
     return f"prediction sets {hold}; mean size {size.mean():.2f}, {abstentions:,} abstentions"
 
 
-def read_data(model: TrainedModel, data: str) -> tuple[dict[str, Sequence[Any]], Any]:
-    """Return columns that name the rows, and the features to predict on."""
+def read_data(
+    model: TrainedModel, data: str, whole: bool = False
+) -> Iterator[tuple[dict[str, Sequence[Any]], Any]]:
+    """Yield columns that name the rows, and the features to predict on, in blocks of rows or `whole`."""
     from plench.data.images import list_image_files, read_images
     from plench.data.readers import read_array
     from plench.data.roles import KNOWN_NAMES
-    from plench.data.tables import read_table_file
+    from plench.data.tables import BLOCK_ROWS, read_blocks, read_table_file
+    from plench.training.data import TableInputs
 
-    kind = model.inputs.kind
-    if kind == "table" and Path(data).is_dir():
-        return {"file": [path.name for path in list_image_files(Path(data))]}, data
-    if kind == "table" and not data.lower().endswith(".npy"):
-        table = read_table_file(data)
-        known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]
-        return {name: [text or "" for text in table.texts(name)] for name in known[:1]}, table
-    if kind == "image" and Path(data).is_dir():
+    inputs, kind, is_folder = model.inputs, model.inputs.kind, Path(data).is_dir()
+    has_table = isinstance(inputs, TableInputs) and [code.kind for code in inputs.encoder.codes] != ["image"]
+    if is_folder and not has_table and kind != "tabular":
         files = list_image_files(Path(data))
+        names: dict[str, Sequence[Any]] = {"file": [path.name for path in files]}
+        if kind == "table":
+            yield names, data
+            return
         images, warnings = read_images({"all": files}, data)
         print_warnings(warnings)
-        return {"file": [path.name for path in files]}, images["all"]
-    if not data.lower().endswith(".npy"):
+        yield names, images["all"]
+    elif has_table or (kind == "table" and not data.lower().endswith(".npy")):
+        for table in [read_table_file(data)] if whole else read_blocks(data):
+            known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]
+            yield {name: [text or "" for text in table.texts(name)] for name in known[:1]}, table
+    elif data.lower().endswith(".npy"):
+        array = read_array(Path(data), data)
+        size = len(array) if whole else BLOCK_ROWS
+        for start in range(0, max(len(array), 1), max(size, 1)):
+            yield {}, array[start : start + size]
+    else:
         expected = "an .npy file (n, D)" if kind == "tabular" else "a folder of image files or an .npy file"
         raise UsageError(f"{data}: the model expects {expected}")
-    return {}, read_array(Path(data), data)

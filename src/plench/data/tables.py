@@ -16,7 +16,8 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -44,6 +45,7 @@ MIN_TEXTS = 10
 # A word contains a letter; codes of digits do not count. A sign of Chinese or Japanese is a word.
 SIGNS = r"\u3040-\u30ff\u3400-\u9fff"
 WORD = re.compile(rf"[{SIGNS}]|[^\s{SIGNS}]*[^\W\d_{SIGNS}][^\s{SIGNS}]*")
+BLOCK_ROWS = 50_000
 DATE_TYPES = datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64
 DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
@@ -167,6 +169,56 @@ def read_table_file(path: str | Path) -> RawTable:
     if not is_table_file(path):
         raise UsageError(f"{path} is not a table; expected a file ending in {', '.join(TABLE_SUFFIXES)}")
     return replace(parse_table(read_file(path, path.name), path.suffix, path.name), folder=path.parent)
+
+
+def read_blocks(path: str | Path) -> Iterator[RawTable]:
+    """Yield a table from a file in blocks of rows, so that a long one is never in memory as a whole.
+
+    Blocks are those of CSV and TSV files and of standard input (`-`); other tables come whole.
+    """
+    is_stream = str(path) == "-"
+    path = Path(path)
+    if not is_stream and path.suffix.lower() not in (".csv", ".tsv"):
+        yield read_table_file(path)
+        return
+    name, suffix = ("standard input", ".csv") if is_stream else (path.name, path.suffix)
+    try:
+        with nullcontext(sys.stdin.buffer) if is_stream else open(path, "rb") as file:
+            start = file.readline()
+            if b"\0" in start:  # UTF-16, whose lines are not lines of bytes
+                yield replace(parse_table(start + file.read(), suffix, name), folder=path.parent)
+                return
+            header, offset = take_lines(file, start, 0), 0
+            while lines := take_lines(file, b"", BLOCK_ROWS):
+                if offset and not lines.strip():
+                    continue
+                try:
+                    block = parse_table(header + lines, suffix, name)
+                except DataError as error:
+                    after = f" (in the rows after row {offset})" if offset else ""
+                    raise DataError(f"{error}{after}") from None
+                numbers = range(offset + 1, offset + len(block) + 1)
+                yield replace(block, frame=block.frame.set_axis(numbers), folder=path.parent)
+                offset += len(block)
+            if not offset:
+                parse_table(header, suffix, name)  # raises: there are no rows
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+
+
+def take_lines(file: Any, start: bytes, count: int) -> bytes:
+    """Return `start` and the next `count` lines, and more until what is quoted ends."""
+    lines = [start]
+    quotes = start.count(b'"')
+    for _ in range(count):
+        lines.append(file.readline())
+        quotes += lines[-1].count(b'"')
+        if not lines[-1]:
+            break
+    while quotes % 2 and (line := file.readline()):
+        lines.append(line)
+        quotes += line.count(b'"')
+    return b"".join(lines)
 
 
 def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
