@@ -457,8 +457,8 @@ def announce_pixels(
 ) -> int:
     """Say that a network is trained on pixels and how long that takes; return the updates per run.
 
-    The time is measured on a few updates; `further` runs come after the search. Where time is the budget, there are as many updates as fit into
-    half of it, so that there is a model at its end.
+    The time is measured on a few updates; `further` runs come after the search. Where time is the budget,
+    there are as many updates as fit into half of it, so that there is a model at its end.
     """
     name, steps = data.dataset.card.name, int(settings["steps"])
     is_new = name not in MEASURED
