@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean, median
 
@@ -39,7 +40,7 @@ from plench.report.statistics import (
     smallest_p,
 )
 from plench.runs import read_run, read_runs
-from plench.runs.sweep_spec import SweepSpec
+from plench.runs.sweep_spec import SweepSpec, parse_sweep
 from plench.sweeps.plan import make_grids
 from tests.report.conftest import read_board, records, write_page
 from tests.report.site_sweep import MARKUP, UNLABELLED, write_benchmark
@@ -400,6 +401,29 @@ def test_page_and_command_line_have_the_same_numbers(tmp_path, run):
         axes = draw_sensitivity(runs, criteria["CR"]).axes[0]
     bars = [line.get_ydata()[0] for line in axes.lines if line.get_linewidth() == 1.3]
     assert bars == pytest.approx([100 * entry[3] for entry in shown["bins"]])
+
+
+def test_provenance_has_commands_with_all_that_matters(tmp_path):
+    runs = write_sweep(tmp_path / "runs", n_trials=1, n_hparams=1)
+    launched = {"stack": 4, "stack_memory_gb": 0.5, "workers": 2}
+    spec = SweepSpec(make_grids(["PRODEN"], ["Lost", "Digits_FPS"]), {}, launched)
+    spec.write(runs / spec.file_name)
+    assert parse_sweep(spec.to_toml(), "x") == spec
+    assert spec.file_name == replace(spec, launched={}).file_name, "what was asked is the same"
+    costs = tmp_path / "costs.json"
+    costs.write_text(json.dumps([{"algorithm": "CC", "dataset": "Lost", "ms": 1.0}]))
+    options = ["--datasets", "Lost", "--criteria", "CR", "--costs", str(costs), "--data-dir", str(tmp_path)]
+    page = write_page(runs, *options)
+    told = chunk(page, "provenance")
+    more = f"--datasets Lost --criteria CR --data-dir {tmp_path} --costs {costs}"
+    assert told["command"] == f"plench report {runs} -o {page} {more}"
+    assert told["sweeps"][0][2] == (
+        f"plench sweep launch --file {spec.file_name} --output-dir RUNS --data-dir {tmp_path} "
+        "--stack 4 --stack-memory-gb 0.5 --workers 2"
+    )
+    command = chunk(page, "cell-0-0")["runs"][0]["command"]
+    assert command.endswith(f"--data-dir {tmp_path}")
+    assert repeat_command(read_run(runs / "Lost-CC-0-0")).endswith("--data-dir DATA")
 
 
 def test_every_algorithm_of_ours_has_its_objective():

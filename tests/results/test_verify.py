@@ -2,12 +2,14 @@
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 
 import pytest
 
 from plench.cli import main
+from plench.report.site.cells import launch_command
 from plench.runs import read_runs
 from plench.runs.records import Record
 from plench.runs.verify import choose_sample, compare_conditions, compare_runs
@@ -135,6 +137,16 @@ def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, capsys):
     stored = read_runs(tmp_path / "runs")
     assert {run.stack_size for run in stored} == {3}
     assert {tuple(run.info["stack"]) for run in stored} == {tuple(stored[0].info["stack"])}
+    # The sweep file and the command made from it form the same stacks.
+    (file,) = (tmp_path / "runs").glob("sweep-*.toml")
+    command = shlex.split(launch_command(str(file), file.read_text(), None))
+    assert command[-8:] == shlex.split(
+        "--stack-memory-gb 1.0 --command-launcher local --threads 1 --workers 1"
+    )
+    command[command.index("RUNS")] = str(tmp_path / "again")
+    assert main([*command[1:], "--skip-confirmation"]) == 0
+    again = read_runs(tmp_path / "again")
+    assert [run.info["stack"] for run in again] == [run.info["stack"] for run in stored]
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "runs"), "--sample", "3"]) == 0
     assert capsys.readouterr().out.count(": bit-equal") == 3

@@ -25,6 +25,9 @@ from plench.model_file import is_model_file, read_head
 from plench.report.figures import read_costs
 from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
+from plench.text import flag
+
+FILTERS = ("datasets", "algorithms", "where", "criteria")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=float, metavar="S", help=text)
 
 
+def describe_command(args: argparse.Namespace) -> str:
+    """Return the command that makes the same page, with all that decides what is on it."""
+    words = ["plench", "report", *map(str, args.folders), "-o", str(args.output)]
+    for name in (*FILTERS, "planned_trials", "planned_hparams", "data_dir", "costs"):
+        value = getattr(args, name)
+        if value is not None:
+            words += [flag(name), *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
 def run(args: argparse.Namespace) -> int:
     """Write the site or the page of a model, and print its path."""
     if is_model_file(args.folders[0]):
@@ -58,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
             results=found,
             warnings=(*found.warnings, *missed),
             sweeps=list_sweep_files(args.folders),
-            command=shlex.join(["plench", "report", *map(str, args.folders), "-o", str(args.output)]),
+            command=describe_command(args),
             costs=() if args.costs is None else read_costs(args.costs),
             measured=measured,
+            data_dir=None if args.data_dir is None else str(args.data_dir),
         )
         written = write_site(content, args.output)
         print(f"{written.page}  ({written.n_files} files, {written.n_bytes / 1e6:.1f} MB)", flush=True)

@@ -111,10 +111,15 @@ def grid_settings() -> list[str]:
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """One or more grids, and the fingerprints of the data they were run on (empty: not yet run)."""
+    """One or more grids, and the fingerprints of the data they were run on (empty: not yet run).
+
+    `launched` has the options of the first launch that the stacks depend on, by the names of their flags.
+    They decide which runs were trained together, not which runs there are, and are not part of the identity.
+    """
 
     grids: tuple[Grid, ...]
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    launched: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.grids:
@@ -144,8 +149,9 @@ class SweepSpec:
             lines += ["", "[[grid]]", *_toml_lines(table)]
             if hparams:
                 lines += ["", "[grid.hparams]", *_toml_lines(hparams)]
-        if self.fingerprints:
-            lines += ["", "[fingerprints]", *_toml_lines(self.fingerprints)]
+        for name, more in (("fingerprints", self.fingerprints), ("launch", self.launched)):
+            if more:
+                lines += ["", f"[{name}]", *_toml_lines(more)]
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path) -> None:
@@ -173,11 +179,10 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
     except ValueError as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from error
     try:
-        unknown = sorted(set(content) - {"schema", "plench", "grid", "fingerprints"})
+        known = ("schema", "plench", "grid", "fingerprints", "launch")
+        unknown = sorted(set(content) - set(known))
         if unknown:
-            raise UsageError(
-                f"unknown key {unknown[0]!r}; expected one of schema, plench, grid, fingerprints"
-            )
+            raise UsageError(f"unknown key {unknown[0]!r}; expected one of {', '.join(known)}")
         if content.get("schema", SCHEMA) != SCHEMA:
             raise UsageError(f"schema {short_repr(content['schema'])}, this version of plench reads {SCHEMA}")
         grids, fingerprints = content.get("grid", []), content.get("fingerprints", {})
@@ -185,7 +190,14 @@ def parse_sweep(text: str, name: str) -> SweepSpec:
             raise UsageError("grids are written as [[grid]]")
         if not isinstance(fingerprints, dict) or not all(type(v) is str for v in fingerprints.values()):
             raise UsageError("fingerprints are written as a table of texts: [fingerprints]")
-        return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints)
+        launched = content.get("launch", {})
+        if not isinstance(launched, dict) or not all(
+            isinstance(v, str | int | float) for v in launched.values()
+        ):
+            raise UsageError(
+                "the options of the launch are written as a table of texts and numbers: [launch]"
+            )
+        return SweepSpec(tuple(Grid.from_table(grid) for grid in grids), fingerprints, launched)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from error
 

@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plench.errors import BusyError, StorageError
@@ -79,10 +79,16 @@ def launch_sweep(
     specs = [resolve_names(each, datasets) for each in ([spec] if isinstance(spec, SweepSpec) else spec)]
     expanded = [(each, expand(each)) for each in specs]
     runs = list({run.folder: run for _, part in expanded for run in part}.values())
+    stack = stack or StackOptions()
+    launched: dict[str, str | int | float] = {"stack": stack.word, "stack_memory_gb": stack.memory_gb}
+    if runs:  # the number of stacks depends on the number of workers
+        slots = engine.count_slots(runs[0].config)
+        launched |= {"command_launcher": engine.name, "threads": runs[0].config.threads}
+        launched |= {"workers": slots} if slots and engine.name in ("local", "ray") else {}
     with lock_folder(folder) if engine.writes else nullcontext():
         for each, part in expanded if engine.writes else ():
             if not (folder / each.file_name).exists():
-                each.write(folder / each.file_name)
+                replace(each, launched=launched).write(folder / each.file_name)
             write_plan(each, part, folder)
         states = read_states(runs, folder, extended)
         wanted = (*PENDING, "failed") if retry else PENDING
@@ -96,7 +102,7 @@ def launch_sweep(
             datasets=datasets,
             limits=limits or Limits(),
             callback=callback or SweepCallback(),
-            stacks=group_runs(here, datasets, stack or StackOptions(), engine),
+            stacks=group_runs(here, datasets, stack, engine),
         )
         try:
             engine.run(assignment)

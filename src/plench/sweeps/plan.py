@@ -332,6 +332,11 @@ class StackOptions:
     # Whether to stack on every device: by default only on CPUs, where stacks have been measured.
     any_device: bool = False
 
+    @property
+    def word(self) -> str | int:
+        """What `--stack` was given."""
+        return self.size if self.any_device else "off" if self.size == 1 else "auto"
+
 
 def read_stack_options(word: str | int, memory_gb: float | None = None) -> StackOptions:
     """Parse `--stack off|auto|N` and `--stack-memory-gb`."""

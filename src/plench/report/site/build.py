@@ -13,7 +13,7 @@ from plench.report.dataset_stats import CandidateStats
 from plench.report.figures import StepCost
 from plench.report.leaderboard import group_by, part_of, warn_of_defects
 from plench.report.results import Results, render_csv, run_rows
-from plench.report.site.cells import describe_cells, describe_index, describe_runs
+from plench.report.site.cells import describe_cells, describe_index, describe_runs, launch_command
 from plench.report.site.files import as_script, as_text, check_folder, digest, write_assets
 from plench.report.site.pages import describe_algorithm, describe_dataset, describe_pairs, describe_quality
 from plench.runs.files import write_text
@@ -36,7 +36,7 @@ class SiteInput:
     """What a site is made of: results, warnings, and further information.
 
     `sweeps` are the names and texts of the sweep files, `command` the one that makes the page, `measured` the
-    candidate sets of settings whose data were at hand.
+    candidate sets of settings whose data were at hand, `data_dir` the folder of the data, if it is known.
     """
 
     results: Results
@@ -45,6 +45,7 @@ class SiteInput:
     command: str = ""
     costs: Sequence[StepCost] = ()
     measured: Mapping[Experiment, CandidateStats] = field(default_factory=dict)
+    data_dir: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def make_chunks(
         for a, algorithm in enumerate(board.algorithms):
             if groups.get((setting, algorithm)):
                 cells = [board.cells[setting, algorithm, criterion.name] for criterion in board.criteria]
-                yield f"cell-{s}-{a}", describe_runs(groups[setting, algorithm], cells)
+                yield f"cell-{s}-{a}", describe_runs(groups[setting, algorithm], cells, content.data_dir)
     for a, algorithm in enumerate(board.algorithms):
         by_setting = [groups.get((setting, algorithm), []) for setting in board.settings]
         card = board.cards.get(algorithm, {})
@@ -215,7 +216,9 @@ def describe_provenance(content: SiteInput, warnings: Iterable[str]) -> dict[str
     versions = [(name, count(part_of(run.info, "versions").get(name) for run in runs)) for name in _VERSIONS]
     return {
         "command": content.command,
-        "sweeps": content.sweeps,
+        "sweeps": [
+            [name, text, launch_command(name, text, content.data_dir)] for name, text in content.sweeps
+        ],
         "protocols": count(run.experiment.details.get("protocol") for run in runs),
         "versions": [entry for entry in versions if entry[1]],
         "commits": count(run.info.get("commit") or None for run in runs),

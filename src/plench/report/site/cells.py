@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from plench.data import dataset_names
+from plench.data.sources import find_own_source
+from plench.errors import UsageError
 from plench.report.criteria_quality import REFERENCE, CriterionQuality
 from plench.report.leaderboard import (
     Leaderboard,
@@ -22,6 +25,7 @@ from plench.report.site.files import as_text, distinct
 from plench.report.tables import describe_gaps, describe_plans, escape_latex, escape_markdown
 from plench.runs.records import Experiment, Run, is_finite
 from plench.runs.select import Cell
+from plench.runs.sweep_spec import parse_sweep
 from plench.text import flag, guard_formula
 
 # Curves are drawn: a ten-thousandth is less than a pixel, and a whole number takes little room.
@@ -138,7 +142,7 @@ def describe_cells(board: Leaderboard, judged: Sequence[CriterionQuality]) -> li
     return described
 
 
-def describe_runs(runs: Sequence[Run], cells: Sequence[Cell]) -> dict[str, Any]:
+def describe_runs(runs: Sequence[Run], cells: Sequence[Cell], data_dir: str | None = None) -> dict[str, Any]:
     """Return the runs of one experiment, and for the cell of each criterion what it chose among them.
 
     Most runs were evaluated at the same `steps`; only the others have their own.
@@ -175,14 +179,36 @@ def describe_runs(runs: Sequence[Run], cells: Sequence[Cell]) -> dict[str, Any]:
                 "offers": [offered(run, cell.criterion) for cell in cells],
                 **({} if own_steps == steps else {"steps": own_steps}),
                 **({"diverged": run.diverged_after_step} if run.diverged else {}),
-                "command": repeat_command(run) if number in chosen else None,
+                "command": repeat_command(run, data_dir) if number in chosen else None,
+                **({"stack": run.stack_size} if run.stack_size > 1 else {}),
             }
         )
     shared = {"hparams": names, "steps": steps, "keys": keys, "scale": SCALE}
     return {**shared, "choices": choices, "runs": described}
 
 
-def repeat_command(run: Run) -> str | None:
+def data_words(datasets: Iterable[str], data_dir: str | None) -> list[str]:
+    """Return `--data-dir` with the folder (or a place for it), if one of our datasets needs files."""
+    known = dataset_names(own_only=True)
+    sources = (find_own_source(name) for name in datasets if name in known)
+    needed = any(source is not None and (source.files or source.obtain) for source in sources)
+    return ["--data-dir", data_dir or "DATA"] if needed else []
+
+
+def launch_command(name: str, text: str, data_dir: str | None) -> str:
+    """Return the command that repeats a sweep from its file, with the options that its stacks depend on."""
+    words = ["plench", "sweep", "launch", "--file", name, "--output-dir", "RUNS"]
+    try:
+        spec = parse_sweep(text, name)
+    except UsageError:
+        return shlex.join(words)
+    words += data_words({d for grid in spec.grids for d in grid.datasets}, data_dir)
+    for option, value in spec.launched.items():
+        words += [flag(option), str(value)]
+    return shlex.join(words)
+
+
+def repeat_command(run: Run, data_dir: str | None = None) -> str | None:
     """Return the `plench train` command that gives the run's numbers again; None if the record does not say.
 
     Every entry of the run's configuration is an option of that name: a setting added later is there too. An
@@ -203,10 +229,13 @@ def repeat_command(run: Run) -> str | None:
         options.update({name: v for name, v in inner.items() if name not in options})
     if run.experiment.steps is not None:
         options.setdefault("steps", run.experiment.steps)
+    threads = part_of(run.info, "versions").get("threads")
+    if isinstance(threads, int) and threads > 1:
+        options["threads"] = threads
     words = ["plench", "train"]
     for name, value in options.items():
         if value is True:
             words.append(flag(name))
         elif isinstance(value, str | int | float) and value is not False:
             words += [flag(name), str(value)]
-    return shlex.join(words)
+    return shlex.join([*words, *data_words([run.experiment.dataset], data_dir)])

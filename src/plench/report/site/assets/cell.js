@@ -143,11 +143,13 @@
     ];
   }
 
-  function repeat({ command }) {
+  function repeat({ command, stack }) {
     if (!command) return h("p.quiet", "Its record does not contain its configuration.");
-    const note =
-      "Add --data-dir with the folder of the data, where it is not built in. The same versions give the same numbers.";
-    return [p.code(command, "the command"), h("p.quiet", note)];
+    const place = command.endsWith("--data-dir DATA") ? "DATA is the folder of the data files. " : "";
+    const note = stack
+      ? `It was trained in a stack of ${stack} runs; alone it gives the same numbers up to rounding. plench results verify repeats the stack.`
+      : "The same versions give the same numbers.";
+    return [p.code(command, "the command"), h("p.quiet", `${place}${note}`)];
   }
 
   const stepsOf = (data, run) => run.steps ?? data.steps;

@@ -72,9 +72,9 @@
       h("h2", "Commands"),
       h("p", "This page:"),
       p.code(data.command, "the command of this page"),
-      data.sweeps.map(([name, text]) => [
-        h("p", "The sweep; save this file and repeat it:"),
-        p.code(`plench sweep launch --file ${name}`, "the command of the sweep"),
+      data.sweeps.map(([name, text, command]) => [
+        h("p", "The sweep; save this file and repeat it (RUNS: a new folder, DATA: the folder of the data files):"),
+        p.code(command, "the command of the sweep"),
         p.folded(name, p.code(text, name)),
       ]),
     ];
