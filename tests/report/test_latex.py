@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from plench.cli import main
 from plench.report.leaderboard import build_leaderboard
 from plench.report.tables import build_chosen_tables, build_tables, render_latex
 from plench.runs import read_runs
@@ -48,6 +49,25 @@ def gapped(tmp_path_factory):
         taken = make_records(0.5, np.random.default_rng(number))
         write_run(root / f"odd{number}", taken, "Lost", name, number % 2)
     return build_leaderboard(read_runs(root))
+
+
+def test_a_paper_compiles_with_its_references(tmp_path):
+    runs = write_sweep(tmp_path / "runs", datasets=tuple("ABCDE"), n_trials=5, n_hparams=2)
+    for number, name in enumerate(ODD_NAMES):
+        taken = make_records(0.5, np.random.default_rng(number))
+        write_run(
+            runs / f"odd{number}", taken, "A", name, number % 2, info={"dataset": {"citation": "A & B, 50 %"}}
+        )
+    assert main(["report", str(runs), "--paper", str(tmp_path / "paper"), "--criteria", "CR"]) == 0
+    tex = [PDFLATEX, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    for command in (tex, [shutil.which("bibtex"), "paper"], tex, tex):
+        done = subprocess.run(command, cwd=tmp_path / "paper", capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stdout[-2000:]
+    log = (tmp_path / "paper" / "paper.log").read_text(encoding="utf-8", errors="replace")
+    assert "undefined references" not in log
+    assert "multiply defined" not in log
+    assert "Missing character" not in log
+    assert max(map(float, re.findall(r"Overfull .hbox .([\d.]+)pt too wide", log)), default=0.0) < 10
 
 
 @pytest.mark.parametrize("kind", ["dataset", "criterion", "chosen"])

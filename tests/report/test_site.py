@@ -239,7 +239,7 @@ def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_pat
 
 def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, run):
     (tmp_path / "index.html").write_text("my own page")
-    assert "is not a site of plench report" in run("report", sweep, "-o", tmp_path, code=2).err
+    assert "is not a folder of plench report" in run("report", sweep, "-o", tmp_path, code=2).err
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "my own page"
 
@@ -291,7 +291,8 @@ def test_planned_runs_of_what_never_started_count_as_unfinished(tmp_path):
     site = write_page(runs)
     progress = chunk(site, "index")["progress"]
     assert (progress["finished"], progress["planned"], progress["complete"]) == (4, 16, False)
-    assert chunk(site, "provenance")["sweeps"] == [[spec.file_name, spec.to_toml()]]
+    ((name, text, _),) = chunk(site, "provenance")["sweeps"]
+    assert (name, text) == (spec.file_name, spec.to_toml())
 
 
 def test_the_flipping_matrix_is_measured_where_the_data_are(tmp_path):
@@ -415,8 +416,8 @@ def test_provenance_has_commands_with_all_that_matters(tmp_path):
     options = ["--datasets", "Lost", "--criteria", "CR", "--costs", str(costs), "--data-dir", str(tmp_path)]
     page = write_page(runs, *options)
     told = chunk(page, "provenance")
-    more = f"--datasets Lost --criteria CR --data-dir {tmp_path} --costs {costs}"
-    assert told["command"] == f"plench report {runs} -o {page} {more}"
+    more = f"--output {page} --datasets Lost --criteria CR --data-dir {tmp_path} --costs {costs}"
+    assert told["command"] == f"plench report {runs} {more}"
     assert told["sweeps"][0][2] == (
         f"plench sweep launch --file {spec.file_name} --output-dir RUNS --data-dir {tmp_path} "
         "--stack 4 --stack-memory-gb 0.5 --workers 2"

@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import rankdata
 
 import plench
+from plench.cli import main as main_cli
 from plench.collect_results import main
 from plench.criteria import criteria
 from plench.errors import UsageError
@@ -109,6 +110,42 @@ def test_without_true_labels_the_lowest_is_the_best_where_lower_is_better(tmp_pa
     comparison = compare_algorithms(split_by_truth(board)[1], loss)
     assert comparison["average_ranks"] == {"CC": 1.0, "LWS": 2.0, "NN": 3.0}
     assert [pair["wins"] for pair in comparison["pairs"]] == [2, 2, 2]
+
+
+def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board, tmp_path, run):
+    folder = tmp_path / "paper"
+    said = run("report", sweep, "--paper", folder, "--criteria", "CR")
+    assert said.out == f"{folder / 'paper.tex'}\n"
+    assert "rank-intervals-CR is not drawn" in said.err  # three splits
+    document = (folder / "paper.tex").read_text()
+    names = re.findall(r"input\{tables/([^}]+)\}", document)
+    assert names == ["accuracy-CR", "ranks", "comparison-CR", "pairs-CR"]
+    for name in names:
+        assert rf"\label{{tab:{name}}}" in (folder / "tables" / f"{name}.tex").read_text()
+        assert (folder / "csv" / f"{name}.csv").read_text().count("\n") > 1
+    drawn = re.findall(r"figures/([^}]+)\.pdf", document)
+    assert drawn == ["critical-difference-CR", "boxes", "criterion"]
+    for name in drawn:
+        assert (folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert (folder / "csv" / f"{name}.csv").exists()
+    rows = list(csv.DictReader(io.StringIO((folder / "csv" / "comparison-CR.csv").read_text())))
+    expected = compare_algorithms(board, CR)["average_ranks"]
+    assert {row["algorithm"]: float(row["average_rank"]) for row in rows} == pytest.approx(expected)
+    protocol = (folder / "protocol.tex").read_text()
+    for text in (r"PRODEN~\cite{lv2020progressive}", "10 \\% of a dataset", "For each of 3 splits, 4 config"):
+        assert text in protocol
+    assert "Of 96 planned runs 96 are finished, of which 0 diverged." in protocol
+    assert "@inproceedings{lv2020progressive" in (folder / "references.bib").read_text()
+    command = (folder / "commands.txt").read_text().splitlines()[-1]
+    assert command == f"plench report {sweep} --paper {folder} --criteria CR"
+    assert main_cli([*command.split()[1:]]) == 0, "the folder of an earlier paper is written again"
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.tex").write_text("mine")
+    assert (
+        "give a new or empty folder with --paper"
+        in run("report", sweep, "--paper", tmp_path / "full", code=2).err
+    )
+    assert "--output PATH for a page, --paper DIR" in run("report", sweep, code=2).err
 
 
 def test_by_criterion_has_datasets_as_columns(board):

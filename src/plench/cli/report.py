@@ -10,6 +10,7 @@ examples:
   plench report runs/ -o site                      then open site/index.html
   plench report runs/ -o site --data-dir data      with flipping matrices, measured on the data
   plench report runs/ -o site --every 60           while a sweep runs: rewritten every minute
+  plench report runs/ --paper paper                LaTeX tables, PDF figures, their CSV, paper.tex
 """
 
 import argparse
@@ -25,6 +26,7 @@ from plench.model_file import is_model_file, read_head
 from plench.report.figures import read_costs
 from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
 from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
+from plench.report.tables import describe_incomplete
 from plench.text import flag
 
 FILTERS = ("datasets", "algorithms", "where", "criteria")
@@ -35,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     add_plan_options(parser)
     text = "folder of the site: a new one, or that of an earlier page; the HTML file of a model's page"
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help=text)
+    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help=text)
+    text = "write tables, figures, references and the protocol for a paper (LaTeX) into this folder"
+    parser.add_argument("--paper", type=Path, metavar="DIR", help=text)
     text = "data of a model, whose texts or images are shown where rows are to be relabelled"
     parser.add_argument("--data", metavar="DATA", help=text)
     text = "also show statistics of candidate sets of datasets in this folder or built in"
@@ -48,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def describe_command(args: argparse.Namespace) -> str:
     """Return the command that makes the same page, with all that decides what is on it."""
-    words = ["plench", "report", *map(str, args.folders), "-o", str(args.output)]
-    for name in (*FILTERS, "planned_trials", "planned_hparams", "data_dir", "costs"):
+    words = ["plench", "report", *map(str, args.folders)]
+    for name in ("output", "paper", *FILTERS, "planned_trials", "planned_hparams", "data_dir", "costs"):
         value = getattr(args, name)
         if value is not None:
             words += [flag(name), *map(str, value if isinstance(value, list) else [value])]
@@ -58,12 +62,25 @@ def describe_command(args: argparse.Namespace) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Write the site or the page of a model, and print its path."""
+    if args.output is None and (args.paper is None or args.every is not None):
+        raise UsageError("say where to write: --output PATH for a page, --paper DIR for a paper")
     if is_model_file(args.folders[0]):
         return write_model_page(args)
     if args.data is not None:
         raise UsageError("--data is for the page of a model; name its file (model.plench)")
     if args.every is not None and not 0 < args.every < math.inf:
         raise UsageError(f"--every must be a positive number of seconds, not {args.every:g}")
+    if args.paper is not None:
+        from plench.report.paper import DOCUMENT, write_paper
+
+        found = read_input(args)
+        data_dir = None if args.data_dir is None else str(args.data_dir)
+        sweeps = list_sweep_files(args.folders)
+        warnings = write_paper(found, args.paper, sweeps, describe_command(args), data_dir)
+        print(args.paper / DOCUMENT)
+        print_warnings([*found.warnings, *warnings, describe_incomplete(found.board)])
+    if args.output is None:
+        return 0
     while True:
         found = read_input(args)
         measured, missed = ({}, []) if args.data_dir is None else measure_candidates(found, args.data_dir)
@@ -87,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
 
 def write_model_page(args: argparse.Namespace) -> int:
     """Write the page of a model."""
+    if args.output is None or args.paper is not None:
+        raise UsageError("a model has a page, --output FILE.html, and no paper")
     if len(args.folders) > 1:
         raise UsageError(f"one page is of one model; {len(args.folders)} files were given")
     if args.output.is_dir() or args.output.suffix.lower() not in (".html", ".htm"):

@@ -366,6 +366,7 @@ _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "{}$&#_%"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "√": r"$\sqrt{}$"}
+    | {"χ": r"$\chi$", "²": r"$^2$", "α": r"$\alpha$", "ρ": r"$\rho$", "→": r"$\to$"}
     | {"±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "…": r"\dots{}", "–": "--"}
 )
 
@@ -508,10 +509,14 @@ def render_html(grids: Iterable[TableLayout], warnings: Iterable[str] = ()) -> s
     return "\n".join([*lines, *(f"<p>{html.escape(line)}</p>" for line in said)])
 
 
-def render_latex(grids: Iterable[TableLayout]) -> str:
-    """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined."""
+def render_latex(grids: Iterable[TableLayout], label: str = "") -> str:
+    """Return LaTeX tables (package booktabs); best in bold, within one standard error underlined.
+
+    With a `label`, tables can be referred to by it, and by it and a number from the second one on.
+    """
     blocks = []
-    for grid in grids:
+    for number, grid in enumerate(grids, start=1):
+        labels = [rf"\label{{tab:{label}{f'-{number}' if number > 1 else ''}}}"] if label else []
         caption = " ".join(filter(None, (f"{grid.full_title}.", grid.basis, grid.legend)))
         caption += f" Bold: best of its column; underlined: {TIES}." if grid.has_best else ""
         # A column with a long text is broken into lines, the others are centred.
@@ -531,6 +536,7 @@ def render_latex(grids: Iterable[TableLayout]) -> str:
             r"\begin{table}[ht]",
             r"\centering",
             rf"\caption{{{escape_latex(caption)}}}",
+            *labels,
             r"\par\smallskip",
             # Made smaller where it is wider than the page, and only there.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",

@@ -70,19 +70,19 @@ def distinct(names: list[str]) -> list[str]:
     return shown
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else: a user's files are never mixed with the site or replaced."""
+def check_folder(folder: Path, page: str = PAGE, option: str = "--output") -> None:
+    """Refuse a folder that holds something else: a user's files are never mixed with ours or replaced."""
     try:
         there = sorted(entry.name for entry in folder.iterdir())
-        is_ours = PAGE in there and GENERATOR.encode() in (folder / PAGE).read_bytes()
+        is_ours = page in there and GENERATOR.encode() in (folder / page).read_bytes()
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"cannot write the site to {str(folder)!r}: {error.strerror}") from error
     if there and not is_ours:
         raise UsageError(
-            f"{str(folder)!r} contains {there[0]!r} and is not a site of plench report; "
-            "give a new or empty folder with --output"
+            f"{str(folder)!r} contains {there[0]!r} and is not a folder of plench report; "
+            f"give a new or empty folder with {option}"
         )
 
 
