@@ -208,7 +208,7 @@ def describe_dropped(
     names: Sequence[str],
     criterion: str,
 ) -> dict[str, Any]:
-    """Say whether leaving out annotators improved the criterion on reserved rows."""
+    """Print what leaving out annotators changed in the criterion on reserved rows."""
     from plench.estimator.review import compare_dropped
 
     who = ", ".join(names)
@@ -332,7 +332,7 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
     if verdict == GUESSING and report["review"]:
         lines.append(
-            "the model is no better than guessing, so what follows about rows and annotators means little:"
+            "the model does not beat guessing, so what follows about rows and annotators means little:"
         )
     lines += [*list_review(report["review"]), *([report["dropped"]["text"]] if report["dropped"] else [])]
     if report["verdict"]:

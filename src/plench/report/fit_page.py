@@ -20,6 +20,7 @@ import numpy as np
 from plench.data.tables import Table
 from plench.errors import DataError
 from plench.runs.files import write_text
+from plench.runs.folder import WARNINGS
 from plench.settings import __version__
 from plench.text import clean_text, counted
 
@@ -249,7 +250,7 @@ def draw_shares(rows: Sequence[tuple[str, float | None, float | None, float | No
 
 
 def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
-    """Say whether the model is of use, and what to do next."""
+    """Show the verdict on the model, and what to do next."""
     verdict, reserved = notes.get("verdict"), (notes.get("reserved") or {})
     n_examples = reserved.get("n_examples") or data["n_train"]
     n_reserved = len(reserved.get("rows") or ())
@@ -311,8 +312,8 @@ def show_accuracy(notes: Notes) -> list[Node]:
         nodes.append(
             h(
                 "p.quiet",
-                "Candidate sets alone do not determine the accuracy. An estimate is no better than its "
-                "assumption; labels of fifty random rows settle it: ",
+                "Candidate sets alone do not determine the accuracy. An estimate is only as good as "
+                "its assumption; labels of fifty random rows settle it: ",
                 h("code", "plench audit MODEL DATA -n 50 -o audit.csv"),
             )
         )
@@ -457,7 +458,7 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
     nodes: list[Node] = [h("h2", "What to relabel")]
     if verdict == "no better than guessing":
         nodes.append(
-            h("p.warning", "The model is no better than guessing, so what it says here means little.")
+            h("p.warning", "The model does not beat guessing, so what it says here means little.")
         )
     if not total:
         return [*nodes, h("p", f"Nothing stands out among {review['measured']:,} rows.")]
@@ -566,7 +567,7 @@ def show_provenance(head: Mapping[str, Any]) -> list[Node]:
         "versions": ", ".join(
             f"{name} {value}" for name, value in versions.items() if value not in (None, "")
         ),
-        "warnings": "; ".join(run.get("notices") or ()) or None,
+        "warnings": "; ".join(run.get(WARNINGS) or ()) or None,
     }
     listed = [h("div", h("dt", name), h("dd", str(value))) for name, value in facts.items() if value]
     return [h("h2", "Provenance"), h("dl.facts", listed)]
