@@ -72,7 +72,7 @@ def test_a_declared_class_that_is_written_like_a_gap_is_a_class():
     labels = read_labels(np.array(["None", "some|None"], object), 2, classes=["None", "some"])
     assert labels.candidates.tolist() == [[True, False], [True, True]]
     with pytest.raises(DataError, match="row 1, column 'S': the candidate set is empty"):
-        read_labels(np.array(["None", "some"], object), 2)
+        read_labels(np.array(["NA", "some"], object), 2)
 
 
 def test_matrices_and_arrays_of_answers():
@@ -140,7 +140,7 @@ HEAD = "item,annotator,label,x\n"
         ("item,annotator,x\ni1,a,1\n", "column 'annotator' of annotators but no column answer"),
         ("annotator,label,x\na,cat,1\n", "column 'annotator' of annotators but no column item"),
         (HEAD + "i1,a,cat,1\ni1,b,dog,2\n", "row 2, column 'x': differs from row 1"),
-        (HEAD.replace("x", "x,truth") + "i1,a,cat,1,a\ni1,b,dog,1,b\n", "row 2, column 'truth': differs"),
+        (HEAD.replace("x", "x,truth") + "i1,a,cat,1,cat\ni1,b,dog,1,dog\n", "row 2, column 'truth': differs"),
         (HEAD + "i1,,cat,1\n", "row 1, column 'annotator': the value is missing"),
         (HEAD + "i1,a,cat,1\ni2,a,cat,1\n", "has 1 classes; expected 2"),
         (HEAD + "i1,a,cat,1\ni1,a,dog,1\n", "row 2, column 'label': 'a' has answered .* in row 1"),

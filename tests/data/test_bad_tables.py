@@ -110,7 +110,7 @@ def test_npy_files_of_any_bytes(tmp_path_factory, content, which):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\xff\x00", r"candidates\.csv: line 1 is not UTF-8"), (b"candidates\na|b\n", "needs a column file")],
+    [(b"\x81\x00", r"candidates\.csv: line 1 is not UTF-8"), (b"candidates\na|b\n", "needs a column file")],
 )
 def test_images_folders_of_any_table(tmp_path, content, message):
     (tmp_path / "candidates.csv").write_bytes(content)
@@ -120,7 +120,8 @@ def test_images_folders_of_any_table(tmp_path, content, message):
 
 def test_long_cells_are_read():
     text = "x,note,candidates,truth\n1,{0},cat|dog,cat\n2,b,dog,{0}\n".format("y" * 100_000)
-    assert make_table_dataset(parse_table(text.encode(), ".csv", "x.csv")).n_examples == 2
+    table = parse_table(text.encode(), ".csv", "x.csv")
+    assert make_table_dataset(table, truth="truth").n_examples == 2
 
 
 @GENTLE

@@ -107,7 +107,7 @@ def test_wrong_options_are_refused(read, query, message):
         (b"a,,b\n1,2,3\n", "column 2 has no name"),
         (b"a,b\n1,2\n1,2,3\n", "cannot be read as a table .*2 fields in line 3, saw 3"),
         (b"a,b\n1,2\n1\n", "row 2 has fewer cells than the header"),
-        (b"a,b\n1,\xff\n", "line 2 is not UTF-8"),
+        (b"a,b\n1,\x81\n", "line 2 is not UTF-8"),
         (b'a,b\n1,"2\n', "cannot be read as a table"),
         (b"a,b\n1,\x00\n", "contains a NUL"),
         # roles and features
@@ -281,7 +281,6 @@ def test_with_semicolons_numbers_may_have_a_decimal_comma(read):
     dataset = read("w;n;code;candidates\n1,5;2;1,5;a|b\n-0,25;;x;b\n1e3;4;2,0;a\n")
     assert kinds(dataset) == {"w": "number", "n": "number", "code": "category"}
     assert dataset.features.columns[0].values.tolist() == [1.5, -0.25, 1000.0]
-    assert kinds(read('w,candidates\n"1,5",a\n2,b\n')) == {"w": "category"}  # not with commas
     dataset = read("w;candidates\n1,2;a\n2,1;b\n", "?separator=,")
     assert dataset.class_names == ("a", "b")  # candidates are not numbers, whatever their separator
 
@@ -298,4 +297,4 @@ def test_a_typo_in_a_column_of_numbers_is_reported(read, caplog):
         caplog.clear()
         take(frame)
         assert caplog.text.count("because of '6.O'") == 1
-    assert not read("w,candidates\n1,a\nx,b\nx,a\n3,b\n").warnings  # as many texts as numbers: categories
+    assert not read("w,candidates\n1,a\nx,b\ny,a\n3,b\n").warnings  # as many texts as numbers: categories

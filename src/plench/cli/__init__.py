@@ -173,6 +173,8 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     warnings = WarningHandler()
     logger = logging.getLogger("plench")
     logger.addHandler(warnings)
+    level = logger.level
+    logger.setLevel(logging.INFO)
     try:
         args = parser.parse_args(spell_flags(argv))
         code: int = args.run(args)
@@ -188,14 +190,16 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         return 0
     finally:
         logger.removeHandler(warnings)
+        logger.setLevel(level)
 
 
 class WarningHandler(logging.Handler):
-    """Prints warnings to the standard error of the moment, so that a progress bar shows them above itself."""
+    """Prints messages to the standard error of the moment, so that a progress bar shows them above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one warning."""
-        print(f"warning: {clean_text(self.format(record))}", file=sys.stderr, flush=True)
+        """Print one warning, or what is only said."""
+        start = "warning: " if record.levelno >= logging.WARNING else ""
+        print(f"{start}{clean_text(self.format(record))}", file=sys.stderr, flush=True)
 
 
 def spell_flags(argv: Sequence[str]) -> list[str]:

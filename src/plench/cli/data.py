@@ -1,6 +1,7 @@
-"""Describe, download or draw a dataset, or turn an annotation tool's export into tables.
+"""Check, describe, download or draw a dataset, or turn an annotation tool's export into tables.
 
 examples:
+  plench data check animals.csv
   plench data info Digits_USS --trial-seed 1
   plench data download Lost MSRCv2 --data-dir data
   plench data download --suite tabular --data-dir data
@@ -43,9 +44,15 @@ from plench.data import (
     load_dataset,
 )
 from plench.data.answers import describe_answers
+from plench.data.check import Finding, check_dataset, describe_columns
+from plench.data.dataset import OWN_TASK
 from plench.data.importers import IMPORTERS, Export, read_export
-from plench.data.sources import add_encoders, find_source
-from plench.data.tables import Table
+from plench.data.readers import read_file
+from plench.data.roles import split_reference
+from plench.data.sources import add_encoders, find_source, split_encoders
+from plench.data.sources.exports import is_export
+from plench.data.sources.tables import assemble, make_table_card, read_table_files
+from plench.data.tables import Table, is_table_file, parse_table
 from plench.errors import DataError, UsageError
 from plench.report.dataset_stats import (
     describe_candidates,
@@ -58,28 +65,45 @@ from plench.runs.files import write_through
 from plench.settings import Settings
 from plench.text import clean, clean_text
 
-COLUMNS_SHOWN = 8
+COLUMNS_SHOWN = 40
 CLASSES_SHOWN = 10
 ANNOTATORS_SHOWN = 10
 COUNTS_SHOWN = 10
 BAR_WIDTH = 40
 WARNINGS = "notices"  # in the JSON of `data info`
+CHECK_PAGE = """Find what is probably wrong with your own data, before training.
+
+Prints each column with its role, kind, gaps and number of different values, and what is suspicious, the worst
+first, with the remedy. `fit`, `train` and `data info` show the same warnings.
+
+examples:
+  plench data check animals.csv
+  plench data check 'animals.csv?candidates=tags&separator=;' --json
+
+exit codes: 0 also with warnings, 2 the data cannot be read, or training would be meaningless
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+    text = "find what is probably wrong with your own data, before training"
+    check = add_command(commands, "check", text, run_check)
+    check.set_page(CHECK_PAGE)
     info = add_command(commands, "info", "card, sizes, candidate sets and warnings of a dataset", show_info)
     text = "set sizes, noise, flipping probabilities, ambiguity degree"
     stats = add_command(commands, "stats", text, show_stats)
     views = add_command(commands, "views", "draw every view and every operation of a few images", draw_views)
+    check.add_argument("name", metavar="DATA", help="table, arrays, folder of images, export, or a name")
     for command in (info, stats, views):
         text = "a dataset, in any spelling (`plench list datasets`)"
         command.add_argument("name", metavar="NAME", help=text)
+    for command in (check, info, stats, views):
         text = "folder of the data files; built-in datasets need none"
         command.add_argument("--data-dir", metavar="DIR", help=text)
-    for command in (info, stats):
+    for command in (check, info, stats):
         command.add_argument("--json", action="store_true", help="print JSON")
+    for command in (info, stats):
         add_settings(command, ("trial_seed", *CANDIDATE_SETTINGS))
     add_encoder_options(info)
     text = "also draw: FILE.svg, FILE.pdf or FILE.png"
@@ -189,6 +213,53 @@ def draw_views(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_check(args: argparse.Namespace) -> int:
+    """Print columns and findings; return 2 if the data cannot be learned from."""
+    content: dict[str, Any] = {"data": args.name, "examples": None, "classes": None, "columns": []}
+    try:
+        is_table = is_table_file(args.name.partition("?")[0]) and not is_export(args.name)
+        text, options = split_reference(split_encoders(args.name)[0]) if is_table else ("", None)
+        table = roles = None
+        if options is not None:
+            path = Path(text)
+            table = parse_table(read_file(path, text), path.suffix, path.name, options.sheet)
+            read, digest = read_table_files(path, options)
+            roles, dataset = read.roles.by_column(), assemble(read, make_table_card(path.stem, digest, read))
+        else:
+            dataset = find_source(args.name).load(None if args.data_dir is None else Path(args.data_dir))
+        findings = [Finding("warning", "reading", text) for text in dataset.warnings] + check_dataset(dataset)
+        content |= {
+            "examples": dataset.n_examples,
+            "classes": list(dataset.class_names or range(dataset.n_classes)),
+            "mean_candidates": dataset.mean_candidates,
+            "columns": describe_columns(dataset, table, roles),
+        }
+    except DataError as error:
+        findings = [Finding("error", "reading", str(error))]
+    findings.sort(key=lambda finding: finding.severity != "error")
+    content["findings"] = [asdict(finding) for finding in findings]
+    print(json.dumps(content, indent=2, ensure_ascii=False) if args.json else format_check(content))
+    return 2 if any(finding.severity == "error" for finding in findings) else 0
+
+
+def format_check(content: dict[str, Any]) -> str:
+    """Return the content of `data check` as text."""
+    lines = [clean_text(content["data"])]
+    if content["examples"] is not None:
+        names = list_some(map(clean, map(str, content["classes"])), CLASSES_SHOWN)
+        lines.append(
+            f"  {content['examples']:,} examples, {len(content['classes']):,} classes ({names}), "
+            f"{content['mean_candidates']:.2f} candidates on average"
+        )
+    if content["columns"]:
+        lines.append(f"  {'column':<24}{'role':<12}{'kind':<10}{'gaps':>8}{'values':>9}")
+        for row in content["columns"]:
+            start = f"  {clean(row['name'], 23):<24}{row['role']:<12}{row['kind'] or '':<10}"
+            lines.append(f"{start}{row['gaps']:>8,}{row['values']:>9,}")
+    lines += [f"{row['severity']}: {clean_text(row['message'])}" for row in content["findings"]]
+    return "\n".join(lines if content["findings"] else [*lines, "nothing suspicious was found"])
+
+
 def show_info(arguments: argparse.Namespace) -> int:
     """Print what is known of a dataset, as text or JSON: of its files, if they are there, else its card."""
     source = find_source(add_encoders(arguments.name, **given_encoders(arguments)))
@@ -199,6 +270,8 @@ def show_info(arguments: argparse.Namespace) -> int:
         loaded = source.load(folder)  # not load_dataset: warnings are part of the output
         settings = Settings(**given_settings(arguments))
         spec = choose_candidates(loaded.card.candidates, settings)
+        if loaded.card.task == OWN_TASK:
+            loaded = loaded.with_warnings(finding.message for finding in check_dataset(loaded))
         dataset = draw_candidates(loaded, spec, settings.trial_seed)
         info = describe_data(dataset, spec, settings.trial_seed, loaded.fingerprint)
     print(json.dumps(info, indent=2, ensure_ascii=False) if arguments.json else format_info(info))

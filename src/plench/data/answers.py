@@ -1,14 +1,15 @@
 """Sets of classes as annotators give them: names in cells, answers to items, candidate sets and weights.
 
-An answer is a set of classes: a label is a set of one, "not x" is all classes but x, and "unsure" is the
-empty set, which votes for nothing. Shapes: N items, M answers, K classes.
+An answer is a set of classes: a label is a set of one, "not x" is all classes but x, "all" is all of them,
+and "unsure" is the empty set, which votes for nothing; in a column of candidates it stands for all classes.
+Shapes: N items, M answers, K classes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,51 +23,91 @@ from plench.text import short_repr
 CombineRule = Literal["union", "vaguest", "votes"]
 COMBINE_RULES: tuple[str, ...] = get_args(CombineRule)
 DEFAULT_MIN_VOTES = 2
-UNSURE = frozenset({"unsure", "?"})
+UNKNOWN = "unknown"
+UNSURE = frozenset({"unsure", "?", UNKNOWN})
+ALL = "all"
+NONE = frozenset({"None", "none", "NONE"})  # gaps among features, but names of a class among labels
 NOT = re.compile(r"not\s+(?=\S)", re.IGNORECASE)
 FEW_CLASSES = 1_000  # always allowed
 MAX_CELLS = 2**27  # examples × classes
 
 
 class Names(NamedTuple):
-    """Names of classes in a cell. `negated`: all classes but these. Without names: unsure."""
+    """Names of classes in a cell. `negated`: all classes but these. No names: unsure, or all if negated."""
 
     names: tuple[str, ...]
     cell: Cell
     negated: bool = False
 
 
-def read_names(
-    cell: Cell, separator: str, declared: frozenset[str] = frozenset(), is_answer: bool = False
-) -> Names:
+def read_names(cell: Cell, separator: str, declared: frozenset[str] = frozenset()) -> Names:
     """Read a cell as a set of classes: a text with a separator, a list, or one label.
 
-    An answer may also be `not x` or `unsure`, unless the class list declares a class of that name.
+    It may also be `not x`, `unsure` or `all`, unless the class list declares a class of that name.
     """
     value, negated = cell.value, False
-    if is_answer and isinstance(value, str) and value not in declared:
-        if value.lower() in UNSURE:
-            return Names((), cell)
+    if isinstance(value, str) and value not in declared:
+        if value.lower() in UNSURE or value.lower() == ALL:
+            return Names((), cell, value.lower() == ALL)
         begin = NOT.match(value)
         if begin:
             value, negated = value[begin.end() :], True
-    parts: Iterable[Any] = [value]
+    parts: Sequence[Any] = [value]
     if isinstance(value, str):
         parts = value.split(separator)
     elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        parts = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        parts = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     names = []
     for part in parts:
-        name = clean_cell(part, declared)
+        name = clean_cell(part, declared | NONE)
         if name is None:
             raise DataError(f"{cell.place}: {short_repr(value)} has an empty label (separator {separator!r})")
-        names.append(to_text(cell._replace(value=name)))
+        text = to_text(cell._replace(value=name))
+        special = text.lower() in UNSURE or text.lower() == ALL or NOT.match(text)
+        if special and text not in declared and len(parts) > 1:
+            raise DataError(
+                f"{cell.place}: {short_repr(text)} is one of several labels in {short_repr(value)}; write it "
+                "alone, or list the classes with classes= if it is the name of one"
+            )
+        names.append(text)
     return Names(tuple(names), cell, negated)
+
+
+def describe_special(cells: Iterable[Names], table: str, is_answer: bool) -> list[str]:
+    """Return warnings that count cells that are not classes, and cells of a class that looks like a gap."""
+    special, empty = Counter[str](), Counter[str]()
+    for names, cell, negated in cells:
+        if isinstance(cell.value, str) and (negated or not names):
+            special[cell.value] += 1
+        empty.update(NONE.intersection(names))
+    warnings = []
+    if special:
+        shown = ", ".join(f"{short_repr(text)} ({count:,})" for text, count in special.most_common(5))
+        unsure = (
+            "unsure, unknown and ? name no class, all names every class"
+            if is_answer
+            else ("unsure, unknown, ? and all stand for all classes")
+        )
+        warnings.append(
+            f"{table}: not read as a class: {shown}{' …' if len(special) > 5 else ''}; {unsure}, `not x` "
+            "for all but x; "
+            "if one is the name of a class, list the classes with classes="
+        )
+    for text, count in empty.items():
+        warnings.append(f"{table}: {short_repr(text)} is read as the name of a class ({count:,} sets)")
+    return warnings
+
+
+def merge_whole_number(name: str, known: Collection[str]) -> str:
+    """Return the known name of a whole number: `1` for `1.0` if `1` is known too."""
+    whole = name.partition(".")[0]
+    return whole if whole in known and re.fullmatch(r"-?\d+\.0+", name) else name
 
 
 def sort_names(cells: Iterable[Names]) -> list[str]:
     """Return all names in order: by value if all are whole numbers, else by letters."""
-    names = {name for cell in cells for name in cell.names}
+    found = {name for cell in cells for name in cell.names}
+    names = {merge_whole_number(name, found) for name in found}
     if all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
@@ -105,7 +146,8 @@ class ClassList:
         for number, named in enumerate(cells):
             if named is None:
                 continue
-            for name in named.names:
+            for given in named.names:
+                name = merge_whole_number(given, self.leaves)
                 if name not in self.leaves:
                     known = ", ".join(self.names[:10]) + (" …" if len(self.names) > 10 else "")
                     place = named.cell.place
@@ -225,14 +267,17 @@ class Answer(NamedTuple):
 def read_set_column(
     table: RawTable, column: str, separator: str, declared: frozenset[str] = frozenset()
 ) -> list[Names]:
-    """Read a column with one candidate set per row; raise DataError for a gap."""
+    """Read a column with one candidate set per row; raise DataError for a gap. Who is unsure names all."""
     sets = []
-    for row, value in enumerate(table.cells(column, declared)):
+    for row, value in enumerate(table.cells(column, declared | NONE)):
         cell = Cell(value, table, row, column)
         named = None if value is None else read_names(cell, separator, declared)
-        if named is None or not named.names:
-            raise DataError(f"{cell.place}: the candidate set is empty")
-        sets.append(named)
+        if named is None or not (named.names or isinstance(value, str)):
+            raise DataError(
+                f"{cell.place}: the candidate set is empty; write {UNKNOWN!r} for all classes, or leave the "
+                "row out"
+            )
+        sets.append(named if named.names else named._replace(negated=True))
     return sets
 
 
@@ -241,7 +286,7 @@ def read_answer_columns(
 ) -> list[Answer]:
     """Read columns of annotators, `columns` from a column to its annotator; a gap is not an answer."""
     return [
-        Answer(row, annotator, read_names(Cell(value, table, row, column), separator, declared, True))
+        Answer(row, annotator, read_names(Cell(value, table, row, column), separator, declared))
         for column, annotator in columns.items()
         for row, value in enumerate(table.cells(column, declared))
         if value is not None

@@ -65,6 +65,7 @@ class CandidateSpec:
 
 
 REAL_CANDIDATES = CandidateSpec()
+OWN_TASK = "the user's own"  # of data that were given by path, as arrays or as a frame
 
 
 @dataclass(frozen=True)

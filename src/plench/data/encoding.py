@@ -48,6 +48,7 @@ class ColumnCode:
     fill: float = 0.0
     categories: tuple[str, ...] = ()
     marks_gaps: bool = False
+    decimal: str = ""  # the decimal sign of numbers that are not plain
 
     @classmethod
     def fit(cls, column: Column) -> ColumnCode:
@@ -59,7 +60,7 @@ class ColumnCode:
             return cls(column.name, "category", categories=used, marks_gaps=marks)
         is_number = column.kind == "number"
         fill = np.median(present.astype(np.float64)) if is_number else present.mean() > 0.5
-        return cls(column.name, column.kind, float(fill), marks_gaps=marks)
+        return cls(column.name, column.kind, float(fill), marks_gaps=marks, decimal=column.decimal)
 
     @property
     def width(self) -> int:
@@ -86,7 +87,8 @@ class ColumnCode:
 
     def state(self) -> dict[str, Any]:
         """Return the encoding as plain values."""
-        return {**vars(self), "categories": list(self.categories)}
+        state = {**vars(self), "categories": list(self.categories)}
+        return {key: value for key, value in state.items() if key != "decimal" or value}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> ColumnCode:
@@ -317,7 +319,12 @@ class TableEncoder:
     def read(self, raw: RawTable) -> Table:
         """Read new data as the columns that the model knows, each of the kind that the model knows."""
         self._check_columns(raw.columns, raw.name)
-        return Table(tuple(self.embed(make_column(raw, code.name, code.kind)) for code in self.codes))
+        return Table(
+            tuple(
+                self.embed(make_column(raw, code.name, code.kind, getattr(code, "decimal", None)))
+                for code in self.codes
+            )
+        )
 
     def read_images(self, images: NDArray[Any] | Sequence[Path]) -> Table:
         """Read new images, pixels (N, C, H, W) or files, for a model of nothing else."""

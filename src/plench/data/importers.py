@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, NoReturn
 
-from plench.data.answers import NOT, UNSURE
+from plench.data.answers import ALL, NOT, UNSURE
+from plench.data.check import find_separator
 from plench.data.readers import read_file
 from plench.data.roles import KNOWN_NAMES, PREFIXES
 from plench.data.tables import MISSING_TEXTS, parse_table, strip_text
@@ -140,19 +141,23 @@ class Export:
     def to_tables(self, separator: str | None = None) -> tuple[bytes, bytes, dict[str, Any]]:
         """Return the tables of items and of answers as CSV files, and the options to read them with.
 
-        Classes are declared if a label would mean something else in a cell (`None`, `not x`). If x is the
-        only label and was rejected, `not x` is the other class.
+        Classes are declared if a label would mean something else in a cell (`None`, `not x`, `all`). If x is
+        the only label and was rejected, `not x` is the other class.
         """
         labels = {label for answer in self.answers.values() for label in answer.labels}
         if not labels:
             raise DataError(f"{self.name} has {counted(len(self.items), 'item')}, but not one answer")
+        answered = set(labels)
         labels.update(self.truth.values())
         if len(labels) == 1 and any(answer.negated for answer in self.answers.values()):
             labels.add(f"not {min(labels)}")
         unused = [mark for mark in SEPARATORS if not any(mark in label for label in labels)]
         mark = separator or next(iter(unused), SEPARATORS[0])
         options: dict[str, Any] = {} if mark == SEPARATORS[0] else {"separator": mark}
-        special = any(NOT.match(label) or label.lower() in MISSING_TEXTS for label in labels)
+        special = any(NOT.match(label) or label.lower() in {*MISSING_TEXTS, ALL} for label in labels)
+        special = special or find_separator(labels, mark) is not None
+        if not answered.issuperset(self.truth.values()):
+            options["truth"] = "truth"  # also classes that nobody has named
         if special:
             options["classes"] = ",".join(sorted(labels))
         wrong = [label for label in sorted(labels) if mark in label or (special and "," in label)]

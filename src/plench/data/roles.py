@@ -35,6 +35,8 @@ LISTS = ("annotators", "class_columns", "classes", "features", "ignore", "images
 class TableOptions:
     """How a table is read. `find_roles` recognises columns that are None or an empty list by their names.
 
+    An empty text means that no column has the role, whatever its name.
+
     `candidates`, `truth`, `split`, `group` and `item` are columns. `class_columns` are columns of 0 and 1,
     one per class, which take the place of `candidates`. Annotators' answers come from `annotator` and
     `answer` (one answer per row), `annotators` (one column per annotator) or `answers` (a column of lists, or
@@ -42,7 +44,8 @@ class TableOptions:
     the feature columns (by default all others), `ignore` those to leave out, `text` those of free text, which
     is recognised where it has several words per cell, `images` those of image files, which are recognised
     where the files are there. `classes` are the classes in their order, `taxonomy` is a file of nodes and
-    parents.
+    parents, `sheet` is one of an Excel workbook. `items_of_answers` is the column of items in a file of
+    answers, if it has another name there.
     """
 
     candidates: str | None = None
@@ -65,6 +68,8 @@ class TableOptions:
     combine: str = "union"
     min_votes: int = DEFAULT_MIN_VOTES
     taxonomy: str | None = None
+    sheet: str | None = None
+    items_of_answers: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in list(vars(self).items()):
@@ -86,10 +91,16 @@ class TableOptions:
         default = TableOptions()
         return {name: value for name, value in vars(self).items() if value != getattr(default, name)}
 
+    def by_column(self) -> dict[str, str]:
+        """Return the role of each column that has one and is not a feature."""
+        lists = {"class_columns": "class", "annotators": "annotator", "ignore": "ignored"}
+        named = {name: text for role, text in lists.items() for name in getattr(self, role)}
+        return named | {getattr(self, role): role for role in KNOWN_NAMES if getattr(self, role)}
+
     def describe(self) -> str:
         """Say which column has which role."""
         named = ("candidates", "truth", "split", "group", "item", "annotator", "answer", "answers")
-        parts = [f"{name} in {getattr(self, name)!r}" for name in named if getattr(self, name) is not None]
+        parts = [f"{name} in {getattr(self, name)!r}" for name in named if getattr(self, name)]
         parts += [f"{len(self.class_columns)} columns of classes"] * bool(self.class_columns)
         parts += [f"{len(self.annotators)} columns of annotators"] * bool(self.annotators)
         return ", ".join([*parts, f"{len(self.features)} columns of features"])
@@ -136,11 +147,14 @@ def find_roles(
 
     for role, known in KNOWN_NAMES.items():
         given = getattr(options, role)
-        if role == "answer" and "annotator" not in found:
+        if given == "":
+            found[role] = None
+            continue
+        if role == "answer" and not found.get("annotator"):
             if given is not None:
                 raise UsageError("answer=COLUMN needs annotator=COLUMN: one answer per row")
             continue
-        if role == "truth" and "annotator" in found:
+        if role == "truth" and found.get("annotator"):
             known = TRUTH_AMONG_ANSWERS
         features = {*options.features, *options.text, *options.images}
         fitting = [name for name in left if name.lower() in known and name not in features]
@@ -156,7 +170,7 @@ def find_roles(
         if fitting:
             found[role] = fitting[0]
     for role in ("answer", "item"):
-        if "annotator" in found and role not in found:
+        if found.get("annotator") and not found.get(role):
             raise DataError(
                 f"{table.name} has a column {found['annotator']!r} of annotators but no column {role}; name "
                 f"it with {role}=COLUMN"
@@ -178,11 +192,11 @@ def find_roles(
                     f"leave it out of {option}= or name it in features="
                 )
     forms = {
-        "one answer per row": "annotator" in found,
+        "one answer per row": found.get("annotator"),
         "a file of answers": has_answers_file,
         "columns of annotators": found["annotators"],
-        "a column of lists": "answers" in found,
-        "candidates": "candidates" in found or found["class_columns"],
+        "a column of lists": found.get("answers"),
+        "candidates": found.get("candidates") or found["class_columns"],
     }
     present = [form for form, is_present in forms.items() if is_present]
     if len(present) > 1 and not is_answers_file:

@@ -1,15 +1,19 @@
 """Tables: files and frames as named columns, and the typed columns that features consist of.
 
 pandas reads a file as text, so that `007`, `None` and `1` stay what they are; feature columns alone are
-typed. CSV files are UTF-8 with a header. The delimiter is the comma, or the semicolon or tab if the header
-has more of those; it is the tab in a `.tsv` file. In a file with semicolons numbers may have a decimal comma.
+typed. CSV files have a header and are UTF-8, UTF-16 or, with a warning, Windows-1252. The delimiter is the
+comma, or the semicolon or tab if the header has more of those; it is the tab in a `.tsv` file. In a file with
+semicolons numbers may have a decimal comma; otherwise numbers with a decimal comma, thousands separators, `%`
+or a currency are read with a warning.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import io
+import logging
 import math
 import re
 import sys
@@ -33,9 +37,11 @@ from plench.text import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
+logger = logging.getLogger("plench")
+
 ColumnKind = Literal["number", "boolean", "category", "text", "image"]
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx")
 MISSING_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none"})
 TRUTH_VALUES = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 MAX_CATEGORIES = 1000  # each becomes an input of its own
@@ -52,6 +58,20 @@ DATE = re.compile(
     r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?|-?\d+ days?\b.*"
 )
 DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
+# A number as people write it: its sign, currency and percent sign, and its digits by the decimal sign.
+CURRENCY = r"(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY)"
+WRITTEN = re.compile(rf"([+-]?)\s*({CURRENCY}?)\s*([+-]?\d.*?)\s*({CURRENCY}|%|)")
+GROUPS = {".": "[,'\u2019 \u00a0\u202f]", ",": "[.'\u2019 \u00a0\u202f]"}
+DIGITS = {
+    decimal: re.compile(rf"[+-]?(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)(?:{re.escape(decimal)}\d+)?")
+    for decimal, group in GROUPS.items()
+}
+# A column with a value of its own in each row, from so many rows, or a number of such a name, is an id.
+MIN_IDS = 20
+ID_NAME = re.compile(
+    r"(.*[\W_])?((customer|item|passenger|patient|person|row|sample|subject|user)?id|uuid|guid|key|index|row|nr|no)",
+    re.IGNORECASE,
+)
 
 
 class Cell(NamedTuple):
@@ -74,13 +94,14 @@ class RawTable:
 
     A column of `frame` has numbers, truth values or objects: texts, and in Python's frames lists, dates and
     so on. Its index counts the rows from 1. With `decimal_comma` numbers may be written as `1,5`. Image files
-    are named from `folder`.
+    are named from `folder`. `warnings` is what reading had to say.
     """
 
     name: str
     frame: pd.DataFrame
     decimal_comma: bool = False
     folder: Path = Path()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.frame.size == 0:
@@ -162,13 +183,18 @@ def is_table_file(path: str | Path) -> bool:
 
 
 def read_table_file(path: str | Path) -> RawTable:
-    """Read a table from a file; `-` is CSV from standard input."""
+    """Read a table from a file, and log what reading has to say; `-` is CSV from standard input."""
     if str(path) == "-":
-        return parse_table(sys.stdin.buffer.read(), ".csv", "standard input")
-    path = Path(path)
-    if not is_table_file(path):
-        raise UsageError(f"{path} is not a table; expected a file ending in {', '.join(TABLE_SUFFIXES)}")
-    return replace(parse_table(read_file(path, path.name), path.suffix, path.name), folder=path.parent)
+        table = parse_table(sys.stdin.buffer.read(), ".csv", "standard input")
+    else:
+        path = Path(path)
+        if not is_table_file(path):
+            raise UsageError(f"{path} is not a table; expected a file ending in {', '.join(TABLE_SUFFIXES)}")
+        table = parse_table(read_file(path, path.name), path.suffix, path.name)
+        table = replace(table, folder=path.parent)
+    for warning in table.warnings:
+        logger.warning("%s", warning)
+    return table
 
 
 def read_blocks(path: str | Path) -> Iterator[RawTable]:
@@ -182,6 +208,7 @@ def read_blocks(path: str | Path) -> Iterator[RawTable]:
         yield read_table_file(path)
         return
     name, suffix = ("standard input", ".csv") if is_stream else (path.name, path.suffix)
+    told: set[str] = set()
     try:
         with nullcontext(sys.stdin.buffer) if is_stream else open(path, "rb") as file:
             start = file.readline()
@@ -197,6 +224,9 @@ def read_blocks(path: str | Path) -> Iterator[RawTable]:
                 except DataError as error:
                     after = f" (in the rows after row {offset})" if offset else ""
                     raise DataError(f"{error}{after}") from None
+                for warning in {*block.warnings} - told:
+                    logger.warning("%s", warning)
+                    told.add(warning)
                 numbers = range(offset + 1, offset + len(block) + 1)
                 yield replace(block, frame=block.frame.set_axis(numbers), folder=path.parent)
                 offset += len(block)
@@ -221,8 +251,8 @@ def take_lines(file: Any, start: bytes, count: int) -> bytes:
     return b"".join(lines)
 
 
-def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
-    """Read the content of a table's file; nothing in it is executed."""
+def parse_table(content: bytes, suffix: str, name: str, sheet: str | None = None) -> RawTable:
+    """Read the content of a table's file; nothing in it is executed. `sheet` is that of a workbook."""
     import pandas as pd
 
     if suffix.lower() == ".parquet":
@@ -236,12 +266,9 @@ def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
             return read_frame(table.to_pandas(ignore_metadata=True), name)
         except Exception as error:  # pyarrow raises many types for a damaged file
             raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        byte = f"{content[error.start]:#04x}"
-        raise DataError(f"{name}: line {line} is not UTF-8 (byte {byte}); save the table as UTF-8") from None
+    if suffix.lower() == ".xlsx":
+        return parse_workbook(content, name, sheet)
+    text, messages = decode(content, name)
     if "\0" in text:
         raise DataError(f"{name} contains a NUL character, so it is not a text file")
     header = text.lstrip("\r\n").split("\n", 1)[0]
@@ -268,7 +295,64 @@ def parse_table(content: bytes, suffix: str, name: str) -> RawTable:
     if frame.shape[1] > 1 and not strip_text(frame.iat[0, 0]):
         frame = frame.iloc[:, 1:]  # an index, as frames write it
     frame = frame.set_axis(check_header(frame.iloc[0], name), axis=1).iloc[1:]
-    return RawTable(name, frame, decimal_comma=delimiter == ";")
+    return RawTable(name, frame, decimal_comma=delimiter == ";", warnings=messages)
+
+
+def decode(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a file, and a warning if its encoding is a guess."""
+    start = content[:1000]
+    encoding = "utf-8-sig"
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif len(start) > 3 and (not any(start[1::2]) or not any(start[::2])):  # letters of Latin scripts
+        encoding = "utf-16-le" if not any(start[1::2]) else "utf-16-be"
+    try:
+        return content.decode(encoding), ()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        where = f"{name}: line {line} is not {encoding[:6].rstrip('-').upper()}"
+        if encoding == "utf-8-sig":
+            where += f" (byte {content[error.start]:#04x})"
+            with contextlib.suppress(UnicodeDecodeError):
+                text = content.decode("cp1252")
+                word = next(word for word in re.findall(r"[^\s,;]+", text) if not word.isascii())
+                return text, (
+                    f"{where}; the file is read as Windows-1252, for instance {short_repr(word)}; if that is "
+                    "wrong, save it as UTF-8",
+                )
+        raise DataError(f"{where}; save the table as UTF-8") from None
+
+
+def parse_workbook(content: bytes, name: str, sheet: str | None) -> RawTable:
+    """Read a sheet of an Excel workbook, by default the first; formulas have the values that were saved."""
+    import pandas as pd
+
+    try:
+        import openpyxl  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError:
+        raise missing_package(f"{name}: reading Excel files", "openpyxl", "excel") from None
+    try:
+        with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
+            sheets = list(book.sheet_names)
+            frame = None
+            if sheet is None or sheet in sheets:
+                chosen = sheets[0] if sheet is None else sheet
+                frame = book.parse(chosen, header=None, dtype=object, na_values=[], keep_default_na=False)
+    except Exception as error:  # openpyxl raises many types for a damaged file
+        raise DataError(f"{name} cannot be read as an Excel workbook ({error})") from None
+    if frame is None:
+        raise DataError(f"{name} has no sheet {short_repr(sheet)}; it has {', '.join(sheets)}")
+    used = frame.map(lambda cell: clean_cell(cell, MISSING_TEXTS - {""}) is not None)
+    frame = frame.loc[used.any(axis=1), used.any(axis=0)]
+    if not len(frame):
+        raise DataError(f"{name}: sheet {short_repr(chosen)} is empty")
+    header = ["" if clean_cell(cell) is None else cell for cell in frame.iloc[0]]
+    table = read_frame(frame.iloc[1:].set_axis(check_header(header, name), axis=1), name)
+    others = ", ".join(other for other in sheets if other != chosen)
+    if others and sheet is None:
+        message = f"{name}: sheet {short_repr(chosen)} is read; sheet=NAME reads another ({others})"
+        table = replace(table, warnings=(message,))
+    return table
 
 
 def check_header(names: Iterable[Any], table: str) -> list[str]:
@@ -328,6 +412,7 @@ class Column:
     Categories and texts are codes, −1 in gaps: positions in `categories`, which are the different texts. The
     categories of images are hashes of their content, and `images` their files or pixels. Texts and images
     that a pretrained encoder has encoded have a row of `embeddings` for each category.
+    `decimal` is the decimal sign of numbers that Python does not read, such as `1,234.5` or `3,06 €`.
     """
 
     name: str
@@ -337,6 +422,7 @@ class Column:
     images: tuple[Any, ...] = ()
     encoder: EncoderUsed | None = None
     embeddings: NDArray[np.float32] | None = None
+    decimal: str = ""
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -403,48 +489,85 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def make_table(
-    raw: RawTable, names: Iterable[str], text: Collection[str] = (), images: Collection[str] = ()
+    raw: RawTable,
+    names: Iterable[str],
+    text: Collection[str] = (),
+    images: Collection[str] = (),
+    chosen: Collection[str] = (),
 ) -> tuple[Table, list[str]]:
     """Type the named columns; return the table, and warnings about what a user may not expect.
 
     Columns in `text` are free text and those in `images` image files; in other columns both are recognised.
+    Ids are left out unless they are among the `chosen`, which the user has named as features.
     """
     columns, messages = [], []
     for name in names:
         column = make_column(raw, name, "text" if name in text else "image" if name in images else None)
+        place = f"{raw.name}: column {short_repr(name)}"
         gaps = int(column.missing.sum())
         if gaps == len(raw):
-            messages.append(f"{raw.name}: column {short_repr(name)} is empty and is left out")
+            messages.append(f"{place} is empty and is left out")
+            continue
+        texts = raw.texts(name) if column.kind == "category" or column.decimal else []
+        others = [row for row, text in enumerate(texts) if text and read_number(text) is None]
+        present = len(raw) - gaps
+        is_mixed = column.kind == "category" and 2 * len(others) < present  # numbers, but for a few cells
+        if name not in chosen and not is_mixed and is_id(column):
+            messages.append(
+                f"{place} has a different value in each of {present:,} rows, as an id has, and is left out; "
+                f"item={name} uses it to name rows, features=… with {name} among them keeps it"
+            )
             continue
         columns.append(column)
         if gaps:
             messages.append(
-                f"{raw.name}: column {short_repr(name)} has {gaps:,} of {len(raw):,} values missing; they "
+                f"{place} has {gaps:,} of {len(raw):,} values missing; they "
                 "are filled in from the training split, and an input of its own says where"
             )
         if column.kind == "text" and name not in text:
             words = sum(map(count_words, column.categories)) / len(column.categories)
             messages.append(
-                f"{raw.name}: column {short_repr(name)} is read as text ({len(column.categories):,} "
+                f"{place} is read as text ({len(column.categories):,} "
                 f"different values, {words:.0f} words on average); ignore={name} leaves it out"
             )
-        if column.kind != "category":
-            continue
-        texts, present = raw.texts(name), len(raw) - gaps
-        others = [row for row, text in enumerate(texts) if text and read_number(text) is None]
-        if 2 * len(others) < present:
+        if column.decimal and others:
+            cell, value = texts[others[0]], column.values[others[0]]
+            messages.append(
+                f"{place} is read as numbers: {short_repr(cell)} is {value:g}; if that is wrong, write plain "
+                f"numbers, or leave the column out with ignore={name}"
+            )
+        if is_mixed:
             messages.append(
                 f"{raw.place(others[0], name)}: because of {short_repr(texts[others[0]])} the column is read "
                 f"as {len(column.categories):,} categories, although {present - len(others):,} of "
                 f"{present:,} values are numbers; correct such cells or leave them empty"
             )
+        elif column.kind == "category" and all(map(looks_like_number, column.categories)):
+            messages.append(
+                f"{place} is read as {len(column.categories):,} categories, although its values look like "
+                f"numbers ({', '.join(map(short_repr, column.categories[:3]))}); write plain numbers in "
+                "one unit"
+            )
     if not columns:
-        raise DataError(f"{raw.name} has no feature column with a value in it")
+        left_out = f" ({messages[-1]})" if messages else ""
+        raise DataError(f"{raw.name} has no feature column with a value in it{left_out}")
     return Table(tuple(columns)), messages
 
 
-def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Column:
-    """Type one column; `kind` is what it must be, found from its cells if None."""
+def is_id(column: Column) -> bool:
+    """Whether a column names rows: texts that are all different, or whole numbers of such a name."""
+    values = column.values[~column.missing]
+    if len(values) < MIN_IDS or len(np.unique(values)) < len(values):
+        return False
+    if column.kind == "number":
+        return bool((values % 1 == 0).all()) and ID_NAME.fullmatch(column.name) is not None
+    return column.kind == "category"
+
+
+def make_column(
+    raw: RawTable, name: str, kind: ColumnKind | None = None, decimal: str | None = None
+) -> Column:
+    """Type one column; `kind` and `decimal` are what they must be, found from the cells if None."""
     values = raw.frame[name]
     is_boolean = values.dtype.kind == "b"
     if values.dtype.kind in "fiub" and (kind in (None, "number") or (kind == "boolean" and is_boolean)):
@@ -454,15 +577,17 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
         texts = raw.texts(name)
         is_decimal = raw.decimal_comma and kind not in ("category", "text", "image")
         if is_decimal and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
-            texts = [text and text.replace(",", ".") for text in texts]
-        kind = kind or find_kind(raw, name, texts)
+            texts, decimal = [text and text.replace(",", ".") for text in texts], ""
+        elif decimal is None and kind is None:
+            decimal = find_decimal(texts)
+        kind = kind or ("number" if decimal else find_kind(raw, name, texts))
         if kind == "image":
             return make_images(raw, name, texts)
         if kind in ("category", "text"):
             return make_categories(raw, name, texts, kind)
         numbers = np.full(len(raw), np.nan)
         for row, text in enumerate(texts):
-            number = math.nan if text is None else read_number(text, kind)
+            number = math.nan if text is None else read_number(text, kind, decimal)
             if number is None:
                 expected = "a number" if kind == "number" else "true or false"
                 raise DataError(f"{raw.place(row, name)}: expected {expected}, not {short_repr(text)}")
@@ -472,7 +597,26 @@ def make_column(raw: RawTable, name: str, kind: ColumnKind | None = None) -> Col
     if np.isinf(narrow).any():
         row = int(np.isinf(narrow).argmax())
         raise DataError(f"{raw.place(row, name)}: {numbers[row]} is not a finite float32 number")
-    return Column(name, kind, freeze(narrow))
+    return Column(name, kind, freeze(narrow), decimal=decimal or "")
+
+
+def find_decimal(texts: list[str | None]) -> str | None:
+    """Return the decimal sign by which all cells are numbers in one unit; None if they are plain numbers."""
+    present = {text for text in texts if text is not None}
+    if all(read_number(text) is not None for text in present):
+        return None
+    units = set()
+    for text in present:
+        written = WRITTEN.fullmatch(text)
+        if written is None:
+            return None
+        units.add(written[2] + written[4])
+    if len(units) > 1:
+        return None
+    return next(
+        (sign for sign in DIGITS if all(read_number(text, decimal=sign) is not None for text in present)),
+        None,
+    )
 
 
 def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
@@ -508,15 +652,25 @@ def count_words(text: str) -> int:
     return len(WORD.findall(text))
 
 
-def read_number(text: str, kind: ColumnKind = "number") -> float | None:
-    """Return a text as a number or truth value, None if it is neither. `1_000` is a number in Python only."""
+def read_number(text: str, kind: ColumnKind = "number", decimal: str | None = None) -> float | None:
+    """Return a text as a number or truth value, None if it is neither. `1_000` is a number in Python only.
+
+    With a `decimal` sign a number may have thousands separators, a currency or `%`: `45%` is 45.
+    """
     if kind == "boolean" and text.lower() in TRUTH_VALUES:
         return TRUTH_VALUES[text.lower()]
+    if decimal and (written := WRITTEN.fullmatch(text)) and DIGITS[decimal].fullmatch(written[3]):
+        text = written[1] + re.sub(GROUPS[decimal], "", written[3]).replace(decimal, ".")
     try:
         number = None if "_" in text else float(text)
     except ValueError:
         return None
     return None if kind == "boolean" and number not in (0, 1) else number
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether a text is a number by one decimal sign or the other."""
+    return any(read_number(text, decimal=sign) is not None for sign in DIGITS)
 
 
 def make_categories(raw: RawTable, name: str, texts: list[str | None], kind: ColumnKind) -> Column:

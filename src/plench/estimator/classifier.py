@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import Dataset, as_dataset
+from plench.data.check import join_groups
 from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
 from plench.errors import PlenchError, RunFailedError, UsageError
@@ -220,7 +221,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return tags
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        answers: Any = None,
+        votes: Any = None,
     ) -> PartialLabelClassifier:
         """Learn from features and candidate sets.
 
@@ -237,6 +245,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             tenths of their mean. Estimates on reserved rows count each row once.
         groups : array of shape (N,), optional
             Rows of a group stay in one part of every split.
+        answers, votes : array or frame, optional
+            In place of `y`: the classes that M annotators chose (N, M), or the votes for K classes (N, K). A
+            matrix of whole numbers could be either, so it has to be named.
 
         Returns
         -------
@@ -244,7 +255,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             The fitted estimator.
         """
         self._check_settings()
-        given = self._read_training(X, y, sample_weight, groups)
+        given = self._read_training(X, y, sample_weight, groups, answers, votes)
         seed = self.random_state  # a number is the seed itself
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -485,15 +496,18 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "number above 0 and below 1"
             )
 
-    def _read_training(self, X: Any, S: Any, sample_weight: Any, groups: Any) -> Given:
+    def _read_training(
+        self, X: Any, S: Any, sample_weight: Any, groups: Any, answers: Any, votes: Any
+    ) -> Given:
         """Read what `fit` was given."""
         has_candidates = isinstance(X, Dataset | str | os.PathLike)
-        if not has_candidates and S is None and is_frame(X):
+        is_alone = S is None and answers is None and votes is None
+        if not has_candidates and is_alone and is_frame(X):
             roles = find_roles(read_frame(X, "X"), TableOptions())
             names = ("candidates", "class_columns", "annotators", "answers", "annotator")
             has_candidates = any(getattr(roles, name) for name in names)
         if has_candidates:
-            if S is not None:
+            if not is_alone:
                 raise InputError("the data have candidates of their own: give no second argument")
             image_encoder = self.image_encoder
             if image_encoder is None and isinstance(X, str | os.PathLike):
@@ -507,7 +521,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             given = Given(TrainingData(data), classes, n_features, columns, columns is not None, truth=truth)
         else:
             features, columns, are_texts = read_features(X, self.text_encoder, self.image_encoder)
-            labels = read_labels(S, len(features), classes=self.classes, separator=self.separator)
+            named = {"answers": answers, "votes": votes}
+            labels = read_labels(S, len(features), classes=self.classes, separator=self.separator, **named)
             dataset = make_training_data(features, labels)
             n_features = int(np.prod(features.shape[1:])) if columns is None else len(columns)
             training = TrainingData(dataset, labels.weights)
@@ -516,11 +531,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return given
         data = given.data.dataset
         if groups is not None:
-            if data.groups is not None:
-                raise InputError("the data have groups of their own: give no groups")
             numbers = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+            own = data.groups  # of the data, or of copies of rows
+            if has_candidates and own is not None:
+                raise InputError("the data have groups of their own: give no groups")
             with as_input_errors():
-                data = replace(data, groups=numbers)
+                data = replace(data, groups=numbers)  # checks them
+            data = data if own is None else replace(data, groups=join_groups([own, numbers]))
         counts = None if sample_weight is None else count_copies(sample_weight, data.n_examples)
         return replace(given, data=replace(given.data, dataset=data, counts=counts))
 
@@ -689,7 +706,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return matrix
 
     def _check_names(self, names: list[Any], fitted: NDArray[Any] | None) -> None:
-        """Warn or raise as scikit-learn does where the names of columns are not those of `fit`."""
+        """Raise InputError if a column of `fit` is missing; other columns and the order do not matter."""
         if not all(isinstance(name, str) for name in names):
             return
         if fitted is None:
@@ -699,21 +716,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 stacklevel=4,
             )
             return
-        known = fitted.tolist()
-        if names == known:
-            return
-        lines = ["The feature names should match those that were passed during fit."]
-        new, missing = sorted(set(names) - set(known)), sorted(set(known) - set(names))
-        if new:
-            lines += ["Feature names unseen at fit time:", *(f"- {name}" for name in new[:5])]
+        missing = sorted(set(fitted.tolist()) - set(names))
         if missing:
-            lines += [
+            lines = [
+                "The feature names should match those that were passed during fit.",
                 "Feature names seen at fit time, yet now missing:",
                 *(f"- {name}" for name in missing[:5]),
             ]
-        if not new and not missing:
-            lines.append("Feature names must be in the same order as they were in fit.")
-        raise InputError("\n".join(lines) + "\n")
+            raise InputError("\n".join(lines) + "\n")
 
 
 def count_copies(sample_weight: Any, n: int) -> NDArray[np.int64]:

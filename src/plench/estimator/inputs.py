@@ -3,11 +3,14 @@
 | candidates S | how it is recognised |
 |---|---|
 | 0/1 matrix (N, K), dense or sparse | nothing but 0 and 1 |
-| weights (N, K) | numbers from 0; above 0 is a candidate |
+| weights (N, K) | fractions from 0; above 0 is a candidate. Whole numbers are given as `votes=` |
 | sets | a list of sets, of tuples, or of lists of different lengths |
 | texts | `cat|dog`: labels and a separator |
 | ordinary labels | one number or text an example |
 | annotators' answers | (N, M) classes with −1 or NaN in gaps, (N, M, K) of 0 and 1, or a frame of texts |
+
+A matrix (N, M) of whole numbers without gaps could be answers of M annotators or votes for M classes: it is
+refused unless it is named `answers` or `votes`.
 """
 
 from __future__ import annotations
@@ -30,15 +33,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from plench.data.answers import (
     Answers,
     ClassList,
+    Names,
     combine_answers,
+    describe_special,
     has_gaps,
     make_answers,
+    merge_whole_number,
     read_answer_columns,
     read_answer_matrix,
     read_set_column,
     sort_names,
 )
 from plench.data.candidates import draw_candidates
+from plench.data.check import check_dataset, check_separator, keep_together
 from plench.data.dataset import REAL_CANDIDATES, Dataset
 from plench.data.sources.arrays import arrange, make_card
 from plench.data.sources.base import encode_given
@@ -108,7 +115,13 @@ def read_matrix(X: Any) -> NDArray[Any]:
     if isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.dtype == np.uint8:
         card = make_card(Path("images"), "", "image", has_candidates=True)
         return arrange(X, card)
-    matrix = check_array(X, accept_sparse=True, dtype="numeric", input_name="X")
+    try:
+        matrix = check_array(X, accept_sparse=True, dtype="numeric", input_name="X")
+    except ValueError as error:
+        if "contains NaN" not in str(error):
+            raise
+        first = str(error).splitlines()[0]
+        raise InputError(f"{first} A frame may have gaps: give pandas.DataFrame(X) in place of X.") from None
     if sparse.issparse(matrix):
         matrix = matrix.toarray()
     with np.errstate(over="ignore"):
@@ -126,8 +139,12 @@ def read_labels(
     separator: str = SEPARATOR,
     ignore_unknown: bool = False,
     answer_columns: int | None = None,
+    answers: Any = None,
+    votes: Any = None,
 ) -> Labels:
     """Return candidates in any form as a matrix.
+
+    In place of `S` there may be `answers` of annotators, (N, M), or `votes` for classes, (N, K).
 
     `classes` are the classes in their order, all that occur where None; one that is not among them is an
     error, or left out with `ignore_unknown`. A matrix of numbers with `answer_columns` columns is one of
@@ -137,7 +154,12 @@ def read_labels(
         known = None if classes is None else np.asarray(classes)
         if known is not None and len(set(known.tolist())) < len(known):
             raise InputError(f"classes names one class twice: {', '.join(map(str, known.tolist()[:20]))}")
-        labels = Reader(known, separator, ignore_unknown, answer_columns).read(S)
+        given = [value for value in (S, answers, votes) if value is not None]
+        if len(given) > 1:
+            raise InputError("candidates are given twice; expected one of S, answers and votes")
+        meaning = "answers" if answers is not None else "votes" if votes is not None else None
+        reader = Reader(known, separator, ignore_unknown, answer_columns, meaning)
+        labels = reader.read(given[0] if given else None)
         if len(labels.candidates) != n:
             raise InputError(
                 f"Found input variables with inconsistent numbers of samples: [{n}, {len(labels.candidates)}]"
@@ -159,11 +181,13 @@ class Reader:
         separator: str,
         ignore_unknown: bool,
         answer_columns: int | None = None,
+        meaning: str | None = None,
     ) -> None:
         self.classes = classes
         self.separator = separator
         self.ignore_unknown = ignore_unknown
         self.answer_columns = answer_columns
+        self.meaning = meaning
         self.declared = frozenset(() if classes is None else map(str, classes.tolist()))
 
     def read(self, S: Any) -> Labels:
@@ -185,7 +209,10 @@ class Reader:
             values = np.asarray(S)
         if values.dtype == object and values.ndim == 1 and is_list_of_sets(values.tolist()):
             return self.read_sets([list(each) if is_set(each) else [each] for each in values.tolist()])
-        if values.ndim == 2 and values.shape[1] == 1:
+        if self.meaning is not None and values.ndim != 2 + (values.ndim == 3 and self.meaning == "answers"):
+            shape = "(N, M) or (N, M, K)" if self.meaning == "answers" else "(N, K)"
+            raise InputError(f"{self.meaning} of shape {values.shape}; expected {shape}")
+        if values.ndim == 2 and values.shape[1] == 1 and self.meaning is None:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
                 "(n_samples,), for example using ravel().",
@@ -195,26 +222,58 @@ class Reader:
             values = values.ravel()
         if values.ndim == 1:
             return self.read_column(values)
-        if values.ndim == 3 or self.are_answers(values):
+        if values.ndim == 3:
             n_classes = None if self.classes is None or self.ignore_unknown else len(self.classes)
-            labels = self.combine(read_answer_matrix(values, n_classes, "S"), self.classes)
-            return replace(labels, answer_columns=values.shape[1] if values.ndim == 2 else None)
+            return self.combine(read_answer_matrix(values, n_classes, "S"), self.classes)
         if values.ndim == 2:
-            return self.read_matrix(values)
+            return self.read_answers(values) if self.are_answers(values) else self.read_matrix(values)
         raise InputError(f"candidates of shape {values.shape}; expected (N, K), sets, texts or answers")
 
     def are_answers(self, values: NDArray[Any]) -> bool:
-        """Whether an array is a matrix (N, M) of answers: it has gaps, or the width of the one before."""
-        if values.ndim != 2 or values.dtype.kind not in "fiu":
-            return False
-        return has_gaps(values) or values.shape[1] == self.answer_columns
+        """Whether an array is a matrix (N, M) of answers: it has gaps, or the width of the one before.
+
+        Raises InputError if it could as well have votes for classes.
+        """
+        if self.meaning is not None or values.dtype.kind not in "fiu":
+            return self.meaning == "answers"
+        if has_gaps(values) or values.shape[1] == self.answer_columns:
+            return True
+        is_whole = (values > 1).any() and (values == np.floor(values)).all()
+        if not self.ignore_unknown and is_whole and (values.dtype.kind != "f" or values.all()):
+            raise InputError(
+                f"the matrix {values.shape} of whole numbers up to {values.max():g} could have the answers "
+                "of "
+                f"{values.shape[1]} annotators or the votes for {values.shape[1]} classes; say which: "
+                "fit(X, answers=S) or fit(X, votes=S)"
+            )
+        return False
+
+    def read_answers(self, values: NDArray[Any]) -> Labels:
+        """Read answers (N, M) with −1 or NaN in gaps: classes by value, or by position if they are texts."""
+        known = self.classes
+        if known is not None and known.dtype.kind not in "fiu":
+            n_classes = None if self.ignore_unknown else len(known)
+            return replace(
+                self.combine(read_answer_matrix(values, n_classes, "S"), known),
+                answer_columns=values.shape[1],
+            )
+        positions = read_answer_matrix(values, name="S")  # checks them
+        item, annotator = positions.item, positions.annotator
+        labels = values[item, annotator].astype(np.int64)
+        found = np.unique(labels)
+        classes = found if known is None else np.array([*known, *np.setdiff1d(found, known)])
+        answers = replace(positions, sets=labels[:, None] == classes)
+        if known is not None:
+            self.check_known(found.tolist())
+        return replace(
+            self.combine(answers, found if known is None else known), answer_columns=values.shape[1]
+        )
 
     def read_column(self, values: NDArray[Any]) -> Labels:
         """Read one label or text an example."""
         if values.dtype.kind in "OUS" and any(isinstance(each, str) for each in values.tolist()):
             table = read_frame({"S": values}, "S")
-            cells = read_set_column(table, "S", self.separator, self.declared)
-            return self.read_sets([cell.names for cell in cells])
+            return self.read_texts(read_set_column(table, "S", self.separator, self.declared), len(table))
         checked = check_array(values, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(checked)
         found, position = np.unique(checked, return_inverse=True)
@@ -223,6 +282,21 @@ class Reader:
             return Labels(classes, position[:, None] == np.arange(len(classes)))
         self.check_known(found.tolist())
         return Labels(classes, checked[:, None] == classes)
+
+    def read_texts(self, cells: Sequence[Names], n_rows: int) -> Labels:
+        """Read texts such as `cat|dog`, `not cat` or `unknown`."""
+        names = sort_names(cells)
+        if self.classes is None:
+            check_separator(cells, self.separator)
+            for message in describe_special(cells, "S", is_answer=False):
+                logger.warning("%s", message)
+            return Labels(np.array(names), ClassList(names, n_rows, "S").encode(cells))
+        classes = [str(label) for label in self.classes.tolist()]
+        others = sorted({merge_whole_number(name, classes) for name in names} - set(classes))
+        if others and not self.ignore_unknown:
+            self.check_known(others)
+        candidates = ClassList([*classes, *others], n_rows, "S").encode(cells)
+        return Labels(self.classes, candidates[:, : len(classes)])
 
     def read_sets(self, sets: Sequence[Sequence[Any]]) -> Labels:
         """Read one set of labels an example."""
@@ -297,7 +371,8 @@ class Reader:
         if len(names) == 1:
             return self.read(table.frame[names[0]].to_numpy())
         if all(dtype.kind in "fiub" for dtype in table.frame.dtypes):
-            return self.read_matrix(table.frame.to_numpy(), names)
+            matrix = table.frame.to_numpy()
+            return self.read_answers(matrix) if self.are_answers(matrix) else self.read_matrix(matrix, names)
         columns = dict(zip(names, names, strict=True))
         given = read_answer_columns(table, columns, self.separator, self.declared)
         names = sort_names(answer.names for answer in given)
@@ -362,6 +437,8 @@ def make_training_data(features: NDArray[Any] | Table, labels: Labels) -> Datase
     names = tuple(map(str, labels.classes.tolist())) if labels.classes.dtype.kind in "US" else None
     card = replace(make_card(Path("arrays"), "", kind, has_candidates=True), class_names=names)
     with as_input_errors():
-        draft = Dataset(features, labels.candidates, None, card, answers=labels.answers)
+        draft = keep_together(Dataset(features, labels.candidates, None, card, answers=labels.answers))
+    for message in (*draft.warnings, *(found.message for found in check_dataset(draft) if found.is_misread)):
+        logger.warning("%s", message)
     named = make_card(Path("arrays"), draft.fingerprint, kind, has_candidates=True).name
     return replace(draft, card=replace(card, name=named))

@@ -163,7 +163,7 @@ def read_own_table(reference: str) -> TableContent | None:
     if not is_table_file(reference.partition("?")[0]) or is_export(reference):
         return None
     path, options = split_reference(split_encoders(reference)[0])
-    return read_table_files(Path(path), options)[0]
+    return read_table_files(Path(path), options, keep_ids=True)[0]
 
 
 def items_of(data: Dataset) -> Items:

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from plench.data.answers import Answers
-from plench.data.dataset import Dataset, DatasetCard
+from plench.data.check import check_dataset
+from plench.data.dataset import OWN_TASK, Dataset, DatasetCard
 from plench.data.encoders import is_own_encoder
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.base import Source, SourceFinder, attach_encoders
@@ -206,8 +207,12 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
 
 
 def log_warnings(dataset: Dataset) -> Dataset:
-    """Log what loading had to say, and return the dataset."""
-    for warning in dataset.warnings:
+    """Log what loading had to say and what is suspicious in a user's own data, and return the dataset."""
+    found: list[str] = []
+    if dataset.card.task == OWN_TASK:
+        logger.info("%s: %s", dataset.card.name, dataset.card.source)
+        found = [f"{dataset.card.name}: {finding.message}" for finding in check_dataset(dataset)]
+    for warning in (*dataset.warnings, *found):
         logger.warning("%s", warning)
     return dataset
 

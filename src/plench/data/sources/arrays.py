@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from plench.data.answers import check_num_classes, combine_answers, read_answer_matrix
-from plench.data.dataset import REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
+from plench.data.check import keep_together
+from plench.data.dataset import OWN_TASK, REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
 from plench.data.readers import read_array
 from plench.data.sources.base import DEFAULT_STEPS, Source, SourceFinder
 from plench.errors import DataError
@@ -60,6 +61,11 @@ def find_mapped(name: str) -> Source | None:
         path = found[0]
     elif not name.lower().endswith(".npy"):
         return None
+    elif (
+        not any(os.path.isfile(path.parent / f"{other}.npy") for other in OPTIONAL[:3])
+        and (path.parent / "candidates.csv").is_file()
+    ):
+        return None  # features whose candidates are in a table
     key = "images" if path.stem == "images" else "features"
     files = {key: path}
     for other in (*OPTIONAL, f"test_{key}", "test_labels"):
@@ -89,7 +95,7 @@ def make_card(
     return DatasetCard(
         name=f"{path.stem}@{digest[:8]}",
         kind=kind,
-        task="the user's own",
+        task=OWN_TASK,
         source="the user's own file",
         terms="the user's own",
         citation="none",
@@ -150,7 +156,7 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
     test = None
     if "test_labels" in arrays:
         test = TestSet(arrange(arrays[f"test_{key}"], card), arrays["test_labels"])
-    return Dataset(
+    dataset = Dataset(
         features,
         candidates,
         labels,
@@ -159,6 +165,7 @@ def build_dataset(card: DatasetCard, arrays: dict[str, np.ndarray]) -> Dataset:
         groups=arrays.get("groups"),
         answers=answers,
     )
+    return keep_together(dataset)
 
 
 def make_dataset(

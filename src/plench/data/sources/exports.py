@@ -70,7 +70,7 @@ def find_export(name: str) -> Source | None:
     if options.changed():
         digest.update(repr(sorted(options.changed().items())).encode())
     card = make_table_card(path.stem, digest.hexdigest(), content)
-    card = replace(card, source=f"the user's own export of {export.tool}: {content.description}")
+    card = replace(card, source=f"the user's own export of {export.tool}: {content.roles.describe()}")
     return Source(card, lambda data_dir: assemble(content, card).with_warnings(export.warnings))
 
 

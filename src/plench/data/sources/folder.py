@@ -15,17 +15,23 @@ from typing import Any, Literal
 
 import numpy as np
 
+from plench.data.check import keep_together
 from plench.data.dataset import Dataset, TestSet
 from plench.data.images import FORMATS, hash_files, read_images
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
-from plench.data.sources.tables import assemble, describe_generated, make_table_card, read_table_files
+from plench.data.sources.tables import (
+    CANDIDATES,
+    assemble,
+    describe_generated,
+    make_table_card,
+    read_table_files,
+)
 from plench.data.tables import Table, make_images, read_frame
 from plench.errors import DataError, UsageError
 from plench.text import short_repr
 
-CANDIDATES = "candidates.csv"
 Kind = Literal["tabular", "image"]
 
 
@@ -55,7 +61,7 @@ def find_folder(name: str) -> Source | None:
     labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
 
     def make(images: Mapping[str, Any], kind: Kind, warnings: Sequence[str] = ()) -> Dataset:
-        return Dataset(
+        dataset = Dataset(
             images["train"],
             labels["train"][:, None] == np.arange(len(classes)),  # until candidate sets are drawn
             labels["train"],
@@ -63,6 +69,7 @@ def find_folder(name: str) -> Source | None:
             TestSet(images["test"], labels["test"]) if "test" in files else None,
             (describe_generated(card), *warnings),
         )
+        return keep_together(dataset)
 
     def load(data_dir: Path | None) -> Dataset:
         paths = {part: [file for file, _ in entries] for part, entries in files.items()}

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from plench.data.check import keep_together
 from plench.data.dataset import Dataset, DatasetCard, Published
 from plench.data.readers import find_entry, hash_git_blob, read_file
 from plench.data.sources.arrays import make_card
@@ -95,7 +96,7 @@ def find_mat(name: str) -> Source | None:
     content = read_file(path, name)
     arrays = read_mat(content, name)
     card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
-    return Source(card, lambda data_dir: Dataset(*arrays, card))
+    return Source(card, lambda data_dir: keep_together(Dataset(*arrays, card)))
 
 
 def read_mat(content: bytes, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64] | None]:

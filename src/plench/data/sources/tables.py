@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plench.data.answers import (
+    UNSURE,
     Answer,
     Answers,
     ClassList,
     Names,
     Taxonomy,
     combine_answers,
+    describe_special,
     make_answers,
+    merge_whole_number,
     read_answer_columns,
     read_names,
     read_set_column,
     sort_names,
 )
+from plench.data.check import check_separator, keep_together
 from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.encoders import list_encoders
 from plench.data.images import read_images
-from plench.data.readers import read_file
+from plench.data.readers import read_array, read_file
 from plench.data.roles import TableOptions, find_roles, read_options, split_reference, strip_prefix
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder, attach_encoders
@@ -48,10 +54,13 @@ from plench.data.tables import (
 from plench.errors import DataError, UsageError
 from plench.text import short_repr
 
+CANDIDATES = "candidates.csv"
+OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers")  # spreadsheets that are not read
 PARTS = ("train", "validation", "test")
 PART_NAMES = {"training": "train", "valid": "validation", "val": "validation"}
 MEANING = (
-    "a table (.csv, .tsv, .parquet) of features, with candidates, annotators' answers or truth; columns are "
+    "a table (.csv, .tsv, .xlsx, .parquet) of features, with candidates, annotators' answers or truth; "
+    "columns are "
     "recognised by name or named behind the path: table.csv?candidates=tags&ignore=a,b"
 )
 
@@ -74,7 +83,7 @@ class TableContent:
     split: NDArray[Any] | None
     warnings: tuple[str, ...]
     is_generated: bool
-    description: str
+    roles: TableOptions
 
 
 def read_content(
@@ -83,37 +92,66 @@ def read_content(
     answers_table: RawTable | None = None,
     taxonomy: Taxonomy | None = None,
     has_features: bool = True,
+    keep_ids: bool = False,
 ) -> TableContent:
-    """Read a table, and perhaps a second one with one answer per row."""
+    """Read a table, and perhaps one with one answer per row; ids are left out unless `keep_ids`."""
     long = None
+    warnings = list(table.warnings)
     if answers_table is not None:
-        elsewhere = TableOptions(annotator=options.annotator, answer=options.answer)
-        long = answers_table, find_roles(answers_table, elsewhere, is_answers_file=True)
-        options = replace(options, annotator=None, answer=None)
+        long = (
+            answers_table,
+            find_roles(answers_table, answer_options(options, answers_table), is_answers_file=True),
+        )
+        own = (
+            options.item
+            if options.item in table.columns or options.item not in answers_table.columns
+            else None
+        )
+        options = replace(options, annotator=None, answer=None, item=own)
+        warnings += answers_table.warnings
     roles = find_roles(table, options, has_answers_file=long is not None)
-    if roles.annotator is not None:
+    if roles.annotator:
         long = table, roles
-    features, warnings = None, list[str]()
-    if has_features:
-        names = roles.features
-        if roles.item is not None and not options.features and has_image_files(table, roles.item):
-            names = (*names, roles.item)  # a file names the item and is its image
-        if not names:
-            raise DataError(f"{table.name} has no feature columns ({roles.describe()})")
-        features, warnings = make_table(table, names, roles.text, roles.images)
     declared = options.classes or (taxonomy.classes if taxonomy else ())
     keep = frozenset(declared)
     given = read_answers(table, roles, long, keep)
-    if roles.annotator is not None:
+    sets = read_sets(table, roles, keep)
+    named = [*sets, *(answer.names for answer in given)]
+    if not declared and not roles.class_columns:
+        check_separator(named, roles.separator)
+    if named and roles.truth and options.truth is None:
+        known = {
+            *declared,
+            *(taxonomy.leaves if taxonomy else ()),
+            *(name for cell in named for name in cell.names),
+        }
+        roles = check_truth(table, roles, known, has_features and not options.features, warnings)
+    warnings = [*announce_roles(table, options, roles, has_features), *warnings]
+    features = None
+    if has_features:
+        columns = roles.features
+        if roles.item and not options.features and has_image_files(table, roles.item):
+            columns = (*columns, roles.item)  # a file names the item and is its image
+        if not columns:
+            raise DataError(f"{table.name} has no feature columns ({roles.describe()})")
+        chosen = columns if keep_ids else options.features
+        features, messages = make_table(table, columns, roles.text, roles.images, chosen)
+        warnings += messages
+    if options.classes == ():
+        warnings += describe_special(sets, table.name, is_answer=False)
+        warnings += describe_special((answer.names for answer in given), table.name, is_answer=True)
+    if roles.annotator:
         table, features = fold_items(table, roles, features)
+    labelled = keep | {name for cell in named for name in cell.names}
     truth = [
         None if text is None else Names((text,), Cell(text, table, row, str(roles.truth)))
-        for row, text in enumerate(table.texts(roles.truth, keep) if roles.truth is not None else ())
+        for row, text in enumerate(table.texts(roles.truth, labelled) if roles.truth else ())
     ]
-    sets = read_sets(table, roles, keep)
     names = declared or tuple(strip_prefix(column, "class_columns") for column in roles.class_columns)
     if not names:
-        names = tuple(sort_names([*filter(None, truth), *sets, *(answer.names for answer in given)]))
+        names = tuple(sort_names([*filter(None, truth), *named]))
+    if not names and named:
+        raise DataError(f"{table.name}: no cell names a class ({roles.describe()})")
     if not names:
         raise DataError(
             f"{table.name} has neither candidates nor answers nor truth ({roles.describe()}); call a column "
@@ -137,21 +175,80 @@ def read_content(
     else:
         candidates = labels[:, None] == np.arange(len(classes.names))  # until sets are drawn
     groups = None
-    if roles.group is not None:
+    if roles.group:
         groups = np.unique(table.complete(roles.group), return_inverse=True)[1]
     return TableContent(
         features=features,
-        items=None if roles.item is None else tuple(text or "" for text in table.texts(roles.item)),
+        items=tuple(text or "" for text in table.texts(roles.item)) if roles.item else None,
         candidates=candidates,
         labels=labels,
         class_names=classes.names,
         answers=answers,
         groups=groups,
-        split=None if roles.split is None else read_split(table, roles.split),
+        split=read_split(table, roles.split) if roles.split else None,
         warnings=tuple(warnings),
         is_generated=answers is None and not sets,
-        description=roles.describe(),
+        roles=roles,
     )
+
+
+def answer_options(options: TableOptions, answers: RawTable) -> TableOptions:
+    """Return the options of a file of answers: `item=` is for both files, where they have such a column."""
+    item = options.items_of_answers or (options.item if options.item in answers.columns else None)
+    return TableOptions(annotator=options.annotator, answer=options.answer, item=item)
+
+
+def announce_roles(
+    table: RawTable, options: TableOptions, roles: TableOptions, has_features: bool
+) -> list[str]:
+    """Say which columns are not features because of their names, and how to change that."""
+    found = {role: getattr(roles, role) for role in ("truth", "split", "group", "item")}
+    return [
+        f"{table.name}: column {short_repr(column)} is read as the {role} because of its name, not as a "
+        "feature; "
+        f"{role}= reads it as a feature, {role}=COLUMN names another column"
+        for role, column in found.items()
+        if has_features
+        and column
+        and getattr(options, role) is None
+        and not (role == "item" and has_image_files(table, column))
+    ]
+
+
+def check_truth(
+    table: RawTable, roles: TableOptions, known: set[str], is_feature: bool, warnings: list[str]
+) -> TableOptions:
+    """Return the roles without a truth that was recognised by name but has no classes in it.
+
+    Numbers of which none is a class are a feature of that name. Anything else could be either, and a truth
+    among the features would be learned from: the user has to say which it is.
+    """
+    column = roles.truth
+    assert column is not None
+    counts = Counter(text for text in table.texts(column, frozenset(known)) if text is not None)
+    others = [
+        text for text in counts if merge_whole_number(text, known) not in known and text.lower() not in UNSURE
+    ]
+    if not others:
+        return roles
+    some = ", ".join(f"{short_repr(text)} ({counts[text]:,})" for text in others[:3])
+    some += " …" if len(others) > 3 else ""
+    if len(others) < len(counts) or any(read_number(text) is None for text in others):
+        raise DataError(
+            f"{table.name}: column {short_repr(column)} has the name of a truth, but {len(others):,} of its "
+            f"{len(counts):,} different values are not classes of the candidates: {some}; say what it is "
+            "with "
+            f"truth={column}, with ignore={column}, or with truth= if it is a feature"
+        )
+    warnings.append(
+        f"{table.name}: column {short_repr(column)} has the name of a truth, but its values are not "
+        "classes of the "
+        f"candidates ({some}): it is {'a feature' if is_feature else 'not used'}; truth={column} makes it "
+        "the truth, "
+        f"ignore={column} leaves it out"
+    )
+    features = [name for name in table.columns if name in roles.features or (is_feature and name == column)]
+    return replace(roles, truth=None, features=tuple(features))
 
 
 def read_answers(
@@ -176,7 +273,7 @@ def read_answers(
         for number, part in enumerate(() if parts is None else parts, 1):
             answer = clean_cell(part, keep)
             if answer is not None:
-                names = read_names(cell._replace(value=answer), roles.separator, keep, is_answer=True)
+                names = read_names(cell._replace(value=answer), roles.separator, keep)
                 answers.append(Answer(row, f"{number:09d}", names))
     if not answers and (long or roles.annotators or roles.answers):
         raise DataError(f"{table.name}: there is not one answer")
@@ -187,11 +284,14 @@ def read_long_answers(
     table: RawTable, roles: TableOptions, source: RawTable, own: TableOptions, keep: frozenset[str]
 ) -> list[Answer]:
     """Read one answer per row of `source`, the table itself or another; an annotator answers an item once."""
-    if roles.item is None:
+    if not roles.item:
         raise DataError(f"{table.name} has no column of items; name it with item=COLUMN")
-    if own.annotator is None or own.answer is None or own.item is None:
+    if not (own.annotator and own.answer and own.item):
         columns = ", ".join(source.columns)
-        raise DataError(f"{source.name} must have columns item, annotator and label; it has {columns}")
+        raise DataError(
+            f"{source.name} must have columns item, annotator and label; it has {columns}; name them with "
+            "items_of_answers=, annotator= and answer="
+        )
     names = table.complete(roles.item)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     if source is not table and len(numbers) < len(names):
@@ -211,7 +311,7 @@ def read_long_answers(
                 f"{cell.place}: {short_repr(annotator)} has answered this item in row {first + 1}; write "
                 f"several labels as one answer, a{roles.separator}b"
             )
-        given = read_names(cell, roles.separator, keep, is_answer=True)
+        given = read_names(cell, roles.separator, keep)
         answers.append(Answer(numbers[item], annotator, given))
     return answers
 
@@ -237,7 +337,7 @@ def fold_items(table: RawTable, roles: TableOptions, features: Table | None) -> 
 
 def read_sets(table: RawTable, roles: TableOptions, keep: frozenset[str]) -> list[Names]:
     """Return the candidates of each row: from their column, or from a column of 0 and 1 per class."""
-    if roles.candidates is not None:
+    if roles.candidates:
         return read_set_column(table, roles.candidates, roles.separator, keep)
     bits: dict[str, list[bool]] = {}
     for column in roles.class_columns:
@@ -308,7 +408,14 @@ def assemble(
             )
         labels = None if n_unknown else labels
     is_validation = split[kept] == "validation"
-    return Dataset(
+    items = np.array(content.items or [""] * len(split))
+    shared = set(items[kept].tolist()) & set(items[is_test].tolist()) - {""}
+    if shared:
+        warnings.append(
+            f"{card.name}: {len(shared):,} items have rows in test and in training, such as "
+            f"{short_repr(min(shared))}, so test accuracy is too high; put all rows of an item in one part"
+        )
+    dataset = Dataset(
         features[kept],
         content.candidates[kept],
         labels,
@@ -321,6 +428,7 @@ def assemble(
         items=None if content.items is None else tuple(content.items[row] for row in kept),
         known_labels=known,
     )
+    return keep_together(dataset)
 
 
 def describe_generated(card: DatasetCard) -> str:
@@ -337,19 +445,20 @@ def make_table_card(
 ) -> DatasetCard:
     """Describe a table; its source says which column has which role."""
     card = make_card(Path(f"{stem}.table"), digest, kind, has_candidates=not content.is_generated)
-    return replace(card, source=f"the user's own table: {content.description}")
+    return replace(card, source=f"the user's own table: {content.roles.describe()}")
 
 
 def read_table_files(
-    path: Path, options: TableOptions, has_features: bool = True
+    path: Path, options: TableOptions, has_features: bool = True, keep_ids: bool = False
 ) -> tuple[TableContent, str]:
     """Read a table and the files that its options name; return a hash of the files and options with it."""
     contents = [read_file(path, path.name)]
-    table = replace(parse_table(contents[0], path.suffix, path.name), folder=path.parent)
+    table = parse_table(contents[0], path.suffix, path.name, options.sheet)
+    table = replace(table, folder=path.parent)
     others: dict[str, RawTable] = {}
     for option in ("answers", "taxonomy"):
         name = getattr(options, option)
-        if name is None or (option == "answers" and name in table.columns):
+        if not name or (option == "answers" and name in table.columns):
             continue
         if not is_table_file(name):
             raise DataError(
@@ -366,12 +475,15 @@ def read_table_files(
     answers = others.get("answers")
     taxonomy = Taxonomy.read(others["taxonomy"]) if "taxonomy" in others else None
     options = replace(options, answers=None) if answers is not None else options
-    return read_content(table, options, answers, taxonomy, has_features), digest.hexdigest()
+    return read_content(table, options, answers, taxonomy, has_features, keep_ids), digest.hexdigest()
 
 
 def find_table(name: str) -> Source | None:
     """Return the source of a table given by path, with options after a question mark."""
-    if not is_table_file(name.partition("?")[0]):
+    path = name.partition("?")[0]
+    if path.lower().endswith(OTHER_SUFFIXES):
+        raise UsageError(f"{path} cannot be read; save it as .xlsx or .csv")
+    if not is_table_file(path):
         return None
     path, options = split_reference(name)
     content, digest = read_table_files(Path(path), options)
@@ -411,6 +523,34 @@ def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
 
     tabular = replace(card, kind="tabular")
     return Source(card, load, load_files=lambda data_dir: assemble(content, tabular))
+
+
+def find_embeddings(name: str) -> Source | None:
+    """Return the source of an `.npy` file of features whose rows `candidates.csv` in its folder describes.
+
+    Another table is named with `table=`; further options are those of that table.
+    """
+    text, _, query = name.partition("?")
+    path, values = Path(text), dict(parse_qsl(query, keep_blank_values=True))
+    given = values.pop("table", None)
+    table = given or CANDIDATES
+    if not text.lower().endswith(".npy") or not (given or (path.parent / table).is_file()):
+        return None
+    content, digest = read_table_files(path.parent / table, read_options(values), has_features=False)
+    features = read_array(path, text, mapped=True)
+    if len(features) != len(content.candidates):
+        raise DataError(
+            f"{path.name} has {len(features):,} rows and {table} {len(content.candidates):,}; expected one "
+            "row of "
+            "the table for each row of features, in the same order"
+        )
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(
+            f"{digest}{hashlib.file_digest(file, 'sha256').hexdigest()}".encode()
+        ).hexdigest()
+    card = make_table_card(path.stem, digest, content)
+    message = f"{path.name} and {table} are matched by the order of their rows"
+    return Source(card, lambda data_dir: assemble(content, card, features).with_warnings([message]))
 
 
 def make_table_dataset(
@@ -464,3 +604,8 @@ def make_table_dataset(
 
 
 TABLES = SourceFinder("path/to/table.csv", MEANING, find_table)
+EMBEDDINGS = SourceFinder(
+    "path/to/embeddings.npy",
+    "features (N×D), with candidates, answers or truth in candidates.csv next to it, or in ?table=FILE",
+    find_embeddings,
+)
