@@ -127,7 +127,7 @@ def hash_rows(features: NDArray[Any] | Table) -> NDArray[np.int64]:
 
 
 def is_continuous(values: NDArray[Any], n_rows: int) -> bool:
-    """Whether a column of numbers has so many different values that identical rows are no coincidence."""
+    """Whether a column of numbers has so many different values that equal rows are copies."""
     different = len(np.unique(values[~np.isnan(values)]))
     return bool(different >= max(MIN_CONTINUOUS, n_rows**0.5))
 

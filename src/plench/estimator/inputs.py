@@ -238,7 +238,7 @@ class Reader:
             return self.meaning == "answers"
         if has_gaps(values) or values.shape[1] == self.answer_columns:
             return True
-        is_whole = (values > 1).any() and (values == np.floor(values)).all()
+        is_whole = (values > 1).any() and (values % 1 == 0).all()
         if not self.ignore_unknown and is_whole and (values.dtype.kind != "f" or values.all()):
             raise InputError(
                 f"the matrix {values.shape} of whole numbers up to {values.max():g} could have the answers "
