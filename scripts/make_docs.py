@@ -45,6 +45,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
             "images",
             "runs",
             "sweeps",
+            "callbacks",
             "results",
             "statistics",
             "report",

@@ -1,5 +1,7 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
+Also the tables of settings and of keys in docs/runs.md, and that of checks in docs/add-an-algorithm.md.
+
 python scripts/make_pages.py            write the pages
 python scripts/make_pages.py --check    fail if a page is not what would be written
 """
@@ -16,9 +18,12 @@ from pathlib import Path
 
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
+from plench.contract import format_checks
 from plench.criteria import criteria
 from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
+from plench.runs.folder import format_keys
+from plench.settings import format_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "algorithms"
@@ -28,6 +33,8 @@ RESULTS = ROOT / "docs" / "results"
 DEFECTS = RESULTS / "defects.md"
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 
+# Pages with tables that are written, each by a function.
+TABLES = {"runs.md": (format_table, format_keys), "add-an-algorithm.md": (format_checks,)}
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
 KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}
 # Datasets whose noise rate the protocol gives to algorithms.
@@ -84,6 +91,14 @@ def render_pages() -> dict[Path, str]:
     pages = {PAGES / f"{entry.name}.md": render_page(entry) for entry in entries}
     pages[PAGES / "README.md"] = render_index(entries)
     pages[PUBLIC_CODE] = render_public_code(entries)
+    for name, tables in TABLES.items():
+        path = ROOT / "docs" / name
+        pages[path] = path.read_text(encoding="utf-8")
+        for table in (make() for make in tables):
+            # The table of the page that has the same header.
+            old = re.escape("\n".join(table.splitlines()[:2])) + r"(\n\|.*)*"
+            assert len(re.findall(old, pages[path])) == 1, f"{path} has no table like {table[:60]}"
+            pages[path] = re.sub(old, table.replace("\\", "\\\\"), pages[path])
     return pages
 
 

@@ -29,6 +29,7 @@ PARTS = (
     "ray",
     "slurm",
     "specifications",
+    "tensorboard",
 )
 REQUIRED = [part.strip() for part in os.environ.get("PLENCH_REQUIRE", "").split(",") if part.strip()]
 if unknown := set(REQUIRED).difference(PARTS):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plench.api import results as results
     from plench.api import sweep as sweep
     from plench.api import train as train
+    from plench.callbacks import Callback as Callback
     from plench.contract import check as check
     from plench.data.dataset import Dataset as Dataset
     from plench.estimator import PartialLabelClassifier as PartialLabelClassifier
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # Imported from these modules when first used.
 _MODULES = {
+    "Callback": "plench.callbacks",
     "Dataset": "plench.data.dataset",
     "PartialLabelClassifier": "plench.estimator",
     "check": "plench.contract",

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plench.callbacks import CALLBACKS, Callback
 from plench.criteria import CRITERIA, find_criterion
 from plench.errors import DataError, UsageError
 from plench.report.leaderboard import choose_in_run, choose_run
@@ -18,6 +19,7 @@ from plench.runs.records import read_run
 from plench.runs.sweep_spec import SweepSpec
 from plench.settings import Settings, declared, read_settings
 from plench.source import NotSelfContainedError
+from plench.text import check_local
 
 if TYPE_CHECKING:  # these import torch
     from plench.algorithms import Algorithm
@@ -26,7 +28,6 @@ if TYPE_CHECKING:  # these import torch
     from plench.sweeps.launch import SweepOutcome
     from plench.sweeps.progress import SweepCallback
     from plench.training import RunOutcome
-    from plench.training.run import Callback
 
 Arrays = tuple[Any, ...]
 
@@ -77,6 +78,7 @@ def train(
     image_encoder: str | None = None,
     progress: bool = True,
     callback: Callback | None = None,
+    callbacks: Sequence[str | Callback | type[Callback]] = (),
     **settings: Any,
 ) -> RunOutcome:
     """Train an algorithm on a dataset.
@@ -104,6 +106,9 @@ def train(
         Whether to show the progress on standard error or in the notebook.
     callback : Callback, optional
         Observer of the run, in place of the progress.
+    callbacks : sequence of Callback, optional
+        Further observers, such as experiment trackers (docs/callbacks.md): objects, classes, or
+        `path/to/file.py:NAME`.
     **settings
         The settings of docs/runs.md, which are also the flags of `plench train`: `steps`, `trial_seed`, ….
         `more_criteria` may be a `Criterion` or a list of them.
@@ -130,13 +135,18 @@ def train(
     from plench.data import as_dataset
     from plench.progress import watch_run
     from plench.training import configure_run, run_training
+    from plench.training.run import Observers
 
+    check_local(output_dir)
     hparams, settings = name_parts(hparams, settings)
     given = read_settings(settings, known=inspect.signature(train).parameters)
     entry = find_algorithm(algorithm)
     data = as_dataset(dataset, data_dir, text_encoder=text_encoder, image_encoder=image_encoder)
     config = configure_run(entry, data.card, hparams=hparams, **given)
+    found = [CALLBACKS.find(each).member() if isinstance(each, str | type) else each for each in callbacks]
     with nullcontext(callback) if callback is not None or not progress else watch_run() as observer:
+        if found or not isinstance(observer, Callback | None):
+            observer = Observers([observer or Callback(), *found])
         return run_training(config, data, entry, output_dir, observer)
 
 
@@ -236,6 +246,7 @@ def sweep(
     extend: str | Path | Sequence[str | Path] = (),
     progress: bool = True,
     callback: SweepCallback | None = None,
+    callbacks: Sequence[str | type[Callback]] = (),
     **settings: Any,
 ) -> SweepOutcome:
     """Train every algorithm on every dataset, for several configurations and splits, on this machine.
@@ -270,6 +281,8 @@ def sweep(
         Results files whose done and diverged runs count as finished.
     progress, callback
         As in `plench.train`.
+    callbacks : sequence of classes, optional
+        Observers of the runs (docs/callbacks.md): every run has an instance of each, in its own process.
     **settings
         The settings of docs/runs.md that hold for all runs: `steps`, `device`, ….
 
@@ -290,8 +303,10 @@ def sweep(
     from plench.sweeps.plan import make_grids, read_stack_options
     from plench.sweeps.progress import watch_sweep
 
+    check_local(output_dir)
     folder = Path(output_dir) / "code"
     try:
+        observers = [CALLBACKS.write_spec(each, folder) for each in callbacks]
         hparams, settings = name_parts(hparams, settings, folder)
         listed = [
             [
@@ -327,6 +342,7 @@ def sweep(
             retry=retry,
             stack=read_stack_options(stack, stack_memory_gb),
             extend=[extend] if isinstance(extend, str | Path) else extend,
+            callbacks=observers,
         )
 
 

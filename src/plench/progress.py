@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from plench.callbacks import Callback
 from plench.criteria import criteria
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
     from plench.training.config import RunConfig
-    from plench.training.run import Callback
 
 
 @contextmanager
@@ -77,16 +77,13 @@ class NotebookView:
         self._handle.update({"text/plain": text.getvalue().rstrip()}, raw=True)
 
 
-class LogLines:
+class LogLines(Callback):
     """A plain line for each record."""
 
     def started(self, config: RunConfig, updates: int) -> None:
         """Print what starts."""
         where = f"resumes at update {updates}" if updates else "starts"
         write(f"{config.algorithm} on {config.dataset} {where}, {config.steps} updates in all")
-
-    def advanced(self, updates: int, loss: float) -> None:
-        """Print nothing between records."""
 
     def stopping(self) -> None:
         """Acknowledge a stop; the handler of a signal may not use a stream that is being written."""
@@ -98,7 +95,7 @@ class LogLines:
         write(f"step {record['step']}: loss {record['loss']:.4f}" + (f", {figures}" if figures else ""))
 
 
-class RunView:
+class RunView(Callback):
     """A bar with count, rate and time left, and below it the loss and the current criteria."""
 
     def __init__(self) -> None:

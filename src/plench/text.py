@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike, fspath
+from pathlib import Path
 
 from plench.errors import UsageError
 
@@ -77,6 +80,16 @@ def short_repr(value: object) -> str:
     if isinstance(value, list | tuple | dict | set | frozenset):
         return f"a {type(value).__name__} of {len(value):,}"
     return f"a {type(value).__name__}"
+
+
+def check_local(path: str | PathLike[str]) -> None:
+    """Raise UsageError for a URL in place of a path: it would become a folder of that name, such as `s3:`."""
+    if any(re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+:", part) for part in Path(path).parts):
+        raise UsageError(
+            f"{fspath(path)!r} is a URL; plench writes to folders of this machine. Write to one and copy it "
+            "afterwards (for example with `aws s3 sync`, `gsutil rsync` or `rclone`), or mount the storage "
+            "and give the mounted path"
+        )
 
 
 def flag(name: str) -> str:

@@ -20,7 +20,7 @@ LAYERS = (
     "source",
     "settings registry",
     "hparams",
-    "criteria networks data",
+    "callbacks criteria networks data",
     "algorithms",
     "batch",
     "runs",

@@ -201,4 +201,4 @@ def test_the_functions_show_their_keywords() -> None:
 @pytest.mark.parametrize("make", [format_table, format_keys])
 def test_the_page_on_runs_has_the_tables(make) -> None:
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-    assert make() in page, f"replace the table in docs/runs.md by:\n{make()}"
+    assert make() in page, "run python scripts/make_pages.py"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from plench.callbacks import Callback
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.executor import RunExecutor
 from plench.sweeps.plan import DatasetCache, PlannedRun, expand, make_grids, resolve_names
-from plench.training.run import NoCallback
 
 DATASETS = DatasetCache(None)
 ODD = Path(__file__).with_name("odd_algorithms.py")
@@ -53,7 +53,7 @@ def run_here(run: PlannedRun, output_dir: Path) -> str:
     ends: list[str] = []
     store, dataset = RunStore(output_dir / run.folder), DATASETS.get(run.dataset)
     RunExecutor().run_task(
-        (run,), dataset, [store], [NoCallback()], lambda _, attempt: ends.append(attempt.status)
+        (run,), dataset, [store], [Callback()], lambda _, attempt: ends.append(attempt.status)
     )
     return ends[0]
 

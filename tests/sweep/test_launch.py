@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from plench.callbacks import Callback
 from plench.cli import main
 from plench.errors import StorageError
 from plench.runs.folder import RunStore
@@ -25,7 +26,7 @@ from plench.sweeps.launch import launch_sweep, prepare_folders
 from plench.sweeps.plan import resolve_names
 from plench.sweeps.status import RunState
 from plench.training.loop import StopRequest
-from plench.training.run import NoCallback
+from tests.conftest import ROOT
 from tests.sweep.driving import DATASETS, odd, plan_one, plan_runs, read_outcomes, run_here
 
 GRID = ["--algorithms", "CC", "--datasets", "Digits_USS"]
@@ -195,7 +196,7 @@ def test_an_error_of_the_loop_itself_fails_every_run(tmp_path: Path, monkeypatch
     ends: list[str] = []
     dataset = DATASETS.get("Digits_USS")
     RunExecutor().run_task(
-        runs, dataset, stores, [NoCallback()] * 3, lambda run, attempt: ends.append(attempt.message)
+        runs, dataset, stores, [Callback()] * 3, lambda run, attempt: ends.append(attempt.message)
     )
     assert ends == ["RuntimeError: no stack"] * 3
 
@@ -316,3 +317,21 @@ def test_a_slurm_job_stops_when_its_time_is_up(answers: list[str], monkeypatch: 
     assert not any(asked)
     if answers:
         assert -15 < request.ends_at - time.monotonic() < -9  # 50 s are left, 60 s must be
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train -a CC -d Digits_FPS --steps 2 --output-dir s3://bucket/runs",
+        "sweep launch --algorithms CC --datasets Digits_FPS --output-dir gs://bucket",
+        "sweep pilot --algorithms CC --datasets Digits_FPS --output-dir file:///tmp/x",
+        "results export runs -o s3://bucket/results.parquet",
+    ],
+)
+def test_urls_are_refused_with_advice(command, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(command.replace(" runs ", f" {ROOT / 'tests' / 'golden' / 'folders' / 'sweep'} ").split()) == 2
+    )
+    assert "is a URL; plench writes to folders of this machine" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

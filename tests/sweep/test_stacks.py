@@ -10,6 +10,7 @@ import torch
 
 import plench
 from plench.algorithms import algorithms
+from plench.callbacks import Callback
 from plench.data import Dataset
 from plench.data.encoding import count_inputs
 from plench.data.tables import Column, Table
@@ -31,7 +32,6 @@ from plench.sweeps.plan import (
     read_stack_options,
 )
 from plench.sweeps.scheduler import Assignment, Limits
-from plench.training.run import NoCallback
 from tests.sweep.driving import DATASETS, plan_runs
 from tests.training.harness import read_records
 
@@ -91,7 +91,7 @@ def test_splits_of_different_sizes_are_not_stacked(tmp_path: Path) -> None:
         assert not spans_splits(stacks)
         for stack in stacks:
             stores = [RunStore(tmp_path / data.fingerprint / run.folder) for run in stack]
-            RunExecutor().run_task(stack, data, stores, [NoCallback()] * 2, lambda run, attempt: None)
+            RunExecutor().run_task(stack, data, stores, [Callback()] * 2, lambda run, attempt: None)
             assert {record["fleet_size"] for store in stores for record in read_records(store.folder)} == {2}
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from plench.sweeps.executor import record_failure
 from plench.sweeps.plan import DatasetCache, PlannedRun, expand, resolve_names, scan_runs
-from plench.sweeps.status import read_state, read_states, write_plan
+from plench.sweeps.status import RunState, measure_rates, read_state, read_states, write_plan
 from tests.sweep.driving import DATASETS, plan_one, run_here
 
 SMALL = ["--algorithms", "CC", "--datasets", "Digits_USS", "--n_hparams", "1", "--n_trials", "1"]
@@ -104,16 +105,20 @@ def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> No
     status = ["sweep", "status", *output, "--json"]
     assert main(launch) == 0
     assert main(status) == 0
-    content = capsys.readouterr().out
-    assert json.loads(content)["states"] == {"done": 2}
+
+    def read_output() -> dict[str, object]:
+        return {**json.loads(capsys.readouterr().out), "runs_per_minute": None}  # depends on the time
+
+    content = read_output()
+    assert content["states"] == {"done": 2}
     (cache,) = tmp_path.glob(".plan-*.json")
     cache.unlink()
     assert main(status) == 0
-    assert capsys.readouterr().out == content
+    assert read_output() == content
     for torn in ("[]", '{"runs": [[1]]}', "{"):
         cache.write_text(torn)
         assert main(status) == 0
-        assert capsys.readouterr().out == content
+        assert read_output() == content
     assert main(launch) == 0
     assert len(json.loads(cache.read_text())["runs"]) == 2  # a launch repairs a torn one
     described = next(tmp_path.glob("*/run.json"))
@@ -254,3 +259,42 @@ def test_third_party_runs_are_those_of_the_last_launch(evil: Path, tmp_path: Pat
     assert main(["sweep", "delete-incomplete", "--output_dir", str(evil), "--skip_confirmation"]) == 0
     assert not (evil / theirs.folder).exists()
     assert not (tmp_path / "mark").exists()
+
+
+def test_rates_and_the_time_left(tmp_path: Path) -> None:
+    now = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    run = plan_one()
+
+    def ended(begun: int, written: int, seconds: float) -> RunState:
+        times = {
+            key: (now - timedelta(minutes=m)).isoformat()
+            for key, m in (("begun", begun), ("written", written))
+        }
+        return RunState(
+            run, "done", timings={**times, "training_seconds": seconds, "evaluation_seconds": 0.0}
+        )
+
+    # Ten minutes per run; a run of yesterday says how long one takes, but not how fast it goes now.
+    recent = [ended(40, 30, 600.0), ended(40, 30, 600.0), ended(30, 20, 600.0), ended(30, 20, 600.0)]
+    states = [ended(1500, 1490, 600.0), *recent, RunState(run, "running"), RunState(run, "missing")]
+    rates = measure_rates(states, now)
+    assert rates["ended_last_hour"] == 4
+    assert rates["runs_per_minute"] == pytest.approx(4 / 40)
+    assert rates["seconds_left"] == pytest.approx(2 * 600 / (2400 / 2400))
+    assert (
+        measure_rates([*recent, RunState(run, "missing")], now)["seconds_left"] is None
+    )  # nothing is running
+    assert measure_rates(states[:1], now)["runs_per_minute"] is None
+    assert measure_rates([RunState(run, "done", timings={"begun": 3})], now)["ended_last_hour"] == 0
+
+
+def test_status_as_json_has_rates(done: tuple[PlannedRun, Path], tmp_path: Path, capsys: Capture) -> None:
+    words = ["--output-dir", str(tmp_path / "runs"), *SMALL]
+    assert main(["sweep", "launch", *words, *QUIET]) == 0
+    capsys.readouterr()
+    assert main(["sweep", "status", *words, "--steps", "3", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["states"] == {"done": 1}
+    assert content["ended_last_hour"] == 1
+    assert content["runs_per_minute"] > 0
+    assert content["seconds_left"] is None

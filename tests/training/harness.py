@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.callbacks import Callback
 from plench.contract.training import find_difference
 from plench.data import Dataset, load_dataset
 from plench.training import RunConfig, RunOutcome, configure_run, run_training
 from plench.training.checkpoint import parse, saved_values
-from plench.training.run import NoCallback
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 LISTING = f"{FIXTURES / 'cavl_listing.py'}:CAVL"
@@ -58,7 +58,7 @@ def run(
     folder: Path,
     spec: str | AlgorithmEntry = "PRODEN",
     *,
-    callback: NoCallback | None = None,
+    callback: Callback | None = None,
     dataset: Dataset | None = None,
     **changes: Any,
 ) -> RunOutcome:
@@ -73,7 +73,7 @@ class Crash(BaseException):
     """What ends a process without a chance to tidy up; no Exception, so that nothing handles it."""
 
 
-class AtStep(NoCallback):
+class AtStep(Callback):
     """Does something when the record of a step has been written."""
 
     def __init__(self, step: int, action: Callable[[], object]) -> None:
@@ -102,7 +102,7 @@ def stop_at(step: int, number: signal.Signals = signal.SIGTERM) -> AtStep:
     return AtStep(step, lambda: signal.raise_signal(number))
 
 
-class Started(NoCallback):
+class Started(Callback):
     """Remembers after how many updates a run started."""
 
     updates = -1

@@ -15,6 +15,7 @@ import torch
 import plench
 from plench.algorithms import find_algorithm
 from plench.algorithms.classical.parts import share_equally
+from plench.callbacks import Callback
 from plench.cli import main
 from plench.contract.under_test import make_examples
 from plench.criteria import find_criterion
@@ -34,7 +35,6 @@ from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.config import warn_once
 from plench.training.data import prepare_data
-from plench.training.run import NoCallback
 from tests.conftest import ROOT
 from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
 
@@ -50,7 +50,7 @@ KINDS = ("LR_EM", "ET_EM", "RF_EM", "PL_KNN", "PL_AKNN", "IPAL", "PL_ECOC", "CLP
 
 
 def run(
-    folder: Path, name: str, callback: NoCallback | None = None, dataset: Dataset = DATA, **changes: Any
+    folder: Path, name: str, callback: Callback | None = None, dataset: Dataset = DATA, **changes: Any
 ) -> Path:
     entry = find_algorithm(name)
     settings = {"hparams": SMALL.get(name, {}), "device": "cpu", "save_steps": 1, **changes}

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import plench
+from plench.callbacks import Callback
 from plench.errors import BusyError, ResumeError, StorageError
 from plench.runs.folder import RunStore, read_done
 from plench.training.checkpoint import SEAL, dump, parse
 from plench.training.loop import StopRequest
-from plench.training.run import NoCallback
 from tests.training.harness import (
     COUNTED,
     RESUMED,
@@ -283,7 +283,7 @@ def test_a_stop_at_the_last_update_comes_too_late(undisturbed: Path, tmp_path: P
     assert_same_run(undisturbed, outcome.folder)
 
 
-class StopInEvaluation(NoCallback):
+class StopInEvaluation(Callback):
     """Sends a signal in the middle of an evaluation, between two of its batches."""
 
     evaluations = 0
@@ -359,7 +359,7 @@ def test_two_processes_cannot_work_on_one_run(crashed: Path) -> None:
 def test_each_record_is_on_disk_when_it_is_reported(tmp_path: Path) -> None:
     told: list[int] = []
 
-    class Reading(NoCallback):
+    class Reading(Callback):
         def evaluated(self, record: Mapping[str, Any]) -> None:
             lines = (only_folder(tmp_path) / "results.jsonl").read_text(encoding="utf-8").splitlines()
             assert json.loads(lines[-1])["step"] == record["step"]

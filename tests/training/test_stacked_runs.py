@@ -13,12 +13,12 @@ import torch
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.cc import CC
+from plench.callbacks import Callback
 from plench.errors import BusyError, DataError, PlenchError, StorageError, UsageError
 from plench.runs.folder import CHECKPOINT, PREVIOUS_CHECKPOINT, RunStore
 from plench.training import RunConfig, RunOutcome, prepare_data, run_training
 from plench.training.checkpoint import parse, read_checkpoints
 from plench.training.loop import Member, RunTask, StopRequest, train_runs
-from plench.training.run import NoCallback
 from plench.training.stack import StackedRuns
 from tests.training.harness import (
     AtStep,
@@ -47,7 +47,7 @@ def configs(spec: str = "PRODEN", count: int = 3, model: str = "MLP", **changes:
     ]
 
 
-def train(folder: Path, runs: Sequence[RunConfig], callbacks: Sequence[NoCallback] = ()) -> list[Any]:
+def train(folder: Path, runs: Sequence[RunConfig], callbacks: Sequence[Callback] = ()) -> list[Any]:
     """Train runs as a stack; return how each ended, in their order."""
     ended: dict[int, Any] = {}
     tasks = [
@@ -55,7 +55,7 @@ def train(folder: Path, runs: Sequence[RunConfig], callbacks: Sequence[NoCallbac
             config,
             find_algorithm(config.algorithm),
             store_of(folder, config),
-            callbacks[number] if callbacks else NoCallback(),
+            callbacks[number] if callbacks else Callback(),
             lambda config=config: prepare_data(DATASET, config, torch.device("cpu")),
             lambda outcome, number=number: ended.update({number: outcome}),
         )
@@ -80,7 +80,7 @@ def sizes(folder: Path, config: RunConfig) -> list[int]:
 def crash(folder: Path, runs: Sequence[RunConfig], step: int = 20) -> None:
     """Train until one of the runs has written the record of a step, and crash."""
     with pytest.raises(Crash):
-        train(folder, runs, [CrashAt(step), *[NoCallback()] * (len(runs) - 1)])
+        train(folder, runs, [CrashAt(step), *[Callback()] * (len(runs) - 1)])
 
 
 def resume(folder: Path, runs: Sequence[RunConfig]) -> list[int]:
@@ -221,7 +221,7 @@ def test_a_run_whose_checkpoint_disappears_is_trained_separately(
 def test_an_interrupted_stack_saves_and_resumes(tmp_path: Path) -> None:
     runs = configs()
     train(tmp_path / "whole", runs)
-    outcomes = train(tmp_path / "stopped", runs, [stop_at(30), NoCallback(), NoCallback()])
+    outcomes = train(tmp_path / "stopped", runs, [stop_at(30), Callback(), Callback()])
     assert statuses(outcomes) == ["interrupted"] * 3
     told = read_description(outcomes[0].folder)
     assert (told["status"], told["updates"]) == ("interrupted", 31)
@@ -287,7 +287,7 @@ def test_an_error_of_the_whole_process_ends_all_runs(fragile_stacks: type[Except
 @pytest.mark.usefixtures("fragile_stacks")
 def test_a_stop_holds_for_runs_that_wait_to_be_trained_separately(tmp_path: Path) -> None:
     runs = configs("CC")
-    outcomes = train(tmp_path, runs, [stop_at(40), NoCallback(), NoCallback()])
+    outcomes = train(tmp_path, runs, [stop_at(40), Callback(), Callback()])
     assert statuses(outcomes) == ["interrupted"] * 3
     told = [read_description(store_of(tmp_path, run).folder)["updates"] for run in runs]
     assert told[0] == 41
@@ -351,7 +351,7 @@ def test_a_run_whose_record_cannot_be_made_fails_by_itself(error: type[Exception
     def fail() -> None:
         raise error("no such thing")
 
-    outcomes = train(tmp_path, configs(), [NoCallback(), AtStep(20, fail), NoCallback()])
+    outcomes = train(tmp_path, configs(), [Callback(), AtStep(20, fail), Callback()])
     assert statuses(outcomes) == ["done", "failed", "done"]
     assert read_description(outcomes[1].folder)["error"]["message"] == "no such thing"
     assert len(read_records(outcomes[2].folder)) == 7

@@ -30,8 +30,16 @@ from plench.errors import UsageError
 from plench.runs.sweep_spec import RANGES, SweepSpec, grid_settings, read_sweep, read_sweeps
 from plench.settings import declared
 from plench.sweeps.engines import ENGINES, Engine
-from plench.sweeps.status import PENDING, RunState, read_extended, read_plan, read_states, stamp_plench
-from plench.text import clean, clean_text, counted, find_name, flag
+from plench.sweeps.status import (
+    PENDING,
+    RunState,
+    measure_rates,
+    read_extended,
+    read_plan,
+    read_states,
+    stamp_plench,
+)
+from plench.text import check_local, clean, clean_text, counted, find_name, flag
 
 if TYPE_CHECKING:  # these import torch, which the help and a status do not need
     from plench.runs.sweep_spec import Grid
@@ -137,6 +145,8 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", default="auto", metavar="SIZE", help=text)
     parser.add_argument("--skip-confirmation", action="store_true", help="do not ask before starting")
     parser.add_argument("--no-progress", action="store_true", help="do not show progress")
+    text = "observers of runs: classes as path/to/file.py:NAME or module:NAME (docs/callbacks.md)"
+    parser.add_argument("--callback", nargs="+", default=[], metavar="SPEC", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing; see the exit code")
     add_settings(parser, execution_settings())
     text = "engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands"
@@ -237,6 +247,7 @@ def launch(args: argparse.Namespace) -> int:
     from plench.sweeps.launch import launch_sweep
     from plench.sweeps.progress import watch_sweep
 
+    check_local(args.output_dir)
     specs = read_specs(args)
     engine, limits, stack = read_launch(args)
     if engine.writes and not args.skip_confirmation and sys.stdin.isatty():
@@ -258,6 +269,7 @@ def launch(args: argparse.Namespace) -> int:
             stack=stack,
             skip_missing=args.skip_missing,
             extend=args.extend,
+            callbacks=args.callback,
         )
     if engine.writes and args.json:
         content = {**summarise(outcome.states), "failures": list_problems(outcome.states)}
@@ -381,10 +393,18 @@ def status(args: argparse.Namespace) -> int:
         wanted = {entry.run.folder for entry in states if not entry.finished}
         found = read_slurm_queue(folder)
         queue = {"slurm": dict(Counter(state for name, state in found.items() if name in wanted))}
+    rates = measure_rates(states)
     if args.json:
-        print(json.dumps({**summarise(states), **queue, "failures": list_problems(states)}, indent=1))
+        content = {**summarise(states), **rates, **queue, "failures": list_problems(states)}
+        print(json.dumps(content, indent=1))
         return 0
     print_states(states)
+    if rates["runs_per_minute"] is not None and any(entry.state in PENDING for entry in states):
+        from plench.sweeps.progress import format_duration  # imports numpy
+
+        left = rates["seconds_left"]
+        remaining = "" if left is None else f", about {format_duration(left)} left"
+        print(f"{rates['runs_per_minute']:.1f} runs/min within the last hour{remaining}")
     if queue:
         print("in Slurm's queue: " + ", ".join(f"{name} {count}" for name, count in queue["slurm"].items()))
     print_problems(states)

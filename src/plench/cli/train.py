@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = "name (`plench list datasets`), or path of a table, an .npz or .mat file or a folder of images"
     parser.add_argument("-d", "--dataset", required=True, help=data)
     parser.add_argument("--hparams", metavar="JSON", help='hyperparameters to set, as {"lr": 0.01}')
+    text = "observers: classes as path/to/file.py:NAME or module:NAME (docs/callbacks.md)"
+    parser.add_argument("--callback", nargs="+", default=[], metavar="SPEC", help=text)
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     add_folder_options(parser)
     add_encoder_options(parser)
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         args.output_dir,
         data_dir=args.data_dir,
         hparams=read_hparams(args.hparams),
+        callbacks=args.callback,
         **given_encoders(args),
         **given_settings(args),
     )

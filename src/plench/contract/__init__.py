@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "check",
     "checks",
+    "format_checks",
     "run_check",
     "run_suite",
 ]
@@ -109,6 +110,12 @@ def checks() -> dict[str, Check]:
     """Return every check by name, `trains_and_predicts` first."""
     members = (value for module in (training, state, speed) for value in vars(module).values())
     return {member.name: member for member in members if isinstance(member, Check)}
+
+
+def format_checks() -> str:
+    """Return the table of checks in Markdown, for docs/add-an-algorithm.md."""
+    rows = [f"| {each.name.replace('_', ' ')} | {each.level} | {each.demand} |" for each in checks().values()]
+    return "\n".join(["| check | level | demand |", "|---|---|---|", *rows])
 
 
 def run_suite(tested: AlgorithmUnderTest, report: Callable[[Outcome], None] | None = None) -> list[Outcome]:

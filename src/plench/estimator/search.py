@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.callbacks import Callback
 from plench.data import Dataset
 from plench.data.answers import Answers
 from plench.data.encoders import LITE0_PACKAGES
@@ -31,7 +32,7 @@ from plench.training import PreparedData, RunConfig, configure_run, prepare_data
 from plench.training.data import draw_trial
 from plench.training.environment import choose_device
 from plench.training.model import TrainedModel, load
-from plench.training.run import Callback, NoCallback, predict_logits
+from plench.training.run import predict_logits
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
@@ -426,7 +427,7 @@ class Searcher:
         return sorted(rows, key=lambda row: np.inf if row[self.criterion] is None else -row[self.criterion])
 
 
-class Clock(NoCallback):
+class Clock(Callback):
     """Stops a run when the time is over."""
 
     def __init__(self, deadline: float | None) -> None:

@@ -15,6 +15,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from plench.errors import BusyError, StorageError, UsageError
+from plench.text import check_local
 
 TEMPORARY = ".{}.tmp"
 
@@ -57,6 +58,7 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_through(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` create the file, completely or not at all; raise UsageError if it cannot be written."""
+    check_local(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, write)
@@ -95,6 +97,7 @@ def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
 
     The lock is released when its process exits.
     """
+    check_local(lock.parent)
     held, folder = FileLock(lock, timeout=patience), lock.parent
     with storing(f"write to {folder}"):
         try:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.callbacks import CALLBACKS, Callback
 from plench.criteria import find_criteria
 from plench.data import Dataset
 from plench.errors import BusyError, StorageError
@@ -37,7 +38,7 @@ from plench.training.config import RunConfig, RunOutcome, describe_run
 from plench.training.data import PreparedData, preparation_key, prepare_data
 from plench.training.environment import choose_device
 from plench.training.loop import RunTask, train_runs
-from plench.training.run import Callback
+from plench.training.run import Observers
 
 # Runs of one split of one dataset are neighbours in a sweep; two leave room for the change.
 PREPARED_KEPT = 2
@@ -121,6 +122,9 @@ class RunExecutor:
         for run, store, callback in zip(task, stores, callbacks, strict=True):
             end_run = running[run.folder] = partial(end, run, store)
             data = partial(prepare, run.config)
+            if run.callbacks:
+                own = [CALLBACKS.find(spec).member() for spec in run.callbacks]
+                callback = Observers([callback, *own])
             tasks.append(RunTask(run.config, load_parts(run), store, callback, data, end_run))
         try:
             train_runs(tasks, dataset, patience=BUSY_PATIENCE_SECONDS, ends_at=self.ends_at)

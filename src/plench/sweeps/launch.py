@@ -9,13 +9,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plench.callbacks import CALLBACKS
 from plench.errors import BusyError, StorageError
 from plench.runs.files import hold
 from plench.runs.folder import DONE, RunStore
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines import Engine
 from plench.sweeps.engines.local import LocalEngine
-from plench.sweeps.plan import DatasetCache, StackOptions, expand, group_runs, resolve_names
+from plench.sweeps.plan import DatasetCache, StackOptions, expand, group_runs, make_absolute, resolve_names
 from plench.sweeps.progress import SweepCallback
 from plench.sweeps.scheduler import Assignment, Limits
 from plench.sweeps.status import PENDING, RunState, read_extended, read_state, read_states, write_plan
@@ -65,13 +66,18 @@ def launch_sweep(
     stack: StackOptions | None = None,
     skip_missing: bool = False,
     extend: Sequence[str | Path] = (),
+    callbacks: Sequence[str] = (),
 ) -> SweepOutcome:
     """Run what is not finished of a sweep (or of several); failed runs only with `retry`.
 
     With `skip_missing`, datasets whose files do not exist are skipped with a warning. The default engine is
     the local one with one worker per core. `stack` says which runs are trained together. Runs that are done
-    or diverged in one of the results files `extend` count as finished.
+    or diverged in one of the results files `extend` count as finished. `callbacks` name classes
+    (`path/to/file.py:NAME` or `module:NAME`), of which every run gets an instance.
     """
+    observers = tuple(make_absolute(spec) for spec in callbacks)
+    for spec_of in observers:
+        CALLBACKS.find(spec_of)  # a mistake is reported before anything runs
     engine = engine or LocalEngine()
     extended = read_extended(extend)
     datasets = DatasetCache(data_dir, skip_missing=skip_missing)
@@ -96,7 +102,7 @@ def launch_sweep(
             prepare_folders(states, folder, retry=retry)
         here = [entry.run for entry in states if not entry.in_extended]
         assignment = Assignment(
-            todo=[entry.run for entry in states if entry.state in wanted],
+            todo=[replace(entry.run, callbacks=observers) for entry in states if entry.state in wanted],
             finished=sum(entry.finished for entry in states),
             output_dir=folder,
             datasets=datasets,

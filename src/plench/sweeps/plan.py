@@ -66,7 +66,8 @@ BYTES = 4
 class PlannedRun:
     """One run of a sweep: how to find its algorithm and data, its configuration, and its folder's name.
 
-    `network` and `criteria` say how to find third-party ones, which the configuration knows by name.
+    `network` and `criteria` say how to find third-party ones, which the configuration knows by name, and
+    `callbacks` how to find the classes of its observers.
     """
 
     algorithm: str
@@ -75,6 +76,7 @@ class PlannedRun:
     folder: str
     network: str = ""
     criteria: str = ""
+    callbacks: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -204,13 +206,13 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
         entries = {entry.name: entry.spec for entry in map(find_algorithm, grid.algorithms)}
         cards = {dataset_card(name).name: name for name in grid.datasets}
         network = grid.hparams.get("model")
-        changed = {"model": _make_absolute(network)} if isinstance(network, str) else {}
+        changed = {"model": make_absolute(network)} if isinstance(network, str) else {}
         resolved = replace(
             grid,
-            algorithms=tuple(spec if spec in entries else _make_absolute(spec) for spec in entries.values()),
-            datasets=tuple(name if name in named else _make_absolute(path) for name, path in cards.items()),
+            algorithms=tuple(spec if spec in entries else make_absolute(spec) for spec in entries.values()),
+            datasets=tuple(name if name in named else make_absolute(path) for name, path in cards.items()),
             hparams={**grid.hparams, **changed},
-            more_criteria=",".join(_make_absolute(spec.strip()) for spec in grid.more_criteria.split(",")),
+            more_criteria=",".join(make_absolute(spec.strip()) for spec in grid.more_criteria.split(",")),
         )
         grids.append(resolved)
     names = datasets.load_all(dict.fromkeys(name for grid in grids for name in grid.datasets))
@@ -234,7 +236,7 @@ def resolve_names(spec: SweepSpec, datasets: DatasetCache) -> SweepSpec:
     return SweepSpec(tuple(kept), fingerprints)
 
 
-def _make_absolute(spec: str) -> str:
+def make_absolute(spec: str) -> str:
     """Return a path or `path/to/file.py:NAME` with its full path, anything else unchanged."""
     location, colon, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
     return os.path.abspath(location) + colon + name if os.path.exists(location) else spec

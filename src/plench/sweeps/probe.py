@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plench.callbacks import Callback
 from plench.runs.folder import RESULTS, RUN, RunStore
 from plench.sweeps.executor import RunAttempt, RunExecutor
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
-from plench.training.run import NoCallback
 
 # A probe makes a few updates and, unless they would take too long, some more.
 FIRST_STEPS = 3
@@ -125,7 +125,7 @@ def _measure(task: Task, datasets: DatasetCache, executor: RunExecutor, steps: i
             runs,
             datasets.get(task[0].dataset),
             [RunStore(folder) for folder in folders],
-            [NoCallback() for _ in runs],
+            [Callback() for _ in runs],
             lambda run, attempt: attempts.update({run.folder: attempt}),
         )
         if any(attempt.status != "done" for attempt in attempts.values()):

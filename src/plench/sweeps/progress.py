@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from plench.callbacks import Callback
 from plench.progress import watch_in_notebook
 from plench.text import clean_text, counted
 
@@ -54,7 +55,7 @@ class RunProgress:
 
 
 @dataclass(frozen=True)
-class RunReporter:
+class RunReporter(Callback):
     """The callback of a run in a worker: sends its progress to the driver."""
 
     send: Callable[[RunProgress], object]
@@ -67,9 +68,6 @@ class RunReporter:
     def advanced(self, updates: int, loss: float) -> None:
         """Some updates were made."""
         self.send(RunProgress(self.folder, updates))
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Do nothing: records are in the folder."""
 
 
 class SweepCallback:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -70,6 +71,7 @@ class RunState:
     message: str = ""
     # Whether the run is in a results file that the sweep extends, not in a folder.
     in_extended: bool = False
+    timings: Mapping[str, Any] | None = None  # of a finished run, from run.json
 
     @property
     def finished(self) -> bool:
@@ -128,7 +130,8 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
         if wrong is not None:
             return RunState(run, "damaged", wrong)
         assert info is not None
-        return RunState(run, info["status"])
+        timings = info.get("timings")
+        return RunState(run, info["status"], timings=timings if isinstance(timings, dict) else None)
     if info is not None and info.get("status") == "failed":
         error = info.get("error")
         error = error if isinstance(error, dict) else {"message": error}
@@ -141,6 +144,44 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
         return RunState(run, "running")
     except OSError:  # a lock in a read-only folder
         return RunState(run, "interrupted")
+
+
+def measure_rates(states: Sequence[RunState], now: datetime | None = None) -> dict[str, Any]:
+    """Return how many runs have ended within the last hour, the rate, and the time that the rest takes.
+
+    A run that is left takes as long per step as finished runs of its algorithm and dataset, of its algorithm,
+    or of any. The work of the runs that ended within the hour says how many are computed at a time. Without
+    such runs, or where none is running, the time left is not known (None).
+    """
+    now = now or datetime.now(UTC)
+    window = now - timedelta(hours=1)
+    paces: dict[tuple[str, ...], list[float]] = {}
+    recent: list[tuple[datetime, float]] = []
+    for entry in states:
+        timings, config = entry.timings or {}, entry.run.config
+        try:
+            seconds = float(timings["training_seconds"] + timings["evaluation_seconds"])
+            begun, written = (datetime.fromisoformat(timings[key]) for key in ("begun", "written"))
+        except (KeyError, TypeError, ValueError):
+            continue
+        for key in ((config.algorithm, config.dataset), (config.algorithm,), ()):
+            paces.setdefault(key, []).append(seconds / max(config.steps, 1))
+        if window <= written <= now:
+            inside = (written - max(begun, window)) / max(written - begun, timedelta(seconds=1))
+            recent.append((max(begun, window), seconds * min(inside, 1.0)))
+    elapsed = (now - min(begun for begun, _ in recent)).total_seconds() if recent else 0.0
+    rates: dict[str, Any] = {"ended_last_hour": len(recent), "runs_per_minute": None, "seconds_left": None}
+    if elapsed > 0:
+        rates["runs_per_minute"] = 60 * len(recent) / elapsed
+        work = 0.0
+        for config in (entry.run.config for entry in states if entry.state in PENDING):
+            keys = ((config.algorithm, config.dataset), (config.algorithm,), ())
+            known = next(paces[key] for key in keys if key in paces)
+            work += config.steps * sum(known) / len(known)
+        at_once = sum(seconds for _, seconds in recent) / elapsed
+        if at_once > 0 and any(entry.state == "running" for entry in states):
+            rates["seconds_left"] = work / at_once
+    return rates
 
 
 def write_plan(spec: SweepSpec, runs: Sequence[PlannedRun], output_dir: Path) -> None:

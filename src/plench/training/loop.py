@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, Self
 
 from plench.algorithms import AlgorithmEntry
+from plench.callbacks import Callback
 from plench.data import Dataset
 from plench.errors import BusyError, PlenchError, ResumeError, StorageError
 from plench.runs.folder import DONE, RunStore
@@ -30,7 +31,7 @@ from plench.training.checkpoint import read_checkpoints
 from plench.training.config import RunConfig, RunOutcome, Status
 from plench.training.data import PreparedData
 from plench.training.environment import compute_threads, flush_denormals
-from plench.training.run import RESUMES, Callback, NoCallback, Totals, TrainingRun, choose_chunk
+from plench.training.run import RESUMES, Totals, TrainingRun, choose_chunk
 from plench.training.stack import StackedStep, StackError
 from plench.training.step import SingleStep
 
@@ -122,7 +123,7 @@ def run_training(
     """
     store = store or RunStore(Path(output_dir) / config.folder_name(dataset.fingerprint))
     outcomes: list[RunOutcome | BaseException] = []
-    task = RunTask(config, entry, store, callback or NoCallback(), lambda: prepared, outcomes.append)
+    task = RunTask(config, entry, store, callback or Callback(), lambda: prepared, outcomes.append)
     train_runs([task], dataset, ends_at=ends_at)
     (outcome,) = outcomes
     if isinstance(outcome, BaseException):
@@ -141,7 +142,7 @@ def train_runs(
 
     def acknowledge() -> None:
         for task in tasks:
-            getattr(task.callback, "stopping", lambda: None)()
+            task.callback.stopping()
 
     with (
         compute_threads(tasks[0].config.threads),
@@ -265,6 +266,10 @@ class Member:
             self.held.close()
         except PlenchError as error:  # what it wrote has not arrived
             outcome = error
+        if self.run.has_started:
+            message = f"{type(outcome).__name__}: {outcome}"
+            failed = RunOutcome("failed", self.run.store.folder, self.run.updates_made, message)
+            self.run.callback.ended(outcome if isinstance(outcome, RunOutcome) else failed)
         self.task.ended(outcome)
 
 
@@ -481,16 +486,14 @@ class Loop:
         data = self.members[0].run.data
         total = len(data.validation.stored) + len(data.test.stored)
         few = FEW_BATCHES * choose_chunk(data.test.stored) // len(self.members)
-        callbacks = [member.run.callback for member in self.members]
-        observers = [callback.evaluating for callback in callbacks if hasattr(callback, "evaluating")]
 
         def after_batch(examples: int) -> None:
             nonlocal done
             done += examples
             if self.stop.asked and total - done > few:
                 raise EvaluationStopped
-            for observe in observers:
-                observe(done, total)
+            for member in self.members:
+                member.run.callback.evaluating(done, total)
 
         try:
             logits = step.predict(after_batch)

@@ -11,6 +11,7 @@ from typing import Any
 
 from plench.algorithms import find_algorithm
 from plench.algorithms.registry import ALGORITHMS, AlgorithmEntry, load_third_party
+from plench.callbacks import Callback
 from plench.criteria import CRITERIA
 from plench.data import Dataset, load_dataset
 from plench.data.sources import DATASETS
@@ -29,7 +30,6 @@ from plench.training.config import RunConfig, RunOutcome
 from plench.training.environment import MUST_AGREE
 from plench.training.loop import RunTask, train_runs
 from plench.training.model import load_network
-from plench.training.run import NoCallback
 
 # If these agree and the processor is of the same kind, which records do not say, all bits agree.
 CONDITIONS = (*MUST_AGREE, "platform")
@@ -114,7 +114,7 @@ def repeat_runs(
         config, dataset, entry = restore_run(run, data_dir, source, device)
         store = RunStore(folder / config.folder_name(dataset.fingerprint))
         ended = partial(outcomes.__setitem__, number)
-        tasks.append(RunTask(config, entry, store, NoCallback(), lambda: None, ended))
+        tasks.append(RunTask(config, entry, store, Callback(), lambda: None, ended))
     train_runs(tasks, dataset)
     for outcome in outcomes.values():
         if isinstance(outcome, BaseException):

@@ -10,14 +10,16 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
+from plench.callbacks import Callback
 from plench.criteria import Criterion, accuracy, criteria, find_criteria, measure_all
 from plench.data import Dataset
 from plench.data.sources import check_answers
@@ -39,6 +41,8 @@ from plench.training.data import Inputs, PreparedData, Stored, TrainingSet, prep
 from plench.training.environment import (
     MUST_AGREE,
     Streams,
+    apply_global,
+    capture_global,
     choose_device,
     describe_environment,
     set_execution,
@@ -174,35 +178,26 @@ class Totals:
         self.sums = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state["sums"].items()}
 
 
-class Callback(Protocol):
-    """Observes a run: a progress bar, a log, a sweep's live view.
+class Observers(Callback):
+    """Several callbacks as one; none of them can change the run or end it."""
 
-    Two more methods are called if a callback has them: `evaluating(done, total)`, with numbers of examples,
-    between the batches of an evaluation, and `stopping()` as soon as a stop is requested, from within the
-    handler of a signal.
-    """
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = list(callbacks)
+        for event in (name for name in vars(Callback) if not name.startswith("_")):
+            setattr(self, event, partial(self.call, event))
 
-    def started(self, config: RunConfig, updates: int) -> None:
-        """Training starts, or resumes after `updates` updates."""
-
-    def advanced(self, updates: int, loss: float) -> None:
-        """Some updates were made (a few times per second); `loss` is the mean since the last record."""
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """A record was written."""
-
-
-class NoCallback:
-    """Observes nothing."""
-
-    def started(self, config: RunConfig, updates: int) -> None:
-        """Do nothing."""
-
-    def advanced(self, updates: int, loss: float) -> None:
-        """Do nothing."""
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        """Do nothing."""
+    def call(self, event: str, *arguments: Any) -> None:
+        """Call a method of every callback; one that raises is not called again."""
+        device = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+        before = capture_global(device)
+        for callback in list(self.callbacks):
+            try:
+                getattr(callback, event, lambda *_: None)(*arguments)
+            except Exception as error:
+                name = f"{type(callback).__name__}.{event}"
+                logger.warning("%s raised %r; this callback is not called again", name, error, exc_info=error)
+                self.callbacks.remove(callback)
+        apply_global(before, device)
 
 
 class TrainingRun:
@@ -224,7 +219,7 @@ class TrainingRun:
         self.dataset = dataset
         self.entry = entry
         self.store = store
-        self.callback = callback or NoCallback()
+        self.callback = callback or Callback()
         self.run_id = config.run_id(dataset.fingerprint)
         self.device = choose_device(config.device)
         self.environment = describe_environment(self.device, config.threads)
@@ -312,6 +307,7 @@ class TrainingRun:
             self.store.write_file(file, Path(str(part.source)).read_bytes())
         for reason in describe_run(self.config, self.dataset, self.entry).get("not_repeatable", ()):
             self.warn(reason)
+        self.callback.opened(self.store.folder)
         self.callback.started(self.config, self.updates)
         self.has_started = True
 

@@ -158,7 +158,7 @@ class RayBackend:
         if name not in self.data:
             self.data[name] = self.ray.put(self.assignment.datasets.get(name))
         run = job.task[0]
-        specs = (run.algorithm, run.network, *run.criteria.split(","))
+        specs = (run.algorithm, run.network, *run.criteria.split(","), *run.callbacks)
         paths = {spec.strip().rpartition(":")[0] for spec in specs}
         # Other nodes may not have the files of third-party code.
         sources = {path: Path(path).read_bytes() for path in paths if is_path(path)}
@@ -237,7 +237,11 @@ def run_remotely(
         here.write_bytes(content)
         for i, run in enumerate(placed):
             specs = {name: getattr(run, name) for name in ("algorithm", "network", "criteria")}
-            placed[i] = replace(run, **{name: s.replace(path, str(here)) for name, s in specs.items()})
+            placed[i] = replace(
+                run,
+                **{name: s.replace(path, str(here)) for name, s in specs.items()},
+                callbacks=tuple(spec.replace(path, str(here)) for spec in run.callbacks),
+            )
     attempts: dict[str, RunAttempt] = {}
     _warm_executor().run_task(
         tuple(placed),
