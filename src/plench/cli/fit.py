@@ -208,7 +208,7 @@ def describe_dropped(
     names: Sequence[str],
     criterion: str,
 ) -> dict[str, Any]:
-    """Print what leaving out annotators changed in the criterion on reserved rows."""
+    """Return what leaving out annotators changed in the criterion on reserved rows."""
     from plench.estimator.review import compare_dropped
 
     who = ", ".join(names)

@@ -47,7 +47,7 @@ N_TRIALS = {"tabular": 5, "image": 3}
 LARGEST = 10
 # Networks that are stacked: numbers per hidden unit besides the weights of its inputs, and those per hidden
 # unit and example that a step keeps.
-STACKED_NETWORKS = {"MLP": (1, 2), "MLP_BN": (5, 10)}
+STACKED_NETWORKS = {"MLP": (1, 2), "MLP_BN": (5, 30)}
 HIDDEN = 500
 # A run in training has its weights, their gradients and Adam's two averages.
 COPIES_OF_WEIGHTS = 4
