@@ -159,7 +159,7 @@ def test_near_duplicates_of_a_class_are_reported_with_counts():
     assert len(found) == 2
     assert any("class 'barolo' (2 sets) and class 'Barolo' (" in text and "case" in text for text in found)
     assert any(
-        "class 'Barbara' (1 sets) and class 'Barbera' (" in text and "letters" in text for text in found
+        "class 'Barbara' (1 set) and class 'Barbera' (" in text and "letters" in text for text in found
     )
     numbered = make_table_dataset({"x": np.arange(30.0), "candidates": ["class1"] * 29 + ["class2"]})
     assert not [each for each in check_dataset(numbered) if each.topic == "names"]
@@ -454,6 +454,18 @@ def test_where_training_would_be_meaningless_the_exit_code_is_2(write, capsys, c
     assert code == 2
     assert content["findings"][0]["severity"] == "error"
     assert message in content["findings"][0]["message"]
+
+
+def test_a_column_that_is_not_used_and_answers_that_look_empty_are_counted(tmp_path, write):
+    frame = make_frame()
+    np.save(tmp_path / "emb.npy", frame[["ash"]].to_numpy(np.float32))
+    write(frame[["alcohol", "candidates"]], "candidates.csv")
+    assert warned(load_dataset(tmp_path / "emb.npy"), "1 columns are not used: alcohol")
+    answers = frame.rename(columns={"candidates": "annotator_ann"}).assign(annotator_bob="Barolo")
+    answers.loc[:6, "annotator_bob"] = "None"
+    path = write(answers)
+    assert warned(load_dataset(path), "7 answers `None` are read as gaps")
+    assert load_dataset(f"{path}?classes=None,{','.join(WINES)}").candidates[:7, 0].all()
 
 
 def test_findings_about_columns_classes_sets_and_annotators(write, capsys, caplog):

@@ -89,9 +89,8 @@ def describe_special(cells: Iterable[Names], table: str, is_answer: bool) -> lis
             else ("unsure, unknown, ? and all stand for all classes")
         )
         warnings.append(
-            f"{table}: not read as a class: {shown}{' …' if len(special) > 5 else ''}; {unsure}, `not x` "
-            "for all but x; "
-            "if one is the name of a class, list the classes with classes="
+            f"{table}: not read as a class: {shown}{' …' if len(special) > 5 else ''}; {unsure}, `not x` for "
+            "all but x; if one is the name of a class, list the classes with classes="
         )
     for text, count in empty.items():
         warnings.append(f"{table}: {short_repr(text)} is read as the name of a class ({count:,} sets)")

@@ -23,9 +23,9 @@ from plench.data.answers import Answers, Names
 from plench.data.dataset import Dataset
 from plench.data.tables import Column, RawTable, Table, is_id
 from plench.errors import DataError
-from plench.text import short_repr
+from plench.text import counted, short_repr
 
-SEPARATORS = (",", ";", "/", "|", "+", "&", "\t", " or ", " and ")
+SEPARATORS = (",", ";", "/", "|", "+", "&", "\t", "\n", " or ", " and ")
 HASHED_ROWS = 4096
 MIN_CONTINUOUS = 10  # different values of a column
 MIN_EXAMPLES = 5  # of a class
@@ -91,11 +91,9 @@ def check_separator(cells: Sequence[Names], separator: str) -> None:
     if any(len(cell.names) > 1 for cell in cells):
         advice = "write all sets with one separator"
     raise DataError(
-        f"{cell.place}: {short_repr(sets[0])} looks like a set of classes with the separator {other!r}, "
-        "but the "
-        f"separator is {separator!r} ({sum(counts[name] for name in sets):,} such cells); {advice}, or "
-        "list the "
-        "classes with classes= if it is the name of one"
+        f"{cell.place}: {short_repr(sets[0])} looks like a set of classes with the separator {other!r}, but "
+        f"the separator is {separator!r} ({sum(counts[name] for name in sets):,} such cells); {advice}, or "
+        "list the classes with classes= if it is the name of one"
     )
 
 
@@ -107,16 +105,11 @@ def hash_rows(features: NDArray[Any] | Table) -> NDArray[np.int64]:
     if isinstance(features, Table):
         columns = []
         for column in features.columns:
-            values: Any = column.values
+            values: Any = column.values.astype(np.float64) + 0.0  # -0.0 is 0.0
             if column.has_texts:  # by what the codes stand for: tables may have different categories
-                numbers = [
-                    int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
-                    for text in column.categories
-                ]
-                values = np.array([*numbers, 0], np.uint64)[values]
-            columns.append(
-                np.asarray(values + 0, np.float64 if not column.has_texts else np.uint64).view(np.uint64)
-            )
+                codes = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in column.categories]
+                values = np.frombuffer(b"".join([*codes, bytes(8)]), np.uint64)[column.values]
+            columns.append(values.view(np.uint64))
         features = np.column_stack(columns)
     digests = []
     for start in range(0, len(features), HASHED_ROWS):  # in parts: what is mapped from a file stays there
@@ -167,21 +160,18 @@ def keep_together(dataset: Dataset) -> Dataset:
         else:
             messages.append(
                 f"{text}; as no feature is continuous they count as different examples, and may be in "
-                "training "
-                "and in test; name examples that belong together with group=COLUMN"
+                "training and in test; name examples that belong together with group=COLUMN"
             )
     if dataset.items is not None:
-        texts = [
-            item or f"\0{row}" for row, item in enumerate(dataset.items)
-        ]  # a row without a name is its own item
-        numbers = np.unique(np.array(texts), return_inverse=True)[1]
-        if numbers.max() + 1 < n_rows:
+        seen: dict[str | int, int] = {}  # a row without a name is its own item
+        numbers = np.array(
+            [seen.setdefault(item or row, len(seen)) for row, item in enumerate(dataset.items)]
+        )
+        if len(seen) < n_rows:
             together.append(numbers)
-            count = n_rows - int(numbers.max()) - 1
             messages.append(
-                f"{name}: {count:,} of {n_rows:,} rows have the item of another row; rows of one item stay "
-                "in one "
-                "part of every split"
+                f"{name}: {n_rows - len(seen):,} of {n_rows:,} rows have the item of another row; rows of "
+                "one item stay in one part of every split"
             )
             messages += warn_of_leaks(
                 numbers, part, f"{name}: {{}} rows of validation have an item of training"
@@ -191,16 +181,11 @@ def keep_together(dataset: Dataset) -> Dataset:
         if leaked:
             messages.append(
                 f"{name}: {leaked:,} of {len(dataset.test.labels):,} test rows have the features of a "
-                "training row, "
-                "so test accuracy is too high; leave them out"
+                "training row, so test accuracy is too high; leave them out"
             )
     if len(together) > (dataset.groups is not None):
-        dataset = replace(
-            dataset,
-            groups=join_groups(
-                [np.unique(np.stack([each, part]), axis=1, return_inverse=True)[1] for each in together]
-            ),
-        )
+        within = [np.unique([each, part], axis=1, return_inverse=True)[1] for each in together]
+        dataset = replace(dataset, groups=join_groups(within))
     return dataset.with_warnings(messages) if messages else dataset
 
 
@@ -215,14 +200,14 @@ def join_groups(groupings: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    n_rows, start = len(groupings[0]), len(groupings[0])
-    rows, columns = [], []
+    n_rows = end = len(groupings[0])  # rows are nodes, and so are the groups behind them
+    ends = []
     for groups in groupings:
-        rows.append(np.arange(n_rows))
-        columns.append(start + groups.ravel())
-        start += int(groups.max()) + 1
-    ends = np.concatenate(rows), np.concatenate(columns)
-    graph = coo_matrix((np.ones(len(ends[0]), np.int8), ends), shape=(start, start))
+        names, numbers = np.unique(groups, return_inverse=True)
+        ends.append(end + numbers.ravel())
+        end += len(names)
+    edges = np.tile(np.arange(n_rows), len(ends)), np.concatenate(ends)
+    graph = coo_matrix((np.ones(len(edges[0]), np.int8), edges), shape=(end, end))
     joined: NDArray[np.int64] = connected_components(graph, directed=False)[1][:n_rows].astype(np.int64)
     return joined
 
@@ -326,9 +311,7 @@ def check_column(column: Column, n_rows: int) -> Iterator[Finding]:
             "warning",
             "id",
             f"column {short_repr(name)} has {len(np.unique(values)):,} categories in {len(values):,} rows, "
-            "which "
-            f"says little about new rows; leave it out with ignore={name}, or read it as text with "
-            f"text={name}",
+            f"which says little about new rows; ignore={name} leaves it out, text={name} reads it as text",
         )
 
 
@@ -342,9 +325,9 @@ def check_classes(dataset: Dataset, generated: bool) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 "names",
-                f"class {short_repr(names[rare])} ({counts[rare]:,} sets) and class "
-                f"{short_repr(names[known])} "
-                f"({counts[known]:,} sets) differ {how}; correct the cells if they are one class",
+                f"class {short_repr(names[rare])} ({counted(int(counts[rare]), 'set')}) and class "
+                f"{short_repr(names[known])} ({counted(int(counts[known]), 'set')}) differ {how}; correct "
+                "the cells if they are one class",
             )
     what = "examples" if generated else "candidate sets"
     few = [
@@ -412,10 +395,8 @@ def check_sets(dataset: Dataset) -> Iterator[Finding]:
                 "error",
                 "truth",
                 f"{dataset.noise_rate:.0%} of the candidate sets miss the true label, no fewer than random "
-                "sets "
-                f"would ({chance:.0%}): truth and candidates do not belong together; check the order of "
-                "rows and the "
-                "names of classes",
+                f"sets would ({chance:.0%}): truth and candidates do not belong together; check the order of "
+                "rows and the names of classes",
             )
 
 
@@ -436,6 +417,5 @@ def check_annotators(answers: Answers) -> Iterator[Finding]:
             "warning",
             "annotators",
             f"{len(constant):,} of {len(numbers):,} annotators always give the same answer: "
-            f"{list_some(constant)}; "
-            "leave them out if they did not look",
+            f"{list_some(constant)}; consider leaving them out",
         )

@@ -369,7 +369,10 @@ def check_candidates(candidates: ArrayLike, n_examples: int, name: str) -> NDArr
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         row, label = np.argwhere(wrong)[0]
-        raise DataError(f"{name}: candidate {label} of example {row} is {array[row, label]}; expected 0 or 1")
+        raise DataError(
+            f"{name}: candidate {label} of example {row} is {array[row, label]}; expected 0 or 1 (classes "
+            "that annotators chose are given as `answers`)"
+        )
     array = array.astype(np.bool_, copy=False)
     empty = ~array.any(axis=1)
     if empty.any():

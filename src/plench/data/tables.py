@@ -515,7 +515,7 @@ def make_table(
         if name not in chosen and not is_mixed and is_id(column):
             messages.append(
                 f"{place} has a different value in each of {present:,} rows, as an id has, and is left out; "
-                f"item={name} uses it to name rows, features=… with {name} among them keeps it"
+                f"item={name} uses it to name rows, text={name} reads it as text"
             )
             continue
         columns.append(column)
@@ -578,9 +578,10 @@ def make_column(
         is_decimal = raw.decimal_comma and kind not in ("category", "text", "image")
         if is_decimal and all(text is None or DECIMAL_COMMA.fullmatch(text) for text in texts):
             texts, decimal = [text and text.replace(",", ".") for text in texts], ""
-        elif decimal is None and kind is None:
-            decimal = find_decimal(texts)
-        kind = kind or ("number" if decimal else find_kind(raw, name, texts))
+        if kind is None:
+            kind = find_kind(raw, name, texts)
+            decimal = find_decimal(texts) if kind in ("category", "text") else None
+            kind = "number" if decimal else kind
         if kind == "image":
             return make_images(raw, name, texts)
         if kind in ("category", "text"):
@@ -601,10 +602,8 @@ def make_column(
 
 
 def find_decimal(texts: list[str | None]) -> str | None:
-    """Return the decimal sign by which all cells are numbers in one unit; None if they are plain numbers."""
+    """Return the decimal sign by which all cells, not plain numbers, are numbers in one unit; else None."""
     present = {text for text in texts if text is not None}
-    if all(read_number(text) is not None for text in present):
-        return None
     units = set()
     for text in present:
         written = WRITTEN.fullmatch(text)

@@ -242,8 +242,7 @@ class Reader:
         if not self.ignore_unknown and is_whole and (values.dtype.kind != "f" or values.all()):
             raise InputError(
                 f"the matrix {values.shape} of whole numbers up to {values.max():g} could have the answers "
-                "of "
-                f"{values.shape[1]} annotators or the votes for {values.shape[1]} classes; say which: "
+                f"of {values.shape[1]} annotators or the votes for {values.shape[1]} classes; say which: "
                 "fit(X, answers=S) or fit(X, votes=S)"
             )
         return False

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.data.answers import (
+    NONE,
     UNSURE,
     Answer,
     Answers,
@@ -60,8 +61,7 @@ PARTS = ("train", "validation", "test")
 PART_NAMES = {"training": "train", "valid": "validation", "val": "validation"}
 MEANING = (
     "a table (.csv, .tsv, .xlsx, .parquet) of features, with candidates, annotators' answers or truth; "
-    "columns are "
-    "recognised by name or named behind the path: table.csv?candidates=tags&ignore=a,b"
+    "columns are recognised by name or named behind the path: table.csv?candidates=tags&ignore=a,b"
 )
 
 
@@ -137,7 +137,17 @@ def read_content(
         chosen = columns if keep_ids else options.features
         features, messages = make_table(table, columns, roles.text, roles.images, chosen)
         warnings += messages
+    elif roles.features:
+        unused = ", ".join(roles.features[:5]) + (" …" if len(roles.features) > 5 else "")
+        warnings.append(f"{table.name}: {len(roles.features):,} columns are not used: {unused}")
     if options.classes == ():
+        source, given_in = (long[0], [long[1].answer]) if long else (table, [*roles.annotators])
+        empty = sum(int(source.frame[column].isin(NONE).sum()) for column in given_in)
+        if empty:
+            warnings.append(
+                f"{source.name}: {empty:,} answers `None` are read as gaps; if it is the name of a class, "
+                "list the classes with classes="
+            )
         warnings += describe_special(sets, table.name, is_answer=False)
         warnings += describe_special((answer.names for answer in given), table.name, is_answer=True)
     if roles.annotator:
@@ -205,8 +215,7 @@ def announce_roles(
     found = {role: getattr(roles, role) for role in ("truth", "split", "group", "item")}
     return [
         f"{table.name}: column {short_repr(column)} is read as the {role} because of its name, not as a "
-        "feature; "
-        f"{role}= reads it as a feature, {role}=COLUMN names another column"
+        f"feature; {role}= reads it as a feature, {role}=COLUMN names another column"
         for role, column in found.items()
         if has_features
         and column
@@ -237,15 +246,12 @@ def check_truth(
         raise DataError(
             f"{table.name}: column {short_repr(column)} has the name of a truth, but {len(others):,} of its "
             f"{len(counts):,} different values are not classes of the candidates: {some}; say what it is "
-            "with "
-            f"truth={column}, with ignore={column}, or with truth= if it is a feature"
+            f"with truth={column}, with ignore={column}, or with truth= if it is a feature"
         )
     warnings.append(
-        f"{table.name}: column {short_repr(column)} has the name of a truth, but its values are not "
-        "classes of the "
-        f"candidates ({some}): it is {'a feature' if is_feature else 'not used'}; truth={column} makes it "
-        "the truth, "
-        f"ignore={column} leaves it out"
+        f"{table.name}: column {short_repr(column)} has the name of a truth, but its values are not classes "
+        f"of the candidates ({some}): it is {'a feature' if is_feature else 'not used'}; truth={column} "
+        f"makes it the truth, ignore={column} leaves it out"
     )
     features = [name for name in table.columns if name in roles.features or (is_feature and name == column)]
     return replace(roles, truth=None, features=tuple(features))
@@ -541,8 +547,7 @@ def find_embeddings(name: str) -> Source | None:
     if len(features) != len(content.candidates):
         raise DataError(
             f"{path.name} has {len(features):,} rows and {table} {len(content.candidates):,}; expected one "
-            "row of "
-            "the table for each row of features, in the same order"
+            "row of the table for each row of features, in the same order"
         )
     with open(path, "rb") as file:
         digest = hashlib.sha256(
