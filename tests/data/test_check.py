@@ -227,7 +227,9 @@ def test_numbers_as_people_write_them_are_read_with_a_warning(write):
 
 
 def test_ids_are_left_out_with_a_warning_unless_they_are_named():
-    frame = make_frame(code=[f"u{row:03d}" for row in range(N)], row_id=range(N), count=range(N))
+    frame = make_frame(
+        code=[f"u{row:03d}" for row in range(N)], row_id=range(10**10, 10**10 + N), count=range(N)
+    )
     dataset = make_table_dataset(frame)
     assert dataset.features.names == ("alcohol", "ash", "count")
     for name in ("code", "row_id"):

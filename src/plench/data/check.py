@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from plench.data.answers import Answers, Names
 from plench.data.dataset import Dataset
-from plench.data.tables import Column, RawTable, Table, is_id
+from plench.data.tables import MIN_IDS, Column, RawTable, Table
 from plench.errors import DataError
 from plench.text import counted, short_repr
 
@@ -299,14 +299,14 @@ def is_constant(column: Column) -> bool:
 def check_column(column: Column, n_rows: int) -> Iterator[Finding]:
     """Find a column that counts the rows, or has about as many categories as rows."""
     values, name = column.values[~column.missing], column.name
-    if is_id(replace(column, name="id")) and column.kind == "number" and (np.diff(values) == 1).all():
+    if column.kind == "number" and len(values) >= MIN_IDS and (np.diff(values) == 1).all():
         yield Finding(
             "warning",
             "id",
             f"column {short_repr(name)} counts the rows; if it is not a measurement, leave it out with "
             f"ignore={name}",
         )
-    if column.kind == "category" and len(values) >= 20 and 2 * len(np.unique(values)) > len(values):
+    if column.kind == "category" and len(values) >= MIN_IDS and 2 * len(np.unique(values)) > len(values):
         yield Finding(
             "warning",
             "id",

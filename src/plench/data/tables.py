@@ -512,10 +512,15 @@ def make_table(
         others = [row for row, text in enumerate(texts) if text and read_number(text) is None]
         present = len(raw) - gaps
         is_mixed = column.kind == "category" and 2 * len(others) < present  # numbers, but for a few cells
-        if name not in chosen and not is_mixed and is_id(column):
+        if name not in chosen and not is_mixed and is_id(column, raw.frame[name].nunique()):
+            use = (
+                f"features= that lists {name} keeps it"
+                if column.kind == "number"
+                else f"text={name} reads it"
+            )
             messages.append(
                 f"{place} has a different value in each of {present:,} rows, as an id has, and is left out; "
-                f"item={name} uses it to name rows, text={name} reads it as text"
+                f"item={name} uses it to name rows, {use}"
             )
             continue
         columns.append(column)
@@ -554,10 +559,10 @@ def make_table(
     return Table(tuple(columns)), messages
 
 
-def is_id(column: Column) -> bool:
+def is_id(column: Column, different: int) -> bool:
     """Whether a column names rows: texts that are all different, or whole numbers of such a name."""
     values = column.values[~column.missing]
-    if len(values) < MIN_IDS or len(np.unique(values)) < len(values):
+    if len(values) < MIN_IDS or different < len(values):
         return False
     if column.kind == "number":
         return bool((values % 1 == 0).all()) and ID_NAME.fullmatch(column.name) is not None
