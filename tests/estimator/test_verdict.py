@@ -356,6 +356,9 @@ def test_a_loaded_estimator_is_the_one_that_was_saved(tmp_path, fitted):
     with pytest.raises(UsageError, match="no training examples"):
         loaded.disambiguate()
     assert isinstance(Quality.from_json(model.quality_.to_json()), Quality)
+    drawn = make(steps=3, random_state=np.random.RandomState(0), hparams={"lr": np.float64(0.01)})
+    drawn.fit(features, candidates).save(tmp_path / "d.plench")
+    assert PartialLabelClassifier.load(tmp_path / "d.plench").random_state is None
     folder = plench.train(
         "PRODEN", make_dataset(features, candidates), tmp_path, steps=3, progress=False
     ).folder

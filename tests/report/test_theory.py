@@ -101,7 +101,7 @@ def test_the_page_runs():
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text(encoding="utf-8"), re.DOTALL
     )
-    assert len(blocks) == 5
+    assert len(blocks) == 8
     namespace = {}
     for block in blocks:
         exec(block, namespace)

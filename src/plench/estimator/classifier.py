@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -639,11 +640,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _describe(self, given: Given) -> dict[str, Any]:
         """Return what the model's file says of it besides its run, as plain values."""
-        params = self.get_params(deep=False)
-        params["random_state"] = None if not isinstance(self.random_state, int) else self.random_state
-        params["hparams"] = None if self.hparams is None else dict(self.hparams)
-        for name in ("classes", "portfolio"):
-            params[name] = None if params[name] is None else np.asarray(params[name]).tolist()
+        params = {}
+        for name, value in self.get_params(deep=False).items():
+            plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+            with suppress(TypeError):  # a class, a generator, … is left out
+                params[name] = json.loads(json.dumps(plain))
+        params.setdefault("algorithm", self.algorithm_)
         data = given.data.dataset
         items = data.items
         notes = {
