@@ -413,10 +413,23 @@ def test_inputs_far_outside_the_training_range_are_warned_about_once(fitted, cap
     assert "3 of 50 rows" in caplog.text
 
 
+def test_the_datas_own_test_set_is_measured_too():
+    features, candidates, labels = make_data(400)
+    columns = {f"x{column}": features[:, column] for column in range(5)}
+    columns |= {"candidates": ["|".join(NAMES[row]) for row in candidates], "truth": NAMES[labels]}
+    columns["split"] = np.where(np.arange(400) < 70, "test", "train")
+    model = make().fit(pd.DataFrame(columns))
+    assert model.quality_.own_test.n == 70
+    rows = {name: columns[name][:70] for name in ("x0", "x1", "x2", "x3", "x4")}
+    assert model.quality_.own_test.value == (model.predict(rows) == NAMES[labels[:70]]).mean()
+    assert model.quality_.truth.n == len(model.reserved_) == 66
+    assert "own test set: accuracy" in str(model.quality_)
+
+
 # Commands
 
 
-def write_table(path, n, seed=0, truth=0.0, spread=3.0, split=False):
+def write_table(path, n, seed=0, truth=0.0, spread=3.0):
     features, candidates, labels = make_data(n, seed, spread=spread)
     known = np.random.RandomState(5).rand(n) < truth
     lines = ["id,a,b,c,d,e,candidates,truth"]

@@ -73,6 +73,7 @@ def describe_model(head: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "uniform": ("", ", if distractors are uniform"),
         "confusable": ("", ", if distractors are confusable"),
         "truth": ("", ", measured with true labels"),
+        "own_test": ("", ", measured on the data's own test set"),
     }
     for key, (name, meaning) in about.items():
         if quality.get(key):

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
-from plench.data import Dataset, as_dataset
+from plench.data import Dataset, TestSet, as_dataset
 from plench.data.check import join_groups
 from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
@@ -38,7 +38,14 @@ from plench.estimator.inputs import (
     read_labels,
     read_matrix,
 )
-from plench.estimator.quality import Estimate, Quality, estimate_quality, estimate_share, score_examples
+from plench.estimator.quality import (
+    Estimate,
+    Quality,
+    estimate_quality,
+    estimate_rate,
+    estimate_share,
+    score_examples,
+)
 from plench.estimator.review import resolve_candidates
 from plench.estimator.search import (
     CRITERIA,
@@ -80,6 +87,7 @@ class Given:
     are_named: bool
     answer_columns: int | None = None
     truth: NDArray[np.int64] | None = None  # −1 where it is unknown; for rows that are not trained on
+    test: TestSet | None = None
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -297,10 +305,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             entry = find_algorithm(self.algorithm)
             measured = chosen = self._train(training, settings, entry)
-        self._keep(given, reserved, training, chosen, measured, leaderboard)
+        self._keep(given, reserved, chosen, measured, leaderboard)
         if self.reserve:
             self._assess(given, reserved, training, entry, int(seed))
-        self.model_.notes = self._describe(given)
+        self.model_.record_range(given.data.dataset.features)
+        self.model_.notes |= self._describe(given)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -519,7 +528,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             columns = data.features.names if isinstance(data.features, Table) else None
             classes = np.arange(data.n_classes) if data.class_names is None else np.array(data.class_names)
             n_features = int(np.prod(data.input_shape[1:]))
-            given = Given(TrainingData(data), classes, n_features, columns, columns is not None, truth=truth)
+            given = Given(TrainingData(data), classes, n_features, columns, columns is not None)
+            given = replace(given, truth=truth, test=whole.test)
         else:
             features, columns, are_texts = read_features(X, self.text_encoder, self.image_encoder)
             named = {"answers": answers, "votes": votes}
@@ -567,7 +577,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self,
         given: Given,
         reserved: NDArray[np.int64],
-        training: TrainingData,
         chosen: Attempt,
         measured: Attempt,
         leaderboard: list[dict[str, Any]] | None,
@@ -604,7 +613,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             )
         self.model_ = chosen.model
         self.model_.notes = {}
-        self.model_.record_range(training.dataset.features)
         self._unresolved = given.data
 
     def _assess(
@@ -635,6 +643,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             units=found.units,
             noise_rate=self.noise_rate,
             source=found.source,
+            own_test=None
+            if given.test is None
+            else estimate_rate(
+                self.model_.predict_logits(given.test.features).argmax(1) == given.test.labels
+            ),
         )
         self.verdict_ = judge(found, self.quality_)
 
@@ -648,8 +661,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         params.setdefault("algorithm", self.algorithm_)
         data = given.data.dataset
         items = data.items
-        notes = {
-            **self.model_.notes,
+        notes: dict[str, Any] = {
             "estimator": {
                 "params": params,
                 "n_features": given.n_features,

@@ -59,6 +59,8 @@ class Quality:
         Accuracy within that range under a further assumption; None where the sets say nothing.
     truth : Estimate or None
         Accuracy on the rows whose true label is known.
+    own_test : Estimate or None
+        Accuracy on the data's own test set.
     noise_rate : float
         The stated share of sets that miss the truth.
     source : str
@@ -76,6 +78,7 @@ class Quality:
     uniform: Estimate | None
     confusable: Estimate | None
     truth: Estimate | None = None
+    own_test: Estimate | None = None
     noise_rate: float = 0.0
     source: str = "given"
     chosen_by: str | None = None
@@ -109,6 +112,9 @@ class Quality:
             lines.append(f"assumed, {assumption}: {shown}")
         if self.truth is not None:
             lines.append(f"measured with true labels: accuracy {self.truth} on {self.truth.n:,} rows")
+        if self.own_test is not None:
+            test = f"accuracy {self.own_test} on {self.own_test.n:,} rows"
+            lines.append(f"measured on the data's own test set: {test}")
         if self.chosen_by is not None:
             lines.append(f"the model was chosen by {self.chosen_by} on these rows, which flatters it")
         if self.refitted:
@@ -240,9 +246,9 @@ def estimate_rate(hits: ArrayLike, units: NDArray[np.int64] | None = None) -> Es
     if units is not None:
         member = np.unique(units, return_inverse=True)[1]
         n_units = int(member.max()) + 1
-        if 1 < n_units < n:
+        if n_units < n:
             effective = float(n_units)  # all or nothing: nothing is known of the variance within units
-            if 0 < share < 1:
+            if n_units > 1 and 0 < share < 1:
                 deviations = np.bincount(member, weights=values - share)
                 variance = (deviations**2).sum() * n_units / (n_units - 1) / n**2
                 reduced = stats.t.ppf(0.975, n - 1) / stats.t.ppf(0.975, n_units - 1)

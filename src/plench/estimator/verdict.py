@@ -117,7 +117,7 @@ def gather_evidence(
         for fold in fit_folds(data, model, seed=seed, entry=entry):
             features = dataset.features[fold.left_out]
             logits[fold.left_out] = fold.model.predict_logits(features)
-            said = predict_baselines(fold.model, dataset.take(fold.trained), features, seed)
+            said = predict_baselines(fold.model, data.take(fold.trained).repeated().dataset, features, seed)
             for name, labels in said.items():
                 baselines.setdefault(name, np.zeros(len(rows), np.int64))[fold.left_out] = labels
     units = number_units(dataset)
