@@ -1,10 +1,10 @@
 """What the estimates of accuracy, prediction sets and probabilities of `plench fit` are worth.
 
-    python benchmarks/verdict.py --data-dir data     8 splits of five datasets; half an hour on one core
+    python benchmarks/verdict.py --data-dir data     8 splits of five datasets
     python benchmarks/verdict.py --report-only       the page from the records that are there
 
-In simulations the assumption of an estimate holds; on real data it may not. Records are in runs/verdict, a file
-per split; the same command resumes an interrupted one. Writes docs/results/verdict.md.
+In simulations the assumption of an estimate holds; on real data it may not. Records are in runs/verdict, a
+file per split; the same command resumes an interrupted one. Writes docs/results/verdict.md.
 """
 
 import argparse
@@ -187,6 +187,9 @@ def render_table(head: list[str], rows: list[list[str]]) -> str:
 
 def write_report(options: argparse.Namespace) -> None:
     """Write the page."""
+    simulated = options.output_dir / "simulations.json"
+    if not simulated.exists():
+        simulated.write_text(json.dumps(list_simulations()))
     records = {
         name: [
             json.loads(place.read_text())
@@ -240,38 +243,40 @@ def write_report(options: argparse.Namespace) -> None:
     parts = [
         "# Estimates, prediction sets and probabilities without true labels",
         "Written by `python benchmarks/verdict.py` from its records.",
-        f"Default PRODEN, {STEPS} updates, a reserved share of {RESERVE:.0%}; no true label is used before the "
-        "test. Nothing was tuned on these figures. LabelMe_Crowd and Music_Crowd have one test set: their splits "
-        "differ in what is reserved and in seeds. An interval is compared with the accuracy on the test set, which "
-        "has a sampling error of its own.",
+        f"Default PRODEN, {STEPS} updates, a reserved share of {RESERVE:.0%}; no true label is used "
+        "before the test. Nothing was tuned on these figures. LabelMe_Crowd and Music_Crowd have one "
+        "test set: their splits differ in what is reserved and in seeds. An interval is compared with "
+        "the accuracy on the test set, which has a sampling error of its own.",
         "## Where the assumption holds",
-        f"{DRAWS} simulated samples of {N_SIMULATED} rows and {K_SIMULATED} classes: how often the 95 % interval "
-        "contains the accuracy, and its median width. An estimate is meant for the rows of its own assumption; the "
-        "other one is shown for comparison, and the range is certain in both.",
-        render_table(["sets", "accuracy", *ESTIMATES.values()], list_simulations()),
+        f"{DRAWS} simulated samples of {N_SIMULATED} rows and {K_SIMULATED} classes: how often the 95 % "
+        "interval contains the accuracy, and its median width. An estimate is meant for the rows of its"
+        " own assumption; the other one is shown for comparison, and the range is certain in both.",
+        render_table(["sets", "accuracy", *ESTIMATES.values()], json.loads(simulated.read_text())),
         "## On real data",
-        "Mean estimate; in how many splits the interval contains the test accuracy, and the median width. The "
-        "certain range is certain if sets are complete; `sets without truth` says how many are not.",
+        "Mean estimate; in how many splits the interval contains the test accuracy, and the median "
+        "width. The certain range is certain if sets are complete; `sets without truth` says how many "
+        "are not.",
         render_table(
             ["dataset", "splits", "sets without truth", "test accuracy", *ESTIMATES.values(), "verdict"],
             estimates,
         ),
         "## Prediction sets",
-        f"Coverage {COVERAGE}. `truth` is calibrated on {AUDIT} true labels of reserved rows, the others on all "
-        "reserved candidate sets. Shares of test rows whose set contains the true label, and some candidate; the "
-        "mean size; and the share of abstentions (no class, or all of them).",
+        f"Coverage {COVERAGE}. `truth` is calibrated on {AUDIT} true labels of reserved rows, the others"
+        " on all reserved candidate sets. Shares of test rows whose set contains the true label, and "
+        "some candidate; the mean size; and the share of abstentions (no class, or all of them).",
         render_table(
             ["dataset", "classes", "promise", "true label", "some candidate", "size", "abstains"], sets
         ),
         "## Probabilities",
-        "Expected calibration error on the test set (ten bins): of the network, at the temperature from reserved "
-        f"candidate sets, and at that from {AUDIT} true labels; the median temperature from candidate sets; and in "
-        "how many splits it was at a bound, so that probabilities are marked as not calibrated.",
+        "Expected calibration error on the test set (ten bins): of the network, at the temperature from"
+        f" reserved candidate sets, and at that from {AUDIT} true labels; the median temperature from "
+        "candidate sets; and in how many splits it was at a bound, so that probabilities are marked as "
+        "not calibrated.",
         render_table(
             ["dataset", "before", "after", f"{AUDIT} true labels", "temperature", "at a bound"], calibration
         ),
-        f"Made with Python {platform.python_version()} and torch {torch.__version__} on {platform.machine()}, one "
-        "thread.",
+        f"Made with Python {platform.python_version()} and torch {torch.__version__} on "
+        f"{platform.machine()}, one thread.",
     ]
     path = ROOT / "docs" / "results" / "verdict.md"
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
