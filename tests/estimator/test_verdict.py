@@ -413,6 +413,18 @@ def test_inputs_far_outside_the_training_range_are_warned_about_once(fitted, cap
     assert "3 of 50 rows" in caplog.text
 
 
+def test_unknown_categories_are_one_warning(caplog):
+    frame = pd.DataFrame(
+        {"colour": ["red", "blue"] * 40, "shape": ["round", "flat"] * 40, "x": np.arange(80.0)}
+    )
+    model = make(steps=3, reserve=0).fit(frame, ["cat|dog", "dog"] * 40)
+    caplog.clear()
+    model.predict(frame.assign(colour=["green", "blue"] * 40, shape="square"))
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "of 80 rows" in message
+    assert "40 in column 'colour', 80 in column 'shape'" in message
+
+
 def test_the_datas_own_test_set_is_measured_too():
     features, candidates, labels = make_data(400)
     columns = {f"x{column}": features[:, column] for column in range(5)}
@@ -503,6 +515,10 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
     sets = loaded.predict_set({"a": [3, 0], "b": [0, 3], "c": [0, 0], "d": [0, 0], "e": [0, 0]})
     assert [row["set"] for row in rows] == ["|".join(NAMES[row]) for row in sets]
     assert [row["abstains"] for row in rows] == ["no" if 0 < row.sum() < 4 else "yes" for row in sets]
+    new.write_text("a,b,c,d,e\n" + "9999,0,0,0,0\n" * 9)
+    monkeypatch.setattr("plench.data.tables.BLOCK_ROWS", 3)
+    assert main(["predict", "m.plench", "new.csv", "-o", "p.csv"]) == 0
+    assert capsys.readouterr().err.count("far outside the training range") == 1
     assert main(["predict", "m.plench", "new.csv", "--promise", "truth"]) == 2
     assert main(["predict", "m.plench", "new.csv", "--coverage", "0.9", "--promise", "truth"]) == 2
 

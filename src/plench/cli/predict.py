@@ -22,6 +22,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -89,7 +90,17 @@ def run(args: argparse.Namespace) -> int:
                     ranked += ["|".join(names), "no" if 0 < len(names) < len(labels) else "yes"]
                 yield [*(str(values[row]) for values in columns.values()), *ranked]
 
-    write_csv(args.output, list_rows())
+    logger, seen = logging.getLogger("plench"), set[object]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        """Whether a warning was not given for an earlier block."""
+        return not (record.msg in seen or seen.add(record.msg))
+
+    logger.addFilter(is_new)
+    try:
+        write_csv(args.output, list_rows())
+    finally:
+        logger.removeFilter(is_new)
     if calibration is not None:
         size = np.concatenate(sizes)
         print(describe_sets(calibration, size, len(labels), args.coverage, args.promise), file=sys.stderr)
