@@ -94,7 +94,9 @@ def run(args: argparse.Namespace) -> int:
 
     def is_new(record: logging.LogRecord) -> bool:
         """Whether a warning was not given for an earlier block."""
-        return not (record.msg in seen or seen.add(record.msg))
+        is_first = record.msg not in seen
+        seen.add(record.msg)
+        return is_first
 
     logger.addFilter(is_new)
     try:
