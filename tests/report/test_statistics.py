@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -236,6 +237,11 @@ def test_rank_intervals_need_five_splits_or_datasets_and_hold_the_rank(tmp_path,
         assert inner[0] <= rank <= inner[1]
         assert outer[0] <= rank <= outer[1]
         assert outer[1] - outer[0] > 0
+    write_run(folder / "rare", records(), "A", "Rare")  # on one of six datasets: no interval over datasets
+    gapped = read_board(folder)
+    assert "Rare" not in bootstrap_ranks(gapped, CR, gapped.algorithms).over_datasets
+    assert bootstrap_ranks(gapped, CR, gapped.algorithms).over == "datasets"  # A has one split that all share
+    shutil.rmtree(folder / "rare")
     out = run("results", "stats", folder, "--criteria", "CR").out
     assert all(text in out for text in ("95 % over splits", "95 % over datasets", "corrected resampled"))
     table = run("collect", folder, "--criteria", "CR", "--format", "latex").out

@@ -276,7 +276,7 @@ def draw_rank_intervals(board: Leaderboard, criterion: Criterion, width: float =
             intervals.over_datasets,
             light,
             3.5,
-            "Wide bars: 95 % bootstrap intervals over datasets and splits.",
+            f"Wide bars: 95 % bootstrap intervals over {intervals.over}.",
         ),
         (
             intervals.over_splits,

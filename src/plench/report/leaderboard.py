@@ -277,7 +277,8 @@ def rank_values(values: ArrayLike) -> NDArray[np.float64]:
 class RankIntervals:
     """95 % intervals of average ranks, by algorithm: with splits drawn again, and with datasets as well.
 
-    None where there are too few to draw from; `reasons` says so.
+    None where there are too few to draw from; `reasons` says so. An algorithm that has a figure on too few of
+    the datasets has no interval over them.
     """
 
     over_splits: dict[str, tuple[float, float]] | None
@@ -288,6 +289,13 @@ class RankIntervals:
     def widest(self) -> dict[str, tuple[float, float]]:
         """The intervals over datasets or else over splits; empty without either."""
         return self.over_datasets or self.over_splits or {}
+
+    @property
+    def over(self) -> str:
+        """What was drawn again for these."""
+        if not self.over_datasets:
+            return "splits"
+        return "datasets" if self.over_splits is None else "datasets and splits"
 
 
 def bootstrap_ranks(
@@ -339,9 +347,9 @@ def bootstrap_ranks(
             by_dataset = np.broadcast_to(np.array(plain), by_dataset.shape)
         if n >= FEWEST:
             chosen = rng.integers(n, size=(n_resamples, n))
-            over_datasets = find_limits(
-                np.nanmean(by_dataset[np.arange(n_resamples)[:, None], chosen], axis=1)
-            )
+            found = find_limits(np.nanmean(by_dataset[np.arange(n_resamples)[:, None], chosen], axis=1))
+            counts = dict(zip(names, np.sum(~np.isnan(plain), axis=0), strict=True))
+            over_datasets = {name: limits for name, limits in found.items() if counts[name] >= FEWEST}
         else:
             reasons.append(f"no rank intervals over datasets: there are {n}, and {FEWEST} are needed")
     return RankIntervals(over_splits, over_datasets, tuple(reasons))

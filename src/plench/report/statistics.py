@@ -510,14 +510,16 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         "95 % interval",
         "over datasets",
     )
+    drawn = {
+        "over_splits": "the same splits drawn for all algorithms",
+        "over_datasets": "datasets drawn again",
+    }
     reasons = "; ".join(limits["reasons"])
     legend = (
         describe_friedman(comparison, alpha),
         comparison["averaging"],
         describe_intervals(comparison["intervals"]),
-        "Intervals of ranks: percentile bootstrap, the same splits drawn for all algorithms"
-        + (", and datasets drawn again" if "over_datasets" in kinds else "")
-        + "."
+        f"Intervals of ranks: percentile bootstrap, {' and '.join(drawn[kind] for kind in kinds)}."
         if kinds
         else "",
         f"{reasons[:1].upper()}{reasons[1:]}." if reasons and ranks else "",

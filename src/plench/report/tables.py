@@ -328,7 +328,7 @@ def _rank_grid(board: Leaderboard) -> TableLayout:
         ranks = board.rank(criterion)
         intervals = bootstrap_ranks(board, criterion, board.algorithms)
         if intervals.widest:
-            over = "datasets and splits" if intervals.over_datasets else "splits"
+            over = intervals.over
         most = max((n for _, n in ranks.values()), default=0)
         lowest = min((rank for rank, n in ranks.values() if n == most), default=math.inf)
         for algorithm, row in entries.items():

@@ -87,7 +87,7 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
             None
             if found is None
             else {
-                "over": "datasets and splits" if found.over_datasets else "splits",
+                "over": found.over,
                 "limits": [found.widest.get(algorithm) for algorithm in board.algorithms],
                 "reason": "" if found.widest else "; ".join(found.reasons),
             }
