@@ -34,6 +34,7 @@ test-fast: $(READY)
 		tests/training/test_stack.py tests/algorithms/test_parts.py tests/algorithms/test_pages.py
 
 test-real: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test-encoders]'
 	$(BIN)/python -m pytest -m real
 
 # The lowest versions that pyproject.toml allows; untested where the registry has no such torch.

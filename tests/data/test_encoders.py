@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from PIL import Image, ImageDraw
 import plench
 from plench.cli import main
 from plench.data import as_dataset, load_dataset
-from plench.data.encoders import ENCODERS, FOUND, cache_folder, find_encoder
+from plench.data.encoders import ENCODERS, FOUND, cache_folder, describe_encoders, find_encoder
 from plench.data.tables import Table
 from plench.errors import DataError, UsageError
 from plench.estimator import search
+from plench.report.fit_page import show_rows
 from tests.conftest import skip_without
 from tests.data.test_text import make_reviews
+from tests.training.harness import Crash, CrashAt, assert_same_run, run
 
 TEXT_CODE = """
 import numpy as np
@@ -163,6 +166,8 @@ def test_images_of_a_folder_are_encoded_from_their_files(photos, tmp_path):
     pixels[0, 2] = 200
     pixels[1, 0] = 200
     assert model.predict(pixels).tolist() == ["blue", "red"]
+    shown = show_rows(dataset.features, {1: 0})  # on the page about a model
+    assert shown[1]["image"].startswith("data:image/png;base64,")
     (tmp_path / "vision.py").write_text(IMAGE_CODE.replace("SCALE", "3.0"))
     assert find_encoder(spec, "image").used.name != column.encoder.name
     assert load_dataset(str(photos)).card.kind == "image"  # pixels, unless an encoder is given
@@ -334,3 +339,32 @@ def test_efficientnet_tells_drawn_shapes_apart(tmp_path):
     model.fit(images[:80], labels[:80])
     assert model.model_.run["dataset"]["input_shape"][1] == 1280
     assert np.mean(model.predict(images[80:]) == labels[80:]) > 0.9
+
+
+def test_an_encoder_may_be_an_entry_point(reviews, tmp_path, monkeypatch):
+    (tmp_path / "others-1.0.dist-info").mkdir()
+    (tmp_path / "others-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: others\nVersion: 1"
+    )
+    (tmp_path / "others-1.0.dist-info" / "entry_points.txt").write_text(
+        "[plench.encoders]\nABC = mine:letters\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ENCODERS.clear()
+    try:
+        model = plench.PartialLabelClassifier("LR_EM", random_state=0, text_encoder="abc").fit(str(reviews))
+        assert "+ABC@" in model.model_.run["dataset"]["name"]
+        assert "ABC" in [row["name"].partition("@")[0] for row in describe_encoders()]
+    finally:
+        ENCODERS.clear()
+        sys.modules.pop("mine", None)
+
+
+def test_a_run_on_embeddings_repeats_and_resumes_with_the_same_bits(reviews, tmp_path, monkeypatch):
+    spec = f"{tmp_path / 'mine.py'}:letters"
+    whole = run(tmp_path / "whole", dataset=load_dataset(f"{reviews}?text_encoder={spec}"))
+    monkeypatch.setenv("PLENCH_CACHE", str(tmp_path / "another"))  # computed again
+    again = {"dataset": load_dataset(f"{reviews}?text_encoder={spec}")}
+    with pytest.raises(Crash):
+        run(tmp_path / "part", callback=CrashAt(40), **again)
+    assert_same_run(whole.folder, run(tmp_path / "part", **again).folder)

@@ -29,6 +29,11 @@ from plench.settings import __version__
 EXTRAS = {
     "report": (("matplotlib", "figures"), ("pyarrow", "Parquet files")),
     "images": (("pillow", "folders of image files"),),
+    "encoders": (
+        ("pillow", "image files"),
+        ("transformers", "pretrained encoders of images"),
+        ("sentence-transformers", "pretrained encoders of texts"),
+    ),
     "ray": (("ray", "sweeps on a Ray cluster"),),
     "slurm": (("submitit", "sweeps on a Slurm cluster"),),
 }
@@ -120,7 +125,7 @@ def format_findings(found: dict[str, Any], data_dir: str | None) -> str:
     ]
     for row in found["extras"]:
         state = row["version"] or f"missing: pip install {row['package']}"
-        lines.append(f"  {row['extra']:<8}{row['package']:<12}{state} ({row['for']})")
+        lines.append(f"  {row['extra']:<10}{row['package']:<22}{state} ({row['for']})")
     ready = ", ".join(row["name"] for row in found["data"] if row["found"])
     lines += ["data:", f"  ready: {ready}"]
     lines += [f"  {row['name']}: {row['problem']}" for row in found["data"] if row["problem"]]

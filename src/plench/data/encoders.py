@@ -456,7 +456,8 @@ def embed_column(column: Column, found: FoundEncoder) -> Column:
     """Return a column with the embeddings of its texts or images."""
     items = column.images if column.kind == "image" else column.categories
     embeddings = encode_items(found, items, column.categories)
-    return replace(column, images=(), encoder=found.used, embeddings=freeze(embeddings))
+    files = column.images if all(isinstance(image, Path) for image in column.images) else ()  # not pixels
+    return replace(column, images=files, encoder=found.used, embeddings=freeze(embeddings))
 
 
 def make_image_column(pixels: NDArray[np.uint8], name: str = "image") -> Column:

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from plench.data.encoders import open_image
 from plench.data.tables import Table
 from plench.errors import DataError
 from plench.runs.files import write_text
@@ -580,6 +581,12 @@ def show_rows(features: Any, places: Mapping[int, int]) -> dict[int, dict[str, s
     for number, place in places.items():
         if isinstance(features, Table):
             row = features[np.array([place])]
+            files = [
+                each.images[each.values[0]] for each in row.columns if each.images and each.values[0] >= 0
+            ]
+            if files:
+                shown[number] = {"image": make_thumbnail(np.asarray(open_image(files[0])).transpose(2, 0, 1))}
+                continue
             cells = [(column.name, column.kind, column.texts()[0]) for column in row.columns]
             texts = [text for _, kind, text in cells if kind == "text" and text]
             content = " · ".join(texts) or ", ".join(f"{name} {text}" for name, _, text in cells[:8] if text)
