@@ -46,6 +46,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
             "runs",
             "sweeps",
             "callbacks",
+            "cluster",
             "results",
             "statistics",
             "report",

@@ -15,11 +15,12 @@ import pytest
 
 from plench.callbacks import Callback
 from plench.cli import main
-from plench.errors import StorageError
+from plench.errors import StorageError, UsageError
 from plench.runs.folder import RunStore
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.sweeps.engines import slurm
 from plench.sweeps.engines.dummy import DummyEngine
+from plench.sweeps.engines.ray import RayBackend, RayEngine
 from plench.sweeps.engines.ray_writer import RemoteStore, Writer
 from plench.sweeps.executor import RunExecutor, SharedDataset, map_dataset, record_failure
 from plench.sweeps.launch import launch_sweep, prepare_folders
@@ -335,3 +336,20 @@ def test_urls_are_refused_with_advice(command, tmp_path, monkeypatch, capsys) ->
     )
     assert "is a URL; plench writes to folders of this machine" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_on_ray_has_room_where_one_node_has_all_that_it_takes() -> None:
+    gb = 2**30
+    nodes = [
+        {"Alive": True, "Resources": {"CPU": 4.0, "memory": 3.0 * gb}},
+        {"Alive": True, "Resources": {"CPU": 1.0, "memory": 9.0 * gb}},
+        {"Alive": True, "Resources": {"memory": 9.0 * gb}},
+        {"Alive": False, "Resources": {"CPU": 8.0, "memory": 64.0 * gb}},
+    ]
+    backend = object.__new__(RayBackend)
+    backend.ray = SimpleNamespace(nodes=lambda: nodes)
+    for options, slots in (({}, 5), ({"memory_gb_per_run": 2.0}, 2), ({"memory_gb_per_run": 10.0}, 0)):
+        backend.engine = RayEngine(**options)
+        assert backend.count_slots() == slots
+    with pytest.raises(UsageError, match="memory_gb_per_run must be at least 0, not -1"):
+        RayEngine(memory_gb_per_run=-1)

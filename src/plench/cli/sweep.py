@@ -56,6 +56,7 @@ ENGINE_OPTIONS: dict[str, tuple[tuple[str, ...], str, type, str, str]] = {
     "ray_address": (("ray",), "address", str, "ADDRESS", "auto or HOST:PORT (default: start a Ray here)"),
     "cpus_per_run": (("ray",), "cpus_per_run", float, "N", "CPUs per run (default: 1)"),
     "gpus_per_run": (("ray",), "gpus_per_run", float, "N", "GPUs per run (default: 0)"),
+    "memory_gb_per_run": (("ray",), "memory_gb_per_run", float, "G", "memory that Ray reserves per run"),
     "slurm_partition": (("slurm",), "partition", str, "NAME", "partition"),
     "slurm_minutes": (("slurm",), "minutes", int, "M", "time limit (default: 60)"),
     "slurm_memory_gb": (("slurm",), "memory_gb", float, "G", "memory per job"),

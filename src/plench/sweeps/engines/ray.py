@@ -45,15 +45,24 @@ class RayEngine:
     address: str | None = None
     cpus_per_run: float = 1.0
     gpus_per_run: float = 0.0
+    memory_gb_per_run: float = 0.0
     workers: int | None = None
 
     def __post_init__(self) -> None:
         if self.cpus_per_run < 0 or self.gpus_per_run < 0 or self.cpus_per_run + self.gpus_per_run == 0:
             raise UsageError("a run needs some CPU or GPU: cpus_per_run and gpus_per_run are too small")
+        if self.memory_gb_per_run < 0:
+            raise UsageError(f"memory_gb_per_run must be at least 0, not {self.memory_gb_per_run}")
         if self.address is not None and self.workers is not None:
             raise UsageError("workers cannot be set for an existing Ray cluster: its size is given")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"workers must be at least 1, not {self.workers}")
+
+    @property
+    def demands(self) -> dict[str, float]:
+        """What a run takes of Ray's resources, by their names."""
+        memory = self.memory_gb_per_run * 2**30
+        return {"CPU": self.cpus_per_run, "GPU": self.gpus_per_run, "memory": memory}
 
     def count_slots(self, settings: Settings) -> int | None:
         """Return the number of parallel runs; None for an existing cluster, which is not connected yet."""
@@ -73,6 +82,7 @@ class RayEngine:
             assignment.callback.planned(assignment.todo, assignment.finished, slots)
             if slots < 1:
                 demand = f"{self.cpus_per_run:g} CPUs, {self.gpus_per_run:g} GPUs"
+                demand += f", {self.memory_gb_per_run:g} GB" if self.memory_gb_per_run else ""
                 assignment.callback.message(f"no node has room for a run ({demand}); waiting for one")
             with StopRequest() as stop:
                 Scheduler(assignment, backend, stop).run()
@@ -138,15 +148,19 @@ class RayBackend:
         here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
         self.writer = ray.remote(Writer).options(num_cpus=0, scheduling_strategy=here).remote()
         self.task = ray.remote(
-            num_cpus=engine.cpus_per_run, num_gpus=engine.gpus_per_run, max_retries=0, max_calls=0
+            num_cpus=engine.cpus_per_run,
+            num_gpus=engine.gpus_per_run,
+            memory=engine.demands["memory"] or None,
+            max_retries=0,
+            max_calls=0,
         )(run_remotely)
 
     def count_slots(self) -> int:
-        """Return how many runs the cluster has room for; nodes come and go."""
-        total = self.ray.cluster_resources()
-        demands = {"CPU": self.engine.cpus_per_run, "GPU": self.engine.gpus_per_run}
-        rooms = [int(total.get(kind, 0) / demand) for kind, demand in demands.items() if demand > 0]
-        return min(rooms if self.engine.workers is None else [*rooms, self.engine.workers])
+        """Return how many runs the cluster has room for, node by node; nodes come and go."""
+        demands = {kind: demand for kind, demand in self.engine.demands.items() if demand > 0}
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        rooms = sum(min(int(node.get(kind, 0) / demands[kind]) for kind in demands) for node in nodes)
+        return rooms if self.engine.workers is None else min(rooms, self.engine.workers)
 
     def has_room(self) -> bool:
         """Return True if the cluster has room: where tasks queue, Ray starts processes that are not warm."""
