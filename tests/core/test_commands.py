@@ -26,7 +26,6 @@ NOT_RUN = {
     r"PLCIFAR10": "needs 170 MB of images; tests/images has small ones",
     r"path/to/": "stands for a folder of the reader's",
     r"--command-launcher (slurm|ray)": "needs a cluster; tests/sweep has both",
-    r"^ray start": "starts a cluster; tests/sweep/test_ray.py has one",
     r"--callback|^tensorboard": "the file is the reader's; tests/training/test_callbacks.py runs such ones",
     r"--every": "does not end by itself; tests/report covers it",
     r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
