@@ -192,3 +192,31 @@ def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
     assert "accuracy" in shown
     assert (names["model"].predict(names["X_new"]) == names["loaded"].predict(names["X_new"])).all()
     assert os.path.exists("model.plench")
+
+
+def test_dropping_an_annotator_is_compared_with_keeping_them(songs, capsys):
+    """The annotator who guesses is flagged; without them the sets are smaller, and the model no worse."""
+    random = np.random.RandomState(1)
+    rows = ["item,tempo,annotator_ann,annotator_cyd"]
+    for number in range(340):
+        truth = random.randint(3)
+        rows.append(
+            f"s{number},{2 * truth + random.randn() * 0.3:.4f},{GENRES[truth]},{GENRES[random.randint(3)]}"
+        )
+    (songs / "two.csv").write_text("\n".join(rows))
+    words = ["fit", "two.csv", "-o", "m.plench", "-a", "LR_EM", "--json", "--drop-annotators"]
+    assert main([*words, "cyd"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["mean_candidates"] == 1
+    dropped = report["dropped"]
+    assert dropped["annotators"] == ["cyd"]
+    assert dropped["difference"]["n"] == len(report["reserved"]) == 68
+    assert dropped["difference"]["value"] == pytest.approx(
+        dropped["without"]["value"] - dropped["with"]["value"], abs=1e-9
+    )
+    assert dropped["without"]["value"] > 0.9
+    assert "reserved rows with the sets of the other annotators" in dropped["text"]
+    assert main([*words, "cid"]) == 2
+    assert "unknown annotator 'cid'; did you mean cyd?" in capsys.readouterr().err
+    assert main(["fit", "two.csv", "-o", "m.plench", "-a", "LR_EM"]) == 0
+    assert "  cyd: skill" in capsys.readouterr().out

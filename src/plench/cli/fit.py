@@ -227,6 +227,8 @@ def describe_dropped(
 
 def list_review(review: dict[str, Any] | None) -> list[str]:
     """Return the lines about rows to relabel, confused labels and annotators."""
+    from plench.estimator.review import TOO_FEW
+
     if review is None:
         return []
     lines = [f"what to relabel ({sum(review['doubts'].values()):,} of {review['measured']:,} rows), first:"]
@@ -246,9 +248,11 @@ def list_review(review: dict[str, Any] | None) -> list[str]:
     ]
     if review["annotators"]:
         lines.append("annotators to check (0 is the skill of one who always gives the same answer):")
-        flagged = [each for each in review["annotators"] if each["flag"] and each["skill"] is not None]
+        flagged = [each for each in review["annotators"] if each["flag"] not in ("", TOO_FEW)]
         for each in flagged[:ROWS_SHOWN]:
-            skill = f"{each['skill']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
+            skill = "none"
+            if each["skill"] is not None:
+                skill = f"{each['skill']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
             lines.append(f"  {each['annotator']}: skill {skill}, {each['n_answers']} answers; {each['flag']}")
         if not flagged:
             lines.append("  none stands out")

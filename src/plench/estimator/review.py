@@ -40,6 +40,7 @@ MISSING = 0.5  # probability outside a set, beyond which the set probably misses
 TIE = 0.1  # difference of the two best candidates' shares, below which they tie
 SETTLED = 0.75  # share of the best candidate, from which the model settles a split of the annotators
 LEAST_ANSWERS = 10  # of an annotator who is rated
+TOO_FEW = "too few answers to tell"
 MAX_STORED = 2**24  # probabilities in a model file
 MAX_DOUBTS = 500  # rows to relabel in a model file
 NAMES_SHOWN = 6
@@ -322,7 +323,7 @@ def describe_split(votes: NDArray[np.int64], names: Sequence[str]) -> str:
 
 
 def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
-    """Rate the annotators, those who agree least with the predictions first, those without a rating last."""
+    """Rate the annotators: those who agree least with the predictions first, then those with few answers."""
     answers = found.answers
     if answers is None or answers.anonymous:
         return []
@@ -355,7 +356,9 @@ def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
     rated = [each.skill for each in ratings if each.skill is not None and each.n_answers >= LEAST_ANSWERS]
     middle = float(np.median(rated)) if rated else 0.0
     ratings = [replace(each, flag=flag_annotator(each, middle)) for each in ratings]
-    return sorted(ratings, key=lambda each: (each.skill is None, each.skill or 0.0, each.annotator))
+    return sorted(
+        ratings, key=lambda each: (each.skill is None or each.n_answers < LEAST_ANSWERS, each.skill or 0.0)
+    )
 
 
 def describe_answer(answer: Bools, names: Sequence[str]) -> str:
@@ -369,7 +372,7 @@ def describe_answer(answer: Bools, names: Sequence[str]) -> str:
 def flag_annotator(rating: AnnotatorRating, middle: float) -> str:
     """Return what is conspicuous about an annotator; `middle` is the median skill of all."""
     if rating.n_answers < LEAST_ANSWERS:
-        return "too few answers to tell"
+        return TOO_FEW
     if rating.skill is None or rating.low is None or rating.high is None:
         return "answers do not vary"
     if rating.high < 0:

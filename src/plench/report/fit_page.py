@@ -29,7 +29,7 @@ Element = ElementTree.Element
 Node = Element | str | None
 Notes = Mapping[str, Any]
 
-MAX_ROWS = 50  # of what to relabel
+MAX_ROWS = 50  # of what to relabel, and annotators
 MAX_CLASSES = 24  # of a figure with a row per class
 MAX_TEXT = 240
 THUMBNAIL = 72  # pixels
@@ -508,7 +508,7 @@ def show_annotators(review: Notes) -> list[Node]:
             each["flag"],
             "; ".join(each["confusions"]),
         )
-        for each in annotators
+        for each in annotators[:MAX_ROWS]
     ]
     header = ["Annotator", "Answers", "Skill", "95 %", "Agreement / chance, %", "Flag", "Confusions"]
     nodes = [
@@ -517,7 +517,8 @@ def show_annotators(review: Notes) -> list[Node]:
         table("Ratings of annotators", header, listed, (1, 2, 3, 4)),
     ]
     again = "plench fit DATA -o MODEL --drop-annotators A,B"
-    return [*nodes, h("p.quiet", "To see whether leaving some out helps: ", h("code", again))]
+    first = f"The first {MAX_ROWS}. " if len(annotators) > MAX_ROWS else ""
+    return [*nodes, h("p.quiet", f"{first}To see whether leaving some out helps: ", h("code", again))]
 
 
 def show_methods(notes: Notes, config: Mapping[str, Any]) -> list[Node]:
