@@ -71,7 +71,7 @@ def test_rows_to_relabel_come_with_the_reason_in_words():
 
 def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
     probs = np.array([[0.1, 0.8, 0.05, 0.05]] * 2)
-    votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}))
+    votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}), n_items=2)
     found = resolve(probs, np.eye(4, dtype=bool)[[0, 0]], NAMES, votes)
     assert [each.row for each in find_doubts(found)] == [1, 0]
 

@@ -263,9 +263,9 @@ def join_names(names: Sequence[str]) -> str:
 def score_misses(found: Resolution) -> Reals:
     """Return how much speaks for each set missing the truth, between 0 and 1.
 
-    The odds are those of the probability outside the set. Where a set is made of n answers, they are
-    multiplied by e^n/(1 − e^n), with e the share of all answers that do not contain the prediction: n
-    independent answers rarely all miss the truth.
+    The odds are those of the probability outside the set. Where v answers contain the best supported class,
+    they are multiplied by e^v/(1 − e^v), with e the share of all answers that do not contain the prediction:
+    v independent answers rarely all miss the truth.
     """
     outside = np.clip(found.outside, 1e-9, 1 - 1e-9)
     odds = outside / (1 - outside)
@@ -273,7 +273,7 @@ def score_misses(found: Resolution) -> Reals:
         sure = found.answers.sets.any(1)
         item = found.answers.item[sure]
         error = 1 - found.answers.sets[sure][np.arange(len(item)), found.predicted[item]].mean()
-        missed = np.clip(error, 0.01, 0.99) ** np.maximum(1, np.bincount(item, minlength=len(outside)))
+        missed = np.clip(error, 0.01, 0.99) ** np.maximum(1, count_votes(found.answers).max(1))
         odds = odds * missed / (1 - missed)
     return np.asarray(odds / (1 + odds))
 
