@@ -32,7 +32,7 @@ FIXTURES = {
     "label_studio.csv": ("label_studio.csv", "Label Studio rows", 2, 36),
     "doccano": ("doccano", "doccano", 2, 34),
     "all.jsonl": ("all.jsonl", "doccano", 1, 18),
-    "doccano.csv": ("doccano.csv?tool=doccano", "doccano", 1, 17),
+    "doccano.csv": ("doccano.csv", "doccano", 1, 17),
     "prodigy.jsonl": ("prodigy.jsonl", "Prodigy", 2, 35),
     "prodigy_binary.jsonl": ("prodigy_binary.jsonl", "Prodigy", 1, 18),
 }
@@ -127,6 +127,20 @@ def test_predictions_can_be_left_out(tmp_path, capsys):
     assert "tea-2024" not in capsys.readouterr().out
     with pytest.raises(PlenchError, match="predictions must be yes or no"):
         load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=perhaps")
+
+
+def test_predictions_by_id_alone_are_left_out_and_announced(tmp_path):
+    def keep_ids(records):
+        for number, record in enumerate(records):
+            record["predictions"] = [number]
+
+    path = change("label_studio.json", tmp_path, keep_ids)
+    export = read_export(path)
+    assert not export.models
+    assert export.warnings == [
+        "label_studio.json: predictions without results (their ids only) are left out (18 times)"
+    ]
+    assert_equal(load_dataset(path), load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=no"))
 
 
 def test_a_model_called_like_a_person_is_another_annotator(tmp_path):
@@ -456,6 +470,12 @@ def test_tables_and_folders_of_images_stay_what_they_are(tmp_path):
     table.write_text("id,text,label\n1,a,x\n2,b,y\n", encoding="utf-8")
     assert load_dataset(table).class_names == ("x", "y"), "doccano's columns alone are those of a table"
     assert load_dataset(table).answers is None
+    table.write_text("id,text,label\n1,a,C\n2,b,C#\n", encoding="utf-8")
+    assert load_dataset(table).class_names == ("C", "C#")
+    assert load_dataset(f"{EXPORTS / 'doccano.csv'}?truth=label").answers is None
+    assert_equal(
+        load_dataset(EXPORTS / "doccano.csv"), load_dataset(f"{EXPORTS / 'doccano.csv'}?tool=doccano")
+    )
     (tmp_path / "images").mkdir()
     with pytest.raises(PlenchError, match="a folder of images needs two or more sub-folders"):
         load_dataset(tmp_path / "images")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 from dataclasses import replace
@@ -16,14 +17,15 @@ from plench.data.tables import parse_table, read_number
 from plench.errors import UsageError
 
 OPTIONS = ("tool", "from_name", "predictions")
-CSV_COLUMNS = (b"annotation_id", b"annotator", b"created_at", b"lead_time", b"updated_at")
+CSV_COLUMNS = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 
 
 def is_export(reference: str) -> bool:
     """Whether a path is that of an export, not of a table or of a folder of images.
 
     A CSV file or a folder is one if an option says so. Otherwise a CSV file must have the columns that Label
-    Studio always writes, and a folder must have `.jsonl` files and no `candidates.csv`.
+    Studio always writes, or those of doccano with a label that is several joined by `#`, and a folder must
+    have `.jsonl` files and no `candidates.csv`.
     """
     path, _, query = reference.partition("?")
     if path.lower().endswith((".json", ".jsonl", ".zip")):
@@ -37,10 +39,17 @@ def is_export(reference: str) -> bool:
         if is_folder:
             names = os.listdir(path)
             return "candidates.csv" not in names and any(name.endswith(".jsonl") for name in names)
-        with open(path, "rb") as file:
-            header = file.readline(10_000)
-        return not query and all(column in header for column in CSV_COLUMNS)
-    except (OSError, ValueError):  # those who read all of it say why
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            header = set(rows.fieldnames or ())
+            if query or header >= {*CSV_COLUMNS}:
+                return not query
+            if not header >= {"id", "label"} or not header & {"text", "data"}:
+                return False
+            labels = {row["label"] or "" for row in rows}
+            joined = [label.split("#") for label in labels if "#" in label]
+            return any(part in labels for parts in joined for part in parts) and all(map(all, joined))
+    except (OSError, ValueError, csv.Error):  # those who read all of it say why
         return False
 
 
