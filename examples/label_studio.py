@@ -31,12 +31,10 @@ tasks = []
 for number in range(240):
     truth = str(random.choice(list(words)))
     text = " ".join([*random.choice(words[truth].split(), 3), "about", "order", str(number)])
-    other = str(random.choice(list(words)))
+    other, skipped = str(random.choice(list(words))), number % 9 == 0
     annotations = [
         annotate("ann@example.org", [truth] if random.random() < 0.8 else sorted({truth, other})),
-        annotate(
-            "bob@example.org", [truth if random.random() < 0.7 else other], was_cancelled=number % 9 == 0
-        ),
+        annotate("bob@example.org", [truth if random.random() < 0.7 else other], was_cancelled=skipped),
     ]
     if number % 4 == 0:
         annotations.append(annotate("lead@example.org", [truth], ground_truth=True))

@@ -471,9 +471,10 @@ def test_tables_and_folders_of_images_stay_what_they_are(tmp_path):
     assert load_dataset(table).answers is None
     table.write_text("id,text,label\n1,a,C\n2,b,C#\n", encoding="utf-8")
     assert load_dataset(table).class_names == ("C", "C#")
-    assert load_dataset(f"{EXPORTS / 'doccano.csv'}?truth=label").answers is None
-    assert_equal(
-        load_dataset(EXPORTS / "doccano.csv"), load_dataset(f"{EXPORTS / 'doccano.csv'}?tool=doccano")
+    table.write_text("id,text,label\n1,a,x\n2,b,y\n3,c,x#y\n", encoding="utf-8")
+    assert_equal(load_dataset(table), load_dataset(f"{table}?tool=doccano"))
+    assert load_dataset(f"{table}?truth=label").class_names == ("x", "x#y", "y"), (
+        "options are those of tables"
     )
     (tmp_path / "images").mkdir()
     with pytest.raises(PlenchError, match="a folder of images needs two or more sub-folders"):
