@@ -129,17 +129,16 @@ def test_predictions_can_be_left_out(tmp_path, capsys):
         load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=perhaps")
 
 
-def test_predictions_by_id_alone_are_left_out_and_announced(tmp_path):
+def test_predictions_by_id_alone_are_refused_with_the_option_that_leaves_them_out(tmp_path):
     def keep_ids(records):
         for number, record in enumerate(records):
             record["predictions"] = [number]
 
     path = change("label_studio.json", tmp_path, keep_ids)
-    export = read_export(path)
-    assert not export.models
-    told = "label_studio.json: predictions without results (their ids only) are left out (18 times)"
-    assert export.warnings[0] == told
-    assert_equal(load_dataset(path), load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=no"))
+    with pytest.raises(PlenchError, match=r"with their results .predictions=no or --no-predictions leaves"):
+        read_export(path)
+    whole = EXPORTS / "label_studio.json"
+    assert_equal(load_dataset(f"{path}?predictions=no"), load_dataset(f"{whole}?predictions=no"))
 
 
 def test_a_model_called_like_a_person_is_another_annotator(tmp_path):

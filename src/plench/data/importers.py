@@ -320,12 +320,10 @@ def read_label_studio(export: Export, records: list[Record]) -> None:
         annotations = record.value.get("annotations", record.value.get("completions"))
         entries = record.objects(annotations, "annotations")
         entries = sorted(entries, key=lambda entry: str(entry.get("updated_at")))  # the last one counts
-        predictions = record.value.get("predictions") if export.predictions else None
-        if predictions and isinstance(predictions, list) and all(type(entry) is int for entry in predictions):
-            export.changes["predictions without results (their ids only) are left out"] += 1
-            predictions = None
-        for entry in record.objects(predictions, "predictions with their results"):
-            entries.append({"model_version": None, **entry, "is_model": True})
+        if export.predictions:
+            what = "predictions with their results (predictions=no or --no-predictions leaves them out)"
+            for entry in record.objects(record.value.get("predictions"), what):
+                entries.append({"model_version": None, **entry, "is_model": True})
         for entry in entries:
             if entry.get("was_cancelled") or entry.get("skipped"):
                 export.skipped["cancelled"] += 1
