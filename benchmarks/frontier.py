@@ -86,7 +86,8 @@ def train(options: argparse.Namespace) -> None:
 
 def read_figures(setting: Setting, folder: Path, key: str = "test_acc") -> dict[str, list[float]]:
     """Return a figure of the last records in percent, by dataset and in the order of the splits."""
-    runs = sorted(read_runs(folder / setting.label), key=lambda run: run.trial_seed)
+    runs = [run for run in read_runs(folder / setting.label) if run.status == "done"]
+    runs.sort(key=lambda run: run.trial_seed)
     found: dict[str, list[float]] = {
         data: [100 * run.records[-1].values[key] for run in runs if run.experiment.dataset == data]
         for data in DATASETS

@@ -59,7 +59,8 @@ def train(options: argparse.Namespace) -> None:
 def read_accuracies(folder: Path) -> dict[tuple[str, str], list[float]]:
     """Return test accuracies of the last records in percent, by dataset and algorithm, in order of splits."""
     found: dict[tuple[str, str], list[float]] = {}
-    for run in sorted(read_runs(folder), key=lambda run: run.trial_seed):
+    runs = [run for run in read_runs(folder) if run.status == "done"]
+    for run in sorted(runs, key=lambda run: run.trial_seed):
         data = next(name for name in ALGORITHMS if run.experiment.dataset.startswith(name))
         cell = found.setdefault((data, run.experiment.algorithm), [])
         cell.append(100 * run.records[-1].values["test_acc"])
