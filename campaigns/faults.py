@@ -34,11 +34,11 @@ from tests.sweep.driving import find_workers, is_alive, start
 from campaigns.folders import compare, damage, damage_one, find_losses, summarise_all
 from campaigns.processes import Command, Counted, Forked
 from plench.algorithms import find_algorithm
+from plench.callbacks import Callback
 from plench.data import load_dataset
 from plench.runs.folder import RunStore
 from plench.training import RunOutcome, configure_run, prepare_data
 from plench.training.loop import RunTask, train_runs
-from plench.training.run import NoCallback
 
 PATIENCE = 300.0  # seconds that a run may take on a busy machine
 TRACEBACK = "Traceback (most recent call last)"
@@ -111,7 +111,7 @@ def train_stack(algorithm: str, output: Path, save_steps: int) -> int:
         config = configure_run(entry, dataset.card, hparams=hparams, **settings, **place)
         store = RunStore(output / config.folder_name(dataset.fingerprint))
         prepare = partial(prepare_data, dataset, config, torch.device("cpu"))
-        tasks.append(RunTask(config, entry, store, NoCallback(), prepare, ended.append))
+        tasks.append(RunTask(config, entry, store, Callback(), prepare, ended.append))
     train_runs(tasks, dataset)
     for error in ended:
         if not isinstance(error, RunOutcome):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ UNSTABLE = ("environment", "records", "window_seconds", "seconds", "begun")
 # What files have gained since the recordings: the run that they belong to, and the processor.
 ADDED = ("run_id", "arithmetic", "processor")
 MEASURED = ("step_time", "mem_gb")  # times and memory in records, which no two runs share
+# What `sweep status --json` has gained.
+ADDED_STATUS = re.compile(r'^ "(ended_last_hour|runs_per_minute|seconds_left)": .*\n', re.MULTILINE)
 # The step counter of an algorithm is `steps_done` today. Recordings of these have it under this name, those
 # of the others lack it.
 RECORDED_COUNTER = {
@@ -48,7 +51,7 @@ def as_recorded(text: str) -> str:
     """Return the output of a viewing command in the words of the recordings."""
     for today, recorded in REWORDED.items():
         text = text.replace(today, recorded)
-    return text
+    return ADDED_STATUS.sub("", text)
 
 
 def command(*words: str) -> tuple[int, str, str]:

@@ -304,9 +304,12 @@ def find_own_entry(store: RunStore, run: dict[str, Any]) -> AlgorithmEntry:
 
     A third-party algorithm comes from its module if unchanged, else from the copy in the run's folder.
     """
-    if run["algorithm_spec"] is not None:
+    spec = run["algorithm_spec"]
+    if spec is not None:
+        if not isinstance(spec, str):
+            raise TypeError(f"algorithm_spec is {spec!r}")
         with suppress(UsageError):
-            entry = find_algorithm(run["algorithm_spec"])
+            entry = find_algorithm(spec)
             if entry.name == run["config"]["algorithm"]:
                 return entry
     return load_third_party(f"{store.folder / ALGORITHM}:{run['algorithm_class']}")
