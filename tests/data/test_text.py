@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 import plench
 from plench.data import load_dataset
@@ -14,6 +15,7 @@ from plench.data.encoding import TEXT_WIDTH, TableEncoder, count_inputs
 from plench.data.sources import emotionlines
 from plench.data.tables import find_kind, make_table, read_frame
 from plench.errors import DataError, MissingDataError, UsageError
+from plench.training.data import TableInputs
 from tests.training.harness import Crash, CrashAt, assert_same_run, run
 
 SUBJECTS = {
@@ -112,6 +114,19 @@ def test_the_encoding_is_learned_from_the_rows_it_is_given_and_keeps_its_bits(re
     assert "great film" in code.words
     restored = TableEncoder.from_state(first.state())
     assert restored.encode(features)[0].tobytes() == inputs.tobytes()
+
+
+def test_new_words_do_not_become_the_largest_inputs():
+    """Components that hardly vary in the training split are not scaled up to the others."""
+    texts = [f"colour {n % 13}.{n % 7} with {WORDS[n % 10]} body" for n in range(300)]
+    new_texts = ["hue 99.9 without any scent", "colour 3.3 with plot body"]
+    train, new = (
+        make_table(read_frame({"note": notes}, "X"), ["note"], text=["note"])[0]
+        for notes in (texts, new_texts)
+    )
+    inputs = TableInputs.fit(train)
+    usual = inputs.store(train, torch.device("cpu")).abs().max()
+    assert inputs.store(new, torch.device("cpu")).abs().max() < 3 * usual
 
 
 def test_gaps_in_text_have_an_input(tmp_path):

@@ -22,7 +22,7 @@ from plench.algorithms.base import Batch
 from plench.data import Dataset, Split, choose_candidates, draw_candidates, split_dataset
 from plench.data.candidates import weigh_candidates
 from plench.data.dataset import check_features
-from plench.data.encoding import TableEncoder
+from plench.data.encoding import TEXT_WIDTH, TableEncoder, TextCode
 from plench.data.images import list_image_files
 from plench.data.tables import Table, is_frame, read_frame, read_table_file
 from plench.data.views import SQUARE, VIEW_MAKERS, constant
@@ -177,11 +177,21 @@ class TableInputs(TabularInputs):
 
     @classmethod
     def fit(cls, features: Any, rows: Rows = EVERY_ROW) -> Self:
-        """Learn categories, fill values, mean and standard deviation of the training split."""
+        """Learn categories, fill values, mean and standard deviation of the training split.
+
+        Components of a text share the largest of their deviations: scaled one by one, those that hardly vary
+        in the training split would make new words the largest inputs.
+        """
         train = features[rows]
         encoder = TableEncoder.fit(train)
         made = super().fit(encoder.encode(train)[0])
         made.encoder = encoder
+        start = 0
+        for code in encoder.codes:
+            if isinstance(code, TextCode):
+                components = slice(start, start + TEXT_WIDTH)
+                made.std[components] = made.std[components].max()
+            start += code.width
         return made
 
     def accept(self, features: Any) -> Table:

@@ -98,11 +98,11 @@ class TrainedModel:
             self.notes["range"] = [low.tolist(), high.tolist()]
 
     def warn_outside(self, stored: Stored) -> None:
-        """Warn once of examples with an input that is outside the training range by more than its width."""
+        """Warn once of inputs outside the training range by more than its width (at least a deviation)."""
         if "range" not in self.notes or len(stored) == 0:
             return
         low, high = (torch.tensor(ends, device=stored.device) for ends in self.notes["range"])
-        width = high - low + 1e-3
+        width = (high - low).clamp(min=1.0)
         n_outside = 0
         columns = torch.zeros_like(low, dtype=torch.bool)
         for start in range(0, len(stored), RANGE_ROWS):
