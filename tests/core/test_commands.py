@@ -7,6 +7,7 @@ on the table of animals. What is not run is in NOT_RUN, with the reason.
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ NOT_RUN = {
     r"path/to/": "stands for a folder of the reader's",
     r"--command-launcher (slurm|ray)": "needs a cluster; tests/sweep has both",
     r"--callback|^tensorboard": "the file is the reader's; tests/training/test_callbacks.py runs such ones",
+    r"MiniLM": "needs weights of 90 MB; tests/data/test_encoders.py has them",
     r"--every": "does not end by itself; tests/report covers it",
     r"items\.csv|sightings\.csv|mine\.npz": "needs files that examples/ makes; its scripts are run by tests",
     r"svm\.py": "the file stands on the page; tests/algorithms/test_classical.py runs its like",
@@ -115,10 +117,11 @@ def run_shortened(command: str) -> int:
 def prepare(folder: Path) -> None:
     """Make what the pages speak of: a table, new rows, an algorithm, data files, a few runs."""
     rng = np.random.default_rng(0)
-    rows = [f"{a:.3f},{b:.3f},{'cat|dog' if a > 0 else 'dog|cow'}" for a, b in rng.normal(size=(60, 2))]
+    rows = [f"{a:.3f},{b:.3f},{'cat|dog' if a > 0 else 'dog|cow'}" for a, b in rng.normal(size=(400, 2))]
     (folder / "animals.csv").write_text("weight,height,candidates\n" + "\n".join(rows) + "\n")
     (folder / "new.csv").write_text("weight,height\n0.5,0.1\n-1,0.2\n")
     (folder / "my_method.py").write_text(python_blocks()[1])
+    shutil.copy(ROOT / "tests" / "fixtures" / "exports" / "label_studio.json", folder / "export.json")
     (folder / "data").mkdir()
     for name in ("lost.mat", "MSRCv2.mat"):
         write_mat(folder / "data" / name)
