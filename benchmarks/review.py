@@ -114,10 +114,12 @@ def main() -> None:
     text = f"""# What to relabel and whom to trust, measured
 
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
-{platform.machine()}. PRODEN in its default configuration; figures of {len(options.seeds)} seeds, separated by
-slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows by the probability outside their
-set and the number of answers, with models that were not trained on the row, as `plench fit` does. "Model
+{platform.machine()}. PRODEN in its default configuration; seeds: {len(options.seeds)}, their
+figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows by the probability outside their
+set and the votes for its best supported class, with models that were not trained on
+the row, as `plench fit` does. "Model
 trained on the rows" is the same with the model itself. "Flagged" counts sets that probably miss the truth.
+The score was chosen among variants that were compared on these datasets, so its figures are optimistic.
 
 {render_table(header, sets)}
 
