@@ -115,7 +115,8 @@ def main() -> None:
 
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
 {platform.machine()}. PRODEN in its default configuration; seeds: {len(options.seeds)}, their
-figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows by the probability outside their
+figures separated by slashes. A set is wrong if it misses the true label.
+"Out of fold" ranks rows by the probability outside their
 set and the votes for its best supported class, with models that were not trained on
 the row, as `plench fit` does. "Model
 trained on the rows" is the same with the model itself. "Flagged" counts sets that probably miss the truth.
