@@ -3,20 +3,25 @@
     python benchmarks/study.py                                  results/study.parquet → docs/results
     python benchmarks/study.py FILE.parquet --sweeps A.toml B.toml --output DIR
 
-The sweep files say what was planned: the first with the paper's network, the second with another one. Methods
-are compared only where all their planned runs are finished, and the page names what is missing.
+The sweep files say what was planned. The first grid of the first file is the main part; grids that differ
+from it in their methods only join it. The other parts are told by what they change: the network, the data
+(crowd datasets), or fewer runs on fewer datasets (slow methods). Methods are compared only where all their
+planned runs are finished, and the page names what is missing.
 """
 
 import argparse
+import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from plench.criteria import find_criterion
@@ -31,14 +36,14 @@ from plench.report.leaderboard import (
     part_of,
 )
 from plench.report.results import read_results
-from plench.report.statistics import compare_splits, find_test_ratio, smallest_p
+from plench.report.statistics import ALPHA, POWER, compare_splits, find_test_ratio, smallest_p
 from plench.report.tables import escape_markdown
-from plench.runs.records import Run
+from plench.runs.records import Experiment, Run
 from plench.runs.sweep_spec import Grid, read_sweep
 from plench.text import counted
 
 CR, AA, OA_ES = (find_criterion(name) for name in ("CR", "AA", "OA_ES"))
-CROWD = "_Crowd"
+CROWD, WIDTH = "_Crowd", 6.5
 Rows = list[list[str]]
 
 
@@ -53,50 +58,108 @@ class Part:
     n_planned: int
     n_finished: int
 
-    @property
+    @cached_property
     def board(self) -> Leaderboard:
         """Cells of the complete methods."""
         return build_leaderboard(self.runs, (CR, AA, OA_ES))
 
-    @property
-    def methods(self) -> list[str]:
-        """The complete methods."""
-        return sorted({run.experiment.algorithm for run in self.runs}, key=str.lower)
+    @cached_property
+    def classical(self) -> list[str]:
+        """The complete methods without a network."""
+        return sorted({run.experiment.algorithm for run in self.runs if run.experiment.fitted}, key=str.lower)
+
+    @cached_property
+    def deep(self) -> list[str]:
+        """The complete methods with a network."""
+        names = {run.experiment.algorithm for run in self.runs}
+        return sorted(names.difference(self.classical), key=str.lower)
 
 
-def take_part(title: str, grid: Grid, runs: Iterable[Run], *, fitted: bool = False) -> Part:
+def take_part(title: str, grid: Grid, runs: Iterable[Run]) -> Part:
     """Return the part of the runs that a grid plans; a method needs all its runs on all datasets."""
-    network = str(grid.hparams.get("model", "MLP"))
+    wanted = (network_of(grid), grid.steps)
     places = {(d, t, h) for d in grid.datasets for t in grid.trial_seeds for h in grid.hparams_seeds}
     found: dict[str, dict[tuple[str, int, int], Run]] = {name: {} for name in grid.algorithms}
     for run in runs:
         experiment = run.experiment
-        same = experiment.fitted if fitted else (experiment.model, experiment.steps) == (network, grid.steps)
+        same = experiment.fitted or (experiment.model, experiment.steps) == wanted
         place = (experiment.dataset, run.trial_seed, run.hparams_seed)
         if same and run.finished and place in places and experiment.algorithm in found:
             found[experiment.algorithm].setdefault(place, run)
     kept = [run for own in found.values() if len(own) == len(places) for run in own.values()]
     lacking = group_by((n for n in found if len(found[n]) < len(places)), lambda n: len(found[n]))
     missing = [f"{n:,} of {len(places):,} runs: {', '.join(names)}" for n, names in lacking.items()]
-    n_finished = sum(map(len, found.values()))
-    return Part(title, grid, kept, missing, len(places) * len(found), n_finished)
+    return Part(title, grid, kept, missing, len(places) * len(found), sum(map(len, found.values())))
 
 
-def table(header: Sequence[str], rows: Rows) -> list[str]:
-    """Return a Markdown table."""
-    cells = [[escape_markdown(cell) for cell in row] for row in rows]
-    lines = [list(header), ["---"] * len(header), *cells]
-    return ["", *("| " + " | ".join(row) + " |" for row in lines), ""]
+def network_of(grid: Grid) -> str:
+    """Return the network that a grid asks for."""
+    return str(grid.hparams.get("model", "MLP"))
 
 
-def percent(value: float, digits: int = 1) -> str:
-    """Show a share in percent."""
-    return f"{100 * value:.{digits}f}"
+def merge_grids(grids: Iterable[Grid]) -> list[Grid]:
+    """Return the grids with those that differ in their methods only as one."""
+
+    def shape(grid: Grid) -> str:
+        return json.dumps({**grid.to_table(), "algorithms": None}, sort_keys=True)
+
+    return [
+        replace(same[0], algorithms=tuple(dict.fromkeys(name for grid in same for name in grid.algorithms)))
+        for same in group_by(grids, shape).values()
+    ]
 
 
-def points(value: float) -> str:
-    """Show a difference of shares in points, with its sign."""
-    return f"{100 * value:+.1f}".replace("-", "−")
+# Computations. The tests compare them with known answers.
+
+
+def explain_variance(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the shares of method, network and both together in the variance within each dataset.
+
+    `values` are mean accuracies by dataset, method and network; the result has a row for each dataset.
+    """
+    centred = values - values.mean(axis=(1, 2), keepdims=True)
+    total = (centred**2).sum(axis=(1, 2))
+    method = (centred.mean(axis=2) ** 2).sum(axis=1) * values.shape[2] / total
+    network = (centred.mean(axis=1) ** 2).sum(axis=1) * values.shape[1] / total
+    return np.stack([method, network, 1 - method - network], axis=1)
+
+
+def divide_variance(groups: Iterable[Sequence[float]]) -> tuple[float, float] | None:
+    """Return the variance between groups and that within them; None without two groups of two values.
+
+    That between groups is less what the variance within adds to the means, and not below 0.
+    """
+    several = [group for group in groups if len(group) > 1]
+    if len(several) < 2:
+        return None
+    within = fmean(float(np.var(group, ddof=1)) for group in several)
+    added = fmean(within / len(group) for group in several)
+    return max(float(np.var([fmean(group) for group in several], ddof=1)) - added, 0.0), within
+
+
+def detectable(n: int, ratio: float) -> float:
+    """Return the difference, in standard deviations, that the corrected t-test over n splits finds."""
+    limit = float(stats.t.ppf(1 - ALPHA / 2, n - 1))
+    shift = optimize.brentq(lambda d: float(stats.nct.sf(limit, n - 1, d)) - POWER, 0.0, 50.0)
+    return float(shift) * math.sqrt(1 / n + ratio)
+
+
+def compare_best(
+    board: Leaderboard, dataset: str, groups: tuple[Collection[str], Collection[str]]
+) -> tuple[list[str], str, float]:
+    """Compare the best methods of two groups: names with means, the difference with its p, its value."""
+    means = board.dataset_means(dataset, CR)
+    first, second = (max(group, key=lambda name: means[name]) for group in groups)
+    (found,) = compare_splits(replace(board, settings=tuple(board.datasets[dataset])), CR, first, second)
+    p_value = "none" if found.p_value is None else f"{found.p_value:.2g}"
+    best = [f"{name} {percent(means[name])}" for name in (first, second)]
+    return best, f"{points(found.difference)} (p {p_value})", found.difference
+
+
+def test_of(run: Run) -> float | None:
+    """Return the test accuracy at the checkpoint that CR chooses in a run."""
+    chosen = offered(run, CR)
+    return None if chosen is None else chosen[2]
 
 
 def year_of(run: Run) -> int | None:
@@ -110,458 +173,517 @@ def mean_accuracies(board: Leaderboard) -> dict[str, dict[str, float]]:
     return {dataset: board.dataset_means(dataset, CR) for dataset in board.datasets}
 
 
-# The sections. Each returns lines of Markdown.
+def table(header: Sequence[str], rows: Rows) -> list[str]:
+    """Return a Markdown table."""
+    cells = [[escape_markdown(cell) for cell in row] for row in rows]
+    lines = [list(header), ["---"] * len(header), *cells]
+    return ["", *("| " + " | ".join(row) + " |" for row in lines)]
 
 
-def tell_extent(parts: Sequence[Part]) -> list[str]:
-    rows = [
-        [
-            part.title,
-            f"{part.n_finished:,} of {part.n_planned:,}",
-            f"{len(part.methods)} of {len(part.grid.algorithms)}",
-        ]
-        for part in parts
+def percent(value: float, digits: int = 1) -> str:
+    """Show a share in percent."""
+    return f"{100 * value:.{digits}f}"
+
+
+def points(value: float) -> str:
+    """Show a difference of shares in points, with its sign."""
+    return signed(100 * value, 1)
+
+
+def signed(value: float, digits: int) -> str:
+    """Show a number with its sign."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+# The sections. Each returns lines of Markdown, and says what it lacks while it cannot be written.
+
+
+def tell_first(part: Part) -> list[str]:
+    board, n = part.board, counted(len(part.grid.datasets), "dataset")
+    ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
+    order = sorted(ranks, key=lambda name: ranks[name][0])
+    if len(order) < 3:
+        return ["There are too few complete methods for a result."]
+    lead = order[0]
+    kind = "classical" if lead in part.classical else board.family(lead)
+    close = [name for name in order[1:] if limits and limits[name][0] <= limits[lead][1]]
+    lines = [
+        f"Of {len(order)} methods on {n}, tuned without true labels, {lead} ({kind}) has the best average "
+        f"rank; the rank intervals of {len(close)} others overlap with its own."
     ]
-    lines = ["## What there is", *table(["part", "finished runs", "complete methods"], rows)]
-    lines += [f"- incomplete, {part.title}: {'; '.join(part.missing)}" for part in parts if part.missing]
-    return [*lines, "", "Methods that lack a planned run are in no comparison of that part."]
-
-
-def tell_network(first: Part, second: Part) -> list[str]:
-    title = "## Method or network?"
-    shared = [name for name in second.methods if name in first.methods]
-    if len(shared) < 3:
-        return [
-            title,
-            "",
-            f"Not yet: {counted(len(shared), 'method')} complete with both networks; 3 are needed.",
+    simple = [name for name in order if name in part.classical]
+    if simple and lead not in simple:
+        leads = [
+            dataset
+            for dataset, means in mean_accuracies(board).items()
+            if max(means, key=lambda name: means[name]) in simple
         ]
-    places = {(h, t) for h in second.grid.hparams_seeds for t in second.grid.trial_seeds}
-    boards = [
-        build_leaderboard(
-            [
-                r
-                for r in part.runs
-                if r.experiment.algorithm in shared and (r.hparams_seed, r.trial_seed) in places
-            ],
-            (CR,),
+        where = (
+            f"it or another classical method is best on {', '.join(leads)}"
+            if leads
+            else "none leads a dataset"
         )
-        for part in (first, second)
-    ]
+        lines.append(
+            f"The best classical method, {simple[0]}, is at place {order.index(simple[0]) + 1}; {where}."
+        )
+    return lines
+
+
+def tell_extent(parts: Sequence[Part], main: Part) -> list[str]:
+    def row(part: Part, name: str) -> list[str]:
+        grid = part.grid
+        model = f", {grid.hparams['model']}" if "model" in grid.hparams else ""
+        runs = f"{len(grid.hparams_seeds)} × {len(grid.trial_seeds)}{model}"
+        n_complete = len(part.deep) + len(part.classical)
+        return [
+            name, ", ".join(grid.datasets), runs, f"{part.n_finished:,} of {part.n_planned:,}",
+            f"{n_complete} of {len(grid.algorithms)}",
+        ]  # fmt: skip
+
+    header = ["planned", "datasets", "configurations × splits", "finished runs", "complete methods"]
+    rows = [row(part, part.title) for part in parts]
+    before = [name for name in main.classical if not any(name in part.grid.algorithms for part in parts)]
+    if before:
+        part = take_part("", replace(main.grid, algorithms=tuple(before)), main.runs)
+        rows.append(row(part, "earlier: classical methods"))
+    lines = ["## What there is", *table(header, rows), ""]
+    begun = [part for part in parts if part.missing and part.n_finished]
+    lines += [f"- Incomplete, {part.title}: {'; '.join(part.missing)}." for part in begun]
+    said = "A method that lacks a planned run is left out of the comparisons of that part."
+    return [*lines, *([""] if begun else []), said]
+
+
+def tell_network(first: Part, second: Part | None, folder: Path) -> list[str]:
+    title = "## Method or network?"
+    shared = [name for name in (second.deep if second else ()) if name in first.deep]
+    if second is None or len(shared) < 3:
+        lacking = f"{counted(len(shared), 'method')} complete with both networks; 3 are needed"
+        return [title, "", f"Not yet: {lacking}."]
+    names = [network_of(part.grid) for part in (first, second)]
+    grid = replace(second.grid, algorithms=tuple(shared))
+    boards = [take_part("", replace(grid, hparams=p.grid.hparams), p.runs).board for p in (first, second)]
     means = [mean_accuracies(board) for board in boards]
-    datasets = [name for name in means[0] if name in means[1]]
-    values = np.array([[[m[d][name] for m in means] for name in shared] for d in datasets])  # (D, methods, 2)
-    centred = values - values.mean(axis=(1, 2), keepdims=True)
-    of_method = np.broadcast_to(centred.mean(axis=2, keepdims=True), centred.shape)
-    of_network = np.broadcast_to(centred.mean(axis=1, keepdims=True), centred.shape)
-    total = (centred**2).sum(axis=(1, 2))
-    shares = [(part**2).sum(axis=(1, 2)) / total for part in (of_method, of_network)]
+    values = np.array([[[m[d][name] for m in means] for name in shared] for d in grid.datasets])
     gains = values[:, :, 1] - values[:, :, 0]
     ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in boards]
-    rho = stats.spearmanr([ranks[0][n] for n in shared], [ranks[1][n] for n in shared]).statistic
-    names = [str(part.grid.hparams.get("model", "MLP")) for part in (first, second)]
-    per_dataset = "; ".join(
-        f"{d}: method {percent(m, 0)} %, network {percent(n, 0)} %, both together {percent(1 - m - n, 0)} %"
-        for d, m, n in zip(datasets, *shares, strict=True)
-    )
-    spread = [np.ptp(values[:, :, i], axis=1).mean() for i in (0, 1)]
+    rho = stats.spearmanr(*([own[name] for name in shared] for own in ranks)).statistic
+    spread = [percent(np.ptp(values[:, :, i], axis=1).mean()) for i in (0, 1)]
     rows = [
-        [name, f"{ranks[0][name]:.1f}", f"{ranks[1][name]:.1f}", points(float(gains[:, i].mean()))]
-        for i, name in sorted(enumerate(shared), key=lambda item: ranks[1][item[1]])
+        [d, *(percent(share, 0) for share in shares), points(float(gain.mean()))]
+        for d, shares, gain in zip(grid.datasets, explain_variance(values), gains, strict=True)
     ]
+    n_gaining = int((gains.mean(axis=0) > 0).sum())
+    with drawing.figure_style():
+        overall = [dict(zip(shared, values[:, :, i].mean(axis=0).tolist(), strict=True)) for i in (0, 1)]
+        figure = figures.draw_slopes(
+            overall[0], overall[1], (names[0], names[1]), "mean test accuracy (%)", WIDTH
+        )
+        drawing.save_figure(figure, folder / "study-network.svg")
+    ordered = sorted(enumerate(shared), key=lambda item: ranks[1][item[1]])
     return [
         title,
         "",
-        f"{counted(len(shared), 'method')} with {names[0]} and {names[1]}, the same "
-        f"{len(second.grid.hparams_seeds)} configurations and {len(second.grid.trial_seeds)} splits, chosen "
-        "by CR. "
-        f"Variance of mean accuracies within a dataset: {per_dataset}. {names[1]} changes the mean over "
-        "methods and "
-        f"datasets by {points(float(gains.mean()))} points; {int((gains.mean(axis=0) > 0).sum())} of "
-        f"{len(shared)} "
-        f"methods gain. The distance from the best to the worst method is {percent(spread[0])} points with "
-        f"{names[0]} "
-        f"and {percent(spread[1])} with {names[1]}, means over datasets. Ranks under both correlate with ρ "
-        f"= {rho:.2f}.",
-        *table(["method", f"rank, {names[0]}", f"rank, {names[1]}", "change (points)"], rows),
+        f"{names[1]} instead of {names[0]} changes the mean over methods and datasets by "
+        f"{points(float(gains.mean()))} points; {n_gaining} of {len(shared)} methods gain. "
+        f"The distance from the best to the worst method is {spread[0]} points with {names[0]} and "
+        f"{spread[1]} with {names[1]} (means over datasets), and ranks under both correlate by {rho:.2f}. "
+        f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
+        "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent:",
+        *table(["dataset", "method", "network", "both together", "change (points)"], rows),
+        "",
+        f"![Mean accuracy of {len(shared)} methods with {names[0]} and with {names[1]}](study-network.svg)",
+        *table(
+            ["method", f"rank, {names[0]}", f"rank, {names[1]}", "change (points)"],
+            [[n, *(f"{r[n]:.1f}" for r in ranks), points(float(gains[:, i].mean()))] for i, n in ordered],
+        ),
     ]
 
 
 def tell_leaderboard(board: Leaderboard, folder: Path) -> list[str]:
-    names = board.algorithms
+    names, title = board.algorithms, "## Leaderboard"
     if len(names) < 3:
-        return ["## Leaderboard", "", f"Not yet: {counted(len(names), 'complete method')}; 3 are needed."]
+        return [title, "", f"Not yet: {counted(len(names), 'complete method')}; 3 are needed."]
     found, ranks, means = bootstrap_ranks(board, CR, names), board.rank(CR), mean_accuracies(board)
     limits = found.over_splits or {}
     rows = []
     for name in sorted(names, key=lambda name: ranks[name][0]):
         interval = "{:.1f} to {:.1f}".format(*limits[name]) if name in limits else "none"
         accuracies = [means[d][name] for d in means]
-        rows.append(
-            [name, f"{ranks[name][0]:.1f}", interval, percent(fmean(accuracies)), *map(percent, accuracies)]
-        )
+        figures_of = [percent(fmean(accuracies)), *map(percent, accuracies)]
+        rows.append([name, f"{ranks[name][0]:.1f}", interval, *figures_of])
+    extent = f"{counted(len(names), 'method')} on {counted(len(means), 'dataset')}"
     lines = [
-        "## Leaderboard",
+        title,
         "",
-        f"{counted(len(names), 'method')} on {counted(len(means), 'dataset')}, chosen by CR. Ranks have 95 "
-        "% bootstrap "
-        f"intervals over splits. {'; '.join(found.reasons).capitalize()}{'.' if found.reasons else ''}",
+        f"{extent}, chosen by CR. Ranks have 95 % bootstrap intervals over splits. "
+        + "".join(f"{reason[:1].upper()}{reason[1:]}. " for reason in found.reasons).rstrip(),
         *table(["method", "average rank", "95 % over splits", "mean (%)", *means], rows),
     ]
     if found.widest:
         with drawing.figure_style():
-            drawing.save_figure(figures.draw_rank_intervals(board, CR, 6.5), folder / "study-ranks.svg")
-        lines.append("![Average ranks with intervals](study-ranks.svg)")
+            drawing.save_figure(figures.draw_rank_intervals(board, CR, WIDTH), folder / "study-ranks.svg")
+        lines += ["", f"![Average ranks of {extent}, with intervals](study-ranks.svg)"]
     return lines
 
 
-def tell_classical(deep: Part, classical: Part) -> list[str]:
+def tell_classical(main: Part, second: Part | None) -> list[str]:
     title = "## Deep against classical"
-    if not deep.methods or not classical.methods:
+    if not main.deep or not main.classical:
         return [title, "", "Not yet: a complete method of each kind is needed."]
-    board = build_leaderboard([*deep.runs, *classical.runs], (CR,))
-    rows = []
-    for dataset in board.datasets:
-        single = replace(board, settings=tuple(board.datasets[dataset]))
-        means = board.dataset_means(dataset, CR)
-        first, second = (max(part.methods, key=lambda n: means[n]) for part in (deep, classical))
-        (compared,) = compare_splits(single, CR, first, second)
-        below = sum(means[name] < means[second] for name in deep.methods)
-        p_value = "none" if compared.p_value is None else f"{compared.p_value:.2g}"
-        difference = f"{points(compared.difference)} (p {p_value})"
-        best = [f"{name} {percent(means[name])}" for name in (first, second)]
-        rows.append([dataset, *best, difference, f"{below} of {len(deep.methods)}"])
-    header = [
-        "dataset",
-        "best deep",
-        "best classical",
-        "difference (points)",
-        "deep methods below the best classical",
-    ]
-    said = "Best by mean test accuracy of what CR chose, so both are flattered by their number"
+    rows, said = [], []
+    for part in (main, second):
+        if part is None or not part.deep:
+            said.append("With another network: not yet, no method is complete.")
+            continue
+        # The classical methods with as many configurations as the networks had.
+        names = (*part.deep, *main.classical)
+        board = take_part("", replace(part.grid, algorithms=names), [*part.runs, *main.runs]).board
+        network, behind = network_of(part.grid), []
+        for dataset in board.datasets:
+            best, difference, value = compare_best(board, dataset, (part.deep, main.classical))
+            means = board.dataset_means(dataset, CR)
+            below = sum(means[name] < max(means[n] for n in main.classical) for name in part.deep)
+            behind += [dataset] if value < 0 else []
+            rows.append([dataset, network, *best, difference, f"{below} of {len(part.deep)}"])
+        where = f"on {', '.join(behind)}" if behind else "nowhere"
+        said.append(f"With {network} a classical method has the best mean {where}.")
+    counts = f"{len(main.deep)} deep, {len(main.classical)} classical"
+    header = ["dataset", "network", "best deep", "best classical", "difference (points)"]
     return [
         title,
         "",
-        f"{said} ({len(deep.methods)} deep, {len(classical.methods)} classical). p: corrected resampled "
-        "t-test.",
-        *table(header, rows),
+        " ".join(said) + f" The best of a group is flattered by the group's size ({counts}). "
+        "p: corrected resampled t-test, not corrected for the choice of the best.",
+        *table([*header, "deep methods below the best classical"], rows),
     ]
+
+
+def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
+    title = "## Slower methods"
+    if part is None or not part.deep:
+        return [title, "", "Not yet: no slower method is complete."]
+    grid = replace(part.grid, algorithms=(*part.deep, *main.grid.algorithms))
+    together = take_part("", grid, runs)
+    others = [name for name in (*together.deep, *together.classical) if name not in part.deep]
+    lines = [
+        title,
+        "",
+        f"Configurations 0 to {grid.n_hparams - 1} on {len(grid.trial_seeds)} splits, chosen by CR.",
+    ]
+    for dataset in together.board.datasets:
+        if others:
+            best, difference, _ = compare_best(together.board, dataset, (part.deep, others))
+            slower = counted(len(part.deep), "slower method")
+            lines.append(
+                f"{dataset}: the best of {slower} has {best[0]} %, the best of {len(others)} others "
+                f"{best[1]} %: {difference}."
+            )
+        means = sorted(together.board.dataset_means(dataset, CR).items(), key=lambda item: -item[1])
+        kinds = [[n, "slower" if n in part.deep else "", percent(mean)] for n, mean in means]
+        lines += table(["method", "kind", f"{dataset} (%)"], kinds)
+    return lines
 
 
 def tell_criteria(part: Part, folder: Path) -> list[str]:
     title = "## What choosing without true labels costs"
-    if not part.methods:
-        return [title, "", "Not yet: no complete method."]
-    averages = average_quality(judge_criteria(part.runs, (CR, AA)), "dataset")
-    places = sorted({place for _, place in averages})
-    by_dataset = group_by(part.runs, lambda run: run.experiment.dataset)
-    rows = []
+    runs = [run for run in part.runs if not run.experiment.fitted]
+    if not runs:
+        return [title, "", "Not yet: no deep method is complete."]
+    shown = (CR, AA)
+    averages = average_quality(judge_criteria(runs, shown), "dataset")
+    by_dataset = group_by(runs, lambda run: run.experiment.dataset)
+    n, rows = len(part.grid.hparams_seeds), []
     with drawing.figure_style():
-        figure, panels, _ = drawing.new_panels(6.5, len(places), 2.0, 0.3, (0.3, 1.6), sharey=True)
-        for axes, place in zip(panels, places, strict=True):
-            curve = measure_subset_regret(by_dataset[place.split(" (")[0]], (CR, AA))
-            found = [averages[criterion.name, place] for criterion in (CR, AA)]
-            ends = []
-            for number, criterion in enumerate((CR, AA)):
-                assert curve is not None
-                values = [100 * value for value in curve.regrets[number]]
-                axes.plot(
-                    range(1, len(values) + 1), values, color=drawing.DARK, linestyle=drawing.DASHES[number],
-                    label=criterion.title,
-                )  # fmt: skip
-                middle = values[min(4, len(values) - 1)]
-                ends.append(f"{values[0]:.1f} / {middle:.1f} / {values[-1]:.1f}")
-            axes.set(title=place, xlabel="configurations tried")
+        figure, panels, _ = drawing.new_panels(WIDTH, len(by_dataset), 2.0, 0.3, (0.3, 1.6), sharey=True)
+        for axes, (dataset, own) in zip(panels, sorted(by_dataset.items()), strict=True):
+            curve = measure_subset_regret(own, shown)
+            assert curve is not None
+            costs = [averages[criterion.name, dataset].regret for criterion in shown]
+            row = [dataset, *("none" if cost is None else percent(cost) for cost in costs)]
+            for i, criterion in enumerate(shown):
+                values, line = [100 * value for value in curve.regrets[i]], drawing.DASHES[i]
+                xs = range(1, len(values) + 1)
+                axes.plot(xs, values, color=drawing.DARK, linestyle=line, label=criterion.title)
+                few = min(5, n) - 1
+                row.append(" / ".join(signed(values[k], 1) for k in (0, few, -1)))
+            row.append(" / ".join(percent(curve.accuracies[0][k]) for k in (0, min(5, n) - 1, -1)))
+            axes.set(title=dataset, xlabel="configurations tried")
             drawing.add_grid(axes)
-            shown = [f"{100 * q.regret:.2f}" if q.regret is not None else "none" for q in found]
-            rows.append([place, *shown, *ends])
-        panels[0].set_ylabel("regret (points)")
+            rows.append(row)
+        panels[0].set_ylabel("points below the oracle")
         panels[0].legend(frameon=False)
         drawing.save_figure(figure, folder / "study-regret.svg")
-    n = len(part.grid.hparams_seeds)
-    header = ["dataset", "CR", "AA", f"CR with 1 / {min(5, n)} / {n} configurations", "AA likewise"]
+    tried = f"with 1 / {min(5, n)} / {n} configurations"
+    spans = [[float(row[i]) for row in rows if row[i] != "none"] for i in (1, 2)]
+    said = [f"{c.title} {min(own):.1f} to {max(own):.1f}" for c, own in zip(shown, spans, strict=True) if own]
     return [
         title,
         "",
         "Points of test accuracy lost compared with choosing by true validation labels (OA w/ ES), means "
-        "over "
-        f"{counted(len(part.methods), 'method')} and {len(part.grid.trial_seeds)} splits.",
-        *table(header, rows),
-        "![Regret against the number of configurations](study-regret.svg)",
+        f"over {counted(len(part.deep), 'deep method')} and {len(part.grid.trial_seeds)} splits. By "
+        f"dataset: {', '.join(said)}. A negative cost is chance: validation sets are small.",
+        *table(["dataset", "CR", "AA", f"CR {tried}", "AA likewise", "accuracy by CR likewise (%)"], rows),
+        "",
+        "![Cost of choosing by CR and AA by the number of configurations tried](study-regret.svg)",
     ]
 
 
 def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
-    lines = ["## Split, seed or configuration?", ""]
-    shares = []
-    for own in group_by(part.runs, lambda run: run.experiment).values():
-        splits, configurations = part.grid.trial_seeds, part.grid.hparams_seeds
-        found = {(r.trial_seed, r.hparams_seed): test_of(r) for r in own}
-        grid = np.array([[found[t, h] for h in configurations] for t in splits], dtype=float)
-        if np.isnan(grid).any() or grid.size < 4 or np.ptp(grid) == 0:
-            continue
-        centred = grid - grid.mean()
-        parts = [(centred.mean(axis=a) ** 2).sum() * centred.shape[a] for a in (1, 0)]
-        shares.append([part / (centred**2).sum() for part in parts])
-    if shares:
-        of_split, of_configuration = np.mean(shares, axis=0)
-        lines.append(
-            f"Of the variance of a method's test accuracies on a dataset, {percent(of_split, 0)} % is the "
-            "split, "
-            f"{percent(of_configuration, 0)} % the configuration, and "
-            f"{percent(1 - of_split - of_configuration, 0)} % the "
-            f"rest, seed included (means over {len(shares)} pairs of method and dataset, checkpoints by CR)."
-        )
-    seeds = []
-    defaults = (r for r in everything if r.finished and r.hparams_seed == 0 and not r.experiment.fitted)
-    for own in group_by(defaults, lambda run: run.experiment).values():
-        by_split = [
-            [v for r in g if (v := test_of(r)) is not None]
-            for g in group_by(own, lambda r: r.trial_seed).values()
-        ]
-        several = [group for group in by_split if len(group) > 1]
-        if len(several) > 1:
-            within = fmean(float(np.var(group, ddof=1)) for group in several)
-            size = fmean(map(len, several))
-            between = max(float(np.var([fmean(group) for group in several], ddof=1)) - within / size, 0.0)
-            if within + between > 0:
-                seeds.append((between / (within + between), math.sqrt(within)))
-    if seeds:
-        lines.append(
-            "At default hyperparameters with several seeds per split, "
-            f"{percent(fmean(s for s, _ in seeds), 0)} % of the "
-            "variance is the split and the rest the seed, whose standard deviation is "
-            f"{percent(median(d for _, d in seeds))} "
-            f"points (median over {len(seeds)} pairs)."
-        )
-    return lines if len(lines) > 2 else [*lines, "Not yet: no complete method."]
+    """Tell what split, configuration and seed add. Configurations are drawn for each split anew."""
+    title = "## Split, seed or configuration?"
 
+    def measure(runs: Iterable[Run]) -> dict[Experiment, tuple[float, float]]:
+        found = {}
+        for experiment, own in group_by(runs, lambda run: run.experiment).items():
+            splits = group_by(own, lambda run: run.trial_seed).values()
+            divided = divide_variance([[v for r in g if (v := test_of(r)) is not None] for g in splits])
+            if divided is not None:
+                found[experiment] = divided
+        return found
 
-def test_of(run: Run) -> float | None:
-    """Return the test accuracy at the checkpoint that CR chooses in a run."""
-    chosen = offered(run, CR)
-    return None if chosen is None else chosen[2]
-
-
-def tell_power(part: Part) -> list[str]:
-    title = "## The smallest difference that can be found"
-    if len(part.methods) < 2:
-        return [title, "", "Not yet: two complete methods are needed."]
-    board, n_found = part.board, 0
-    rows: Rows = []
-    for dataset in board.datasets:
-        splits = [board.dataset_splits(dataset, name, CR) for name in part.methods]
-        spreads = [
-            float(np.std([a[t] - b[t] for t in a], ddof=1)) for i, a in enumerate(splits) for b in splits[:i]
-        ]
-        cell = board.cell(board.datasets[dataset][0], part.methods[0], CR)
-        assert cell is not None
-        n, ratio, spread = len(splits[0]), find_test_ratio(cell), median(spreads)
-        found = [spread * detectable(m, ratio) for m in (n, 10, 1000)]
-        n_found += found[0] <= 0.01
-        rows.append([dataset, percent(spread), *(percent(value) for value in found)])
+    tuned = measure(run for run in part.runs if not run.experiment.fitted)
+    if not tuned:
+        return [title, "", "Not yet: no deep method is complete."]
+    defaults = [
+        run
+        for run in everything
+        if run.finished and run.hparams_seed == 0 and run.experiment.algorithm in part.deep
+        and network_of(part.grid) == run.experiment.model
+    ]  # fmt: skip
+    repeated = measure(defaults)
+    rows = []
+    for dataset in sorted({experiment.dataset for experiment in tuned}):
+        found = [divided for experiment, divided in tuned.items() if experiment.dataset == dataset]
+        split, within = (fmean(values) for values in zip(*found, strict=True))
+        seeds = [own[1] for experiment, own in repeated.items() if experiment.dataset == dataset]
+        shown = [split, max(within - fmean(seeds), 0.0), fmean(seeds)] if seeds else [split]
+        deviations = [percent(math.sqrt(value)) for value in shown] + ["unknown"] * (3 - len(shown))
+        rows.append([dataset, *deviations, percent(math.sqrt(within)), percent(split / (split + within), 0)])
+    lengths = " or ".join(sorted({experiment.budget for experiment in repeated})) or "none yet"
     return [
         title,
         "",
-        "Mean difference of two methods, in points, that the corrected resampled t-test finds at 5 % four "
-        "times in five. Splits of one dataset overlap, so that even a thousand of them leave the last "
-        "column. "
-        f"One point can be found with {len(part.grid.trial_seeds)} splits on {n_found} of "
-        f"{counted(len(rows), 'dataset')}.",
+        "Standard deviations of test accuracy in points, roots of variances averaged over "
+        f"{counted(len(part.deep), 'method')}, checkpoints by CR. Configurations are drawn anew for each "
+        "split, and each has its own seed: what differs within a split is both. The seed's part is that of "
+        f"repeated default runs ({lengths}), and the configuration's what remains.",
         *table(
-            [
-                "dataset",
-                "spread of differences",
-                f"with {len(part.grid.trial_seeds)} splits",
-                "with 10",
-                "with 1,000",
-            ],
-            rows,
+            ["dataset", "split", "configuration", "seed", "within a split", "share of the split (%)"], rows
         ),
     ]
 
 
-def detectable(n: int, ratio: float, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the difference, in standard deviations, that the corrected t-test over n splits finds."""
-    limit = float(stats.t.ppf(1 - alpha / 2, n - 1))
-    shift = optimize.brentq(lambda d: float(stats.nct.sf(limit, n - 1, d)) - power, 0.0, 50.0)
-    return float(shift) * math.sqrt(1 / n + ratio)
+def tell_power(part: Part) -> list[str]:
+    title = "## The smallest difference that can be found"
+    names, n = [*part.deep, *part.classical], len(part.grid.trial_seeds)
+    if len(names) < 2:
+        return [title, "", "Not yet: two complete methods are needed."]
+    rows, n_found = [], 0
+    for dataset in part.board.datasets:
+        splits = [part.board.dataset_splits(dataset, name, CR) for name in names]
+        pairs = [[a[t] - b[t] for t in a if t in b] for i, a in enumerate(splits) for b in splits[:i]]
+        cell = part.board.cell(part.board.datasets[dataset][0], names[0], CR)
+        assert cell is not None
+        ratio, spread = find_test_ratio(cell), median(float(np.std(pair, ddof=1)) for pair in pairs)
+        found = [spread * detectable(m, ratio) for m in (n, 10, 1000)]
+        n_found += found[0] <= 0.01
+        smaller = sum(abs(fmean(pair)) < found[0] for pair in pairs)
+        rows.append([dataset, *map(percent, (spread, *found)), f"{smaller} of {len(pairs)}"])
+    claim = (
+        "On the others a published lead of one point from so few splits is not evidence."
+        if n_found < len(rows)
+        else ""
+    )
+    return [
+        title,
+        "",
+        f"With {n} splits a difference of one point can be found on {n_found} of "
+        f"{counted(len(rows), 'dataset')}. {claim} The table has the mean difference of two methods, in "
+        f"points, that the corrected resampled t-test finds at {100 * ALPHA:.0f} % in {100 * POWER:.0f} % of "
+        "studies. Splits of one dataset overlap, so that even a thousand of them are not enough for less.",
+        *table(
+            ["dataset", "spread of differences", f"with {n} splits", "with 10", "with 1,000",
+             f"pairs of methods closer than found with {n}"],
+            rows,
+        ),
+    ]  # fmt: skip
 
 
-def tell_crowd(runs: Sequence[Run], grid: Grid) -> list[str]:
+def tell_crowd(part: Part | None, runs: Sequence[Run]) -> list[str]:
     title = "## Crowd data"
-    places = {(t, h) for t in grid.trial_seeds for h in grid.hparams_seeds}
-    crowd = [
-        run
-        for run in runs
-        if run.experiment.dataset.endswith(CROWD)
-        and run.finished
-        and (run.trial_seed, run.hparams_seed) in places
-    ]
-    whole = [
-        run
-        for own in group_by(crowd, lambda run: run.experiment).values()
-        if {(run.trial_seed, run.hparams_seed) for run in own} == places
-        for run in own
-    ]
-    if not whole:
-        return [title, "", "Not yet: no method has all runs on crowd data."]
-    board = build_leaderboard(whole, (CR,))
+    if part is None:
+        return [title, "", "Not yet: nothing is planned on crowd data."]
+    fitted = sorted({run.experiment.algorithm for run in runs if run.experiment.fitted})
+    names = dict.fromkeys((*part.grid.algorithms, *fitted))
+    found = take_part("", replace(part.grid, algorithms=tuple(names)), runs)
+    answers, board = found.board.answered, found.board
+    others = [name for name in board.algorithms if name not in answers]
+    if not answers or not others:
+        return [title, "", "Not yet: a complete method on candidate sets and one on answers are needed."]
     lines = [
         title,
         "",
-        "Candidate sets are all answers; methods marked (answers) also see who gave which. Chosen by CR.",
+        "Candidate sets are the unions of all answers. Methods marked (answers) also see who gave which: "
+        "MV_LR takes the majority vote, DS_LR Dawid and Skene's estimate. Configurations 0 to "
+        f"{part.grid.n_hparams - 1}, chosen by CR; {len(part.deep)} of {len(part.grid.algorithms)} planned "
+        "deep methods are complete. The test set is the same for all splits, which makes the test cautious.",
+        "",
     ]
     for dataset in board.datasets:
-        means = board.dataset_means(dataset, CR)
-        answers = {name: mean for name, mean in means.items() if name in board.answered}
-        others = {name: mean for name, mean in means.items() if name not in board.answered}
-        if answers and others:
-            best = [max(group.items(), key=lambda item: item[1]) for group in (others, answers)]
-            lines.append(
-                f"{dataset}: the best of {len(others)} methods on candidate sets, {best[0][0]}, has "
-                f"{percent(best[0][1])} %, the best of {len(answers)} on answers, {best[1][0]}, "
-                f"{percent(best[1][1])} %."
-            )
-        ordered = sorted(means.items(), key=lambda item: -item[1])
-        lines += table(["method", dataset], [[name, percent(mean)] for name, mean in ordered])
-    return lines
+        means, (best, difference, _) = (
+            board.dataset_means(dataset, CR), compare_best(board, dataset, (others, answers))
+        )  # fmt: skip
+        behind = sum(means[name] < max(means[own] for own in answers) for name in others)
+        lines.append(
+            f"- {dataset}: best on candidate sets {best[0]} %, best on answers {best[1]} %: {difference}. "
+            f"{behind} of {len(others)} methods on candidate sets are behind the latter."
+        )
+    by_dataset = mean_accuracies(board)
+    order = sorted(board.algorithms, key=lambda name: -fmean(own[name] for own in by_dataset.values()))
+    rows = [[name, *(percent(own[name]) for own in by_dataset.values())] for name in order]
+    return [*lines, *table(["method", *(f"{dataset} (%)" for dataset in by_dataset)], rows)]
 
 
-def tell_time(parts: Sequence[Part]) -> list[str]:
-    rows = []
+def tell_time(parts: Iterable[Part | None]) -> list[str]:
+    rows, machines = [], set()
     for part in parts:
-        for name, own in group_by(part.runs, lambda run: run.experiment.algorithm).items():
+        for name, own in group_by(part.runs if part else (), lambda run: run.experiment.algorithm).items():
             seconds = [part_of(run.info, "timings").get("training_seconds") for run in own]
             known = [value for value in seconds if isinstance(value, int | float)]
-            stacked = sum(run.stack_size > 1 for run in own)
-            if known:
-                rows.append(
-                    (
-                        median(known),
-                        [name, part.title, f"{median(known):.1f}", f"{stacked:,} of {len(own):,}"],
-                    )
-                )
-    lines = [
+            machines |= {str(part_of(run.info, "versions").get("platform")) for run in own}
+            if known and part:
+                network = "none" if own[0].experiment.fitted else network_of(part.grid)
+                stacked = sum(run.stack_size > 1 for run in own)
+                shown = [name, network, f"{median(known):.1f}", f"{stacked:,} of {len(own):,}"]
+                rows.append((median(known), shown))
+    if not rows:
+        return ["## Time", "", "Not yet: no complete method."]
+    header = ["method", "network", "seconds", "stacked runs"]
+    return [
         "## Time",
         "",
-        "Median seconds of training per run; of a stacked run, its share of the stack's time.",
+        "Median seconds of training per run; of a stacked run, its share of the stack's time. The runs come "
+        f"from {counted(len(machines), 'kind')} of machine, whose other load is not recorded: only large "
+        "differences mean anything. [step.md](step.md) compares methods side by side.",
+        *table(header, [row for _, row in sorted(rows, key=lambda item: item[0])]),
     ]
-    header = ["method", "part", "seconds", "stacked runs"]
-    return (
-        [*lines, *table(header, [row for _, row in sorted(rows, key=lambda r: r[0])])]
-        if rows
-        else [*lines[:2], "Not yet."]
-    )
 
 
-def tell_history(board: Leaderboard, runs: Sequence[Run], folder: Path) -> list[str]:
-    title = "## Has the field moved?"
-    years = {run.experiment.algorithm: year_of(run) for run in runs}
+def tell_history(part: Part, folder: Path) -> list[str]:
+    title, board = "## Has the field moved?", part.board
+    years = {run.experiment.algorithm: year_of(run) for run in part.runs}
     ranks, means = board.rank(CR), mean_accuracies(board)
     dated = [(y, n) for n in board.algorithms if (y := years.get(n)) is not None and n in ranks]
     if len(dated) < 4:
         return [title, "", f"Not yet: {counted(len(dated), 'dated method')}; 4 are needed."]
+    accuracy = {name: fmean(means[d][name] for d in means) for _, name in dated}
+
+    def correlate(kept: Sequence[tuple[int, str]]) -> str:
+        by = {"mean accuracy": accuracy, "average rank": {name: ranks[name][0] for _, name in kept}}
+        found = {
+            what: stats.spearmanr([year for year, _ in kept], [values[name] for _, name in kept])
+            for what, values in by.items()
+        }
+        return " and ".join(
+            f"{signed(own.statistic, 2)} with the {what} (p = {own.pvalue:.2g})"
+            for what, own in found.items()
+        )
+
+    deep = [item for item in dated if item[1] in part.deep]
+    alone = "too few"
+    if len(deep) > 3 and len({year for year, _ in deep}) > 1:
+        alone = f"{correlate(deep)}, over {len(deep)}"
     xs = [year for year, _ in dated]
-    accuracies = [fmean(means[d][name] for d in means) for _, name in dated]
-    found = [stats.spearmanr(xs, values) for values in (accuracies, [ranks[name][0] for _, name in dated])]
+    panels = {
+        "mean test accuracy (%)": [100 * accuracy[name] for _, name in dated],
+        "average rank": [ranks[name][0] for _, name in dated],
+    }
     with drawing.figure_style():
-        figure = drawing.new_figure(6.5, 3.0)
-        axes = figure.add_subplot()
-        ys = [100 * value for value in accuracies]
-        axes.scatter(xs, ys, s=12, color=drawing.DARK)
-        axes.set(xlabel="year of publication", ylabel="mean test accuracy (%)")
-        axes.set_xlim(min(xs) - 2, max(xs) + 2)
-        scale = drawing.find_range(ys).padded(0.1)
-        axes.set_ylim(min(scale.low, min(ys) - 1), max(scale.high, max(ys) + 1))
-        axes.locator_params(axis="x", integer=True)
-        drawing.add_grid(axes, "both")
-        drawing.name_points(axes, xs, ys, [name for _, name in dated])
+        figure = drawing.new_figure(WIDTH, 5.0)
+        for axes, (label, ys) in zip(figure.subplots(2, 1, sharex=True), panels.items(), strict=True):
+            axes.scatter(xs, ys, s=12, color=drawing.DARK)
+            room = 0.1 * (max(ys) - min(ys)) + 0.5
+            axes.set(ylabel=label, xlim=(min(xs) - 2, max(xs) + 2), ylim=(min(ys) - room, max(ys) + room))
+            axes.locator_params(axis="x", integer=True)
+            drawing.add_grid(axes, "both")
+            drawing.name_points(axes, xs, ys, [name for _, name in dated])
+        axes.set_xlabel("year of publication")
         drawing.save_figure(figure, folder / "study-years.svg")
     return [
         title,
         "",
-        f"Over {counted(len(dated), 'method')} from {min(xs)} to {max(xs)}, year and mean accuracy "
-        "correlate with "
-        f"ρ = {found[0].statistic:+.2f} (Spearman, p = {found[0].pvalue:.2g}), year and average rank with "
-        f"ρ = {found[1].statistic:+.2f} (p = {found[1].pvalue:.2g}; a negative one means that newer methods "
-        "rank "
-        "better).".replace("-", "−"),
+        f"Over {counted(len(dated), 'method')} from {min(xs)} to {max(xs)}, classical ones included, "
+        f"Spearman's correlation of the year is {correlate(dated)}; a negative one with the rank means that "
+        f"newer methods rank better. Within deep methods alone: {alone}.",
         "",
-        "![Accuracy against year](study-years.svg)",
+        f"![Accuracy and rank of {len(dated)} methods by year of publication](study-years.svg)",
     ]
 
 
 def tell_limits(part: Part) -> list[str]:
     n = len(part.grid.datasets)
+    datasets = f"{counted(n, 'dataset')} do not stand for all partial-label data."
+    if smallest_p(n) >= ALPHA:
+        datasets = (
+            f"{counted(n, 'dataset')}: the smallest p-value of a signed-rank test over them is "
+            f"{smallest_p(n):.2g}, so no difference over datasets can be significant at {100 * ALPHA:.0f} %."
+        )
     return [
         "## What this cannot say",
         "",
-        f"- {counted(n, 'dataset')}: the smallest p-value of a signed-rank test over them is "
-        f"{smallest_p(n):.2g}, so no "
-        "difference over datasets can be significant at 5 %."
-        if smallest_p(n) >= 0.05
-        else f"- {counted(n, 'dataset')} do not stand for all partial-label data.",
-        "- Features are fixed tables; nothing here is about images or text, or about networks that learn "
-        "features.",
+        f"- {datasets}",
+        "- Features are fixed tables; nothing here is about images, texts or learned features.",
         f"- {len(part.grid.hparams_seeds)} random configurations per split: a method with many "
-        "hyperparameters is searched "
-        "less thoroughly than one with few.",
-        "- Splits overlap, and each run has a seed of its own: seed and configuration are separated only at "
-        "the defaults.",
+        "hyperparameters is searched less thoroughly than one with few.",
+        "- Configurations differ from split to split: their effect is what seeds do not explain.",
     ]
-
-
-def first_sentence(board: Leaderboard, classical: Iterable[str]) -> str:
-    """Return the sentence on who leads, with what kind of method it is."""
-    ranks = board.rank(CR)
-    order = sorted(ranks, key=lambda name: ranks[name][0])
-    if len(order) < 3:
-        return "There are too few complete methods for a result."
-    simple = [name for name in classical if name in ranks]
-    lead = "classical" if order[0] in simple else board.family(order[0])
-    best = min(simple, key=lambda name: ranks[name][0], default=None)
-    told = (
-        f"; the best classical method, {best}, is at rank {order.index(best) + 1}"
-        if best and best != order[0]
-        else ""
-    )
-    n = counted(len(board.datasets), "dataset")
-    return f"Of {len(order)} methods on {n}, {order[0]} ({lead}) has the best average rank{told}."
 
 
 def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     """Write the page and its pictures; return its path."""
-    found = read_results(source, criteria=["CR", "AA", "OA_ES"])
-    grids = [read_sweep(path).grids[0] for path in sweeps]
-    names = sorted({run.experiment.algorithm for run in found.runs if run.experiment.fitted})
-    on_answers = {name.removesuffix(" (answers)") for name in found.board.answered}
-    plain = tuple(name for name in names if name not in on_answers)
-    networks = [str(grid.hparams.get("model", "MLP")) for grid in grids]
-    parts = [
-        take_part(f"{network}, {grid.steps:,} steps", grid, found.runs)
-        for grid, network in zip(grids, networks, strict=True)
-    ]
-    simple = replace(grids[0], algorithms=plain or ("none",))
-    classical = take_part("classical", simple, found.runs, fitted=True)
-    first, second = parts[0], parts[1]
-    together = build_leaderboard([*first.runs, *classical.runs], (CR, AA, OA_ES))
+    runs = read_results(source, criteria=["CR", "AA", "OA_ES"]).runs
+    planned = []
+    for path in sweeps:
+        for grid in read_sweep(path).grids:
+            names = grid.algorithms
+            shown = ", ".join(names) if len(names) < 4 else f"{len(names)} methods"
+            planned.append(take_part(f"{path.stem}: {shown}", grid, runs))
+    first, *others = merge_grids(part.grid for part in planned)
+    # Classical methods that were run before there were sweep files; those on answers are for crowd data only.
+    fitted = {
+        run.experiment.algorithm
+        for run in runs
+        if run.experiment.fitted and run.experiment.dataset in first.datasets
+    }
+    classical = sorted(fitted.difference(first.algorithms))
+    main = take_part("main", replace(first, algorithms=(*first.algorithms, *classical)), runs)
+
+    def find(wanted: Any) -> Part | None:
+        grids = [grid for grid in others if wanted(grid)]
+        return take_part("", grids[0], runs) if grids else None
+
+    network = find(lambda grid: network_of(grid) != network_of(first) and grid.datasets == first.datasets)
+    crowd = find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets))
+    slow = find(
+        lambda grid: network_of(grid) == network_of(first) and set(grid.datasets) < set(first.datasets)
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    complete = not any(part.missing for part in (*parts, classical))
+    complete = not any(part.missing for part in planned)
     sections: list[list[str]] = [
-        ["# The study", "", first_sentence(together, classical.methods)],
+        ["# The study", "", *tell_first(main)],
         [] if complete else ["**The study is not complete**, and this page changes with it."],
-        tell_extent([*parts, classical]),
-        tell_network(first, second),
-        tell_leaderboard(together, folder),
-        tell_classical(first, classical),
-        tell_criteria(first, folder),
-        tell_spread(first, found.runs),
-        tell_power(first),
-        tell_crowd(found.runs, grids[0]),
-        tell_time([*parts, classical]),
-        tell_history(together, [*first.runs, *classical.runs], folder),
-        tell_limits(first),
+        tell_extent(planned, main),
+        tell_network(main, network, folder),
+        tell_leaderboard(main.board, folder),
+        tell_classical(main, network),
+        tell_slow(slow, main, runs),
+        tell_criteria(main, folder),
+        tell_spread(main, runs),
+        tell_power(main),
+        tell_crowd(crowd, runs),
+        tell_time((main, network, slow)),
+        tell_history(main, folder),
+        tell_limits(main),
         ["Written by `benchmarks/study.py` from the records alone."],
     ]
     page = folder / "study.md"
@@ -569,11 +691,12 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     return page
 
 
-def main(words: Sequence[str] | None = None) -> Any:
+def main(words: Sequence[str] | None = None) -> None:
+    """Write the page that the command line asks for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("results", type=Path, nargs="?", default=Path("results/study.parquet"))
-    default = [Path("results/study-1.toml"), Path("results/study-2.toml")]
-    parser.add_argument("--sweeps", type=Path, nargs=2, default=default, metavar="TOML")
+    default = sorted(Path("results").glob("study-*.toml"))
+    parser.add_argument("--sweeps", type=Path, nargs="+", default=default, metavar="TOML")
     parser.add_argument("--output", type=Path, default=Path("docs/results"), metavar="DIR")
     args = parser.parse_args(words)
     print(write_page(args.results, args.sweeps, args.output))

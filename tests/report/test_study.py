@@ -7,31 +7,53 @@ from itertools import product
 
 import numpy as np
 import pytest
-from benchmarks.study import AA, CR, detectable, mean_accuracies, take_part, write_page
+from benchmarks.study import (
+    AA,
+    CR,
+    detectable,
+    divide_variance,
+    explain_variance,
+    mean_accuracies,
+    merge_grids,
+    take_part,
+    write_page,
+)
 
 from plench.report.leaderboard import build_leaderboard
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
+from tests.conftest import ROOT
 from tests.report.conftest import records
 from tests.synthetic_sweep import experiment_of, write_run
 
 DEEP, CLASSICAL, DATASETS = ("CC", "LWS", "PRODEN", "NN"), ("LR_EM", "RF_AVG"), ("Lost", "MSRCv2")
+SLOW, ANSWERS = "VALEN", "MV_LR"
 YEARS = {"CC": 2020, "LWS": 2021, "PRODEN": 2020, "NN": 2019, "LR_EM": 2002, "RF_AVG": 2001}
 
 
 def write_study(folder):
-    """Write runs with two networks and classical ones, and crowd data; return the sweep files."""
+    """Write runs of every kind that the study plans; return the sweep files."""
     grids = [
-        Grid(DEEP, DATASETS, n_hparams=3, n_trials=5, steps=1000),
-        Grid(DEEP, DATASETS, n_hparams=2, n_trials=5, steps=1000, hparams={"model": "MLP_BN"}),
+        (Grid(DEEP, DATASETS, n_hparams=3, n_trials=5, steps=1000),),
+        (Grid(DEEP, DATASETS, n_hparams=2, n_trials=5, steps=1000, hparams={"model": "MLP_BN"}),),
+        (
+            Grid((SLOW,), DATASETS[:1], n_hparams=2, n_trials=5, steps=1000),
+            Grid(DEEP, ("Some_Crowd",), n_hparams=2, n_trials=5, steps=1000),
+        ),
     ]
-    for name, dataset, h, t in product((*DEEP, *CLASSICAL), (*DATASETS, "Some_Crowd"), range(3), range(5)):
-        for network in ("MLP", "MLP_BN") if name in DEEP else (None,):
-            steps, fitted = (5, {"fitted": True}) if network is None else (1000, {})
+    names = (*DEEP, *CLASSICAL, SLOW, ANSWERS)
+    for name, dataset, h, t in product(names, (*DATASETS, "Some_Crowd"), range(3), range(5)):
+        if (name == SLOW and (h > 1 or dataset != "Lost")) or (name == ANSWERS and dataset in DATASETS):
+            continue
+        fitted = name in (*CLASSICAL, ANSWERS)
+        for network in (None,) if fitted else ("MLP", "MLP_BN") if name in DEEP else ("MLP",):
             if network == "MLP_BN" and (h > 1 or dataset not in DATASETS):
                 continue
+            steps, more = (5, {"fitted": True}) if fitted else (1000, {})
             bonus = 0.1 * (network == "MLP_BN") + 0.03 * len(name) + 0.02 * t
-            bibtex = f"@misc{{x, year = {{{YEARS[name]}}}}}"
+            card = {"name": name, "family": "made up", "answers": name == ANSWERS}
+            if name in YEARS:
+                card["bibtex"] = f"@misc{{x, year = {{{YEARS[name]}}}}}"
             write_run(
                 folder / f"{name}-{network}-{dataset}-{h}-{t}",
                 records(0.4 + bonus, 100 * h + t, steps=steps, n_records=min(steps, 5)),
@@ -40,16 +62,13 @@ def write_study(folder):
                 t,
                 h,
                 steps=steps,
-                experiment=experiment_of(dataset, name, steps, model=network, **fitted),
-                info={
-                    "algorithm_card": {"name": name, "family": "made up", "bibtex": bibtex},
-                    "timings": {"training_seconds": 1.0 + h},
-                },
+                experiment=experiment_of(dataset, name, steps, model=network, **more),
+                info={"algorithm_card": card, "timings": {"training_seconds": 1.0 + h}},
             )
     paths = []
-    for number, grid in enumerate(grids):
+    for number, own in enumerate(grids):
         paths.append(folder / f"plan-{number}.toml")
-        SweepSpec((grid,)).write(paths[-1])
+        SweepSpec(own).write(paths[-1])
     return paths
 
 
@@ -65,15 +84,19 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     assert "Not yet" not in text
     assert "not complete" not in text
     pictures = re.findall(r"\]\((study-\w+\.svg)\)", text)
-    assert pictures == ["study-ranks.svg", "study-regret.svg", "study-years.svg"]
+    assert pictures == ["study-network.svg", "study-ranks.svg", "study-regret.svg", "study-years.svg"]
+    assert all(re.findall(r"!\[(.{20,})\]\(study", text)), "alternative texts"
     assert all((tmp_path / name).stat().st_size > 1000 for name in pictures)
     assert "Over 6 methods from 2001 to 2021" in text
     # The change by the network, from the same configurations, by hand.
-    parts = [take_part("", read_sweep(path).grids[0], read_runs(folder)) for path in sweeps]
+    parts = [take_part("", read_sweep(path).grids[0], read_runs(folder)) for path in sweeps[:2]]
     runs = [[run for run in part.runs if run.hparams_seed < 2] for part in parts]
     plain, normalised = (mean_accuracies(build_leaderboard(own, (CR, AA))) for own in runs)
     gains = [normalised[d][name] - plain[d][name] for d in DATASETS for name in DEEP]
     assert f"changes the mean over methods and datasets by {100 * np.mean(gains):+.1f} points" in text
+    assert "the best of 1 slower method has VALEN" in text
+    assert "best on answers MV_LR (answers)" in text
+    assert "With MLP_BN a classical method has the best mean" in text
 
 
 def test_methods_that_lack_a_run_are_named_and_not_compared(study, tmp_path):
@@ -84,7 +107,7 @@ def test_methods_that_lack_a_run_are_named_and_not_compared(study, tmp_path):
         shutil.rmtree(part / f"{name}-MLP_BN-MSRCv2-0-0")
     text = write_page(part, sweeps, tmp_path / "page").read_text(encoding="utf-8")
     assert "The study is not complete" in text
-    assert "- incomplete, MLP, 1,000 steps: 29 of 30 runs: CC" in text
+    assert "- Incomplete, plan-0: 4 methods: 29 of 30 runs: CC." in text
     assert "19 of 20 runs: LWS, PRODEN, NN" in text
     assert "Not yet: 0 methods complete with both networks; 3 are needed." in text
     board = text.split("## Leaderboard")[1].split("##")[0]
@@ -97,7 +120,7 @@ def test_nothing_finished_is_said(study, tmp_path):
     grid = replace(read_sweep(sweeps[0]).grids[0], steps=7)
     other = tmp_path / "other.toml"
     SweepSpec((grid,)).write(other)
-    text = write_page(folder, [other, sweeps[1]], tmp_path).read_text(encoding="utf-8")
+    text = write_page(folder, [other, *sweeps[1:]], tmp_path).read_text(encoding="utf-8")
     assert "0 of 120" in text
     assert "4 methods complete" not in text
 
@@ -107,3 +130,44 @@ def test_the_smallest_difference_has_a_floor():
     found = [detectable(n, 0.125) for n in (5, 50, 10**6)]
     assert found == sorted(found, reverse=True)
     assert found[-1] == pytest.approx((1.95996 + 0.84162) * 0.125**0.5, rel=1e-3)
+
+
+def test_variance_is_divided_as_it_was_made():
+    """Method and network add up in the first dataset; in the second only their combination matters."""
+    added = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])  # method ±2, network ±0.5
+    crossed = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    shares = explain_variance(np.stack([added, crossed]))
+    total = 6 * 0.25 + 4 * 4.0
+    assert shares[0] == pytest.approx([16 / total, 1.5 / total, 0])
+    assert shares[1] == pytest.approx([0, 0, 1])
+
+
+def test_variance_between_and_within_groups():
+    rng = np.random.default_rng(0)
+    groups = [rng.normal(centre, 2.0, 50) for centre in rng.normal(0, 3.0, 2000)]
+    between, within = divide_variance(groups)
+    assert between == pytest.approx(9, rel=0.1)
+    assert within == pytest.approx(4, rel=0.05)
+    # Groups without any effect of their own: what chance adds to their means is taken away.
+    between, within = divide_variance([rng.normal(0, 2.0, 5) for _ in range(4000)])
+    assert between == pytest.approx(0, abs=0.1)
+    assert divide_variance([[1.0, 2.0]]) is None
+    assert divide_variance([[1.0], [2.0]]) is None
+
+
+def test_grids_that_differ_in_methods_are_one():
+    grid = Grid(("CC",), ("Lost",))
+    other, fewer = replace(grid, algorithms=("CEL", "CC")), replace(grid, n_hparams=3)
+    assert merge_grids([grid, other, fewer]) == [replace(grid, algorithms=("CC", "CEL")), fewer]
+
+
+def test_the_sweep_files_of_the_study_are_as_planned():
+    """The runs of each priority: 24 methods with two networks, newer, slow and crowd ones."""
+    counts = {}
+    for path in sorted((ROOT / "results").glob("study-*.toml")):
+        grids = read_sweep(path).grids
+        counts[path.stem] = sum(
+            len(g.algorithms) * len(g.datasets) * len(g.hparams_seeds) * len(g.trial_seeds) for g in grids
+        )
+        assert {(g.steps, len(g.trial_seeds)) for g in grids} == {(10_000, 5)}
+    assert counts == {"study-1": 7200, "study-2": 3600, "study-3": 775, "study-4": 200, "study-5": 2400}
