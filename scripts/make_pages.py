@@ -1,5 +1,6 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
+Each page has a chart of accuracies (charts/NAME.svg), from the complete cells of results/study.parquet.
 Also the tables of settings and of keys in docs/runs.md, and that of checks in docs/add-an-algorithm.md.
 
 python scripts/make_pages.py            write the pages
@@ -14,15 +15,22 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
 from plench.contract import format_checks
-from plench.criteria import criteria
+from plench.criteria import criteria, find_criterion
 from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
+from plench.report.leaderboard import build_leaderboard, group_by
+from plench.report.results import read_results
 from plench.runs.folder import format_keys
+from plench.runs.records import Run
+from plench.runs.sweep_spec import Grid, read_sweep
 from plench.settings import format_table
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +39,11 @@ NOTES = PAGES / "notes"
 PUBLIC_CODE = ROOT / "docs" / "public-code.md"
 RESULTS = ROOT / "docs" / "results"
 DEFECTS = RESULTS / "defects.md"
+STUDY = ROOT / "results"
+CHARTS = PAGES / "charts"
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
+
+CR, DEFAULT_STEPS = find_criterion("CR"), 2000  # the length of the runs with default hyperparameters
 
 # Pages with tables that are written, each by a function.
 TABLES = {"runs.md": (format_table, format_keys), "add-an-algorithm.md": (format_checks,)}
@@ -85,6 +97,7 @@ def main() -> int:
         return 1 if stale else 0
     for path in stale:
         if path in pages:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(pages[path], encoding="utf-8")
         else:
             path.unlink()
@@ -96,6 +109,10 @@ def render_pages() -> dict[Path, str]:
     """Return every page by its path."""
     entries = own_entries()
     pages = {PAGES / f"{entry.name}.md": render_page(entry) for entry in entries}
+    for entry in entries:
+        own = find_measured(entry.name)
+        if own is not None:
+            pages[CHARTS / f"{entry.name}.svg"] = draw_chart(entry.name, own)
     pages[PAGES / "README.md"] = render_index(entries)
     pages[PUBLIC_CODE] = render_public_code(entries)
     for name, tables in TABLES.items():
@@ -159,7 +176,8 @@ def find_stale(pages: dict[Path, str]) -> list[Path]:
     differing = [
         path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
-    return differing + [path for path in sorted(PAGES.glob("*.md")) if path not in pages]
+    there = [*sorted(PAGES.glob("*.md")), *sorted(CHARTS.glob("*.svg"))]
+    return differing + [path for path in there if path not in pages]
 
 
 def own_entries() -> list[AlgorithmEntry]:
@@ -201,29 +219,49 @@ def render_page(entry: AlgorithmEntry) -> str:
     card = entry.card
     idea, objective, departures = split_docstring(entry.cls)
     equation, notes = read_notes(NOTES / f"{card.name}.md")
+    if not notes and departures:
+        notes = "\n\n".join(["## Departures", *departures])
+    # Departures come first, with what a fault of the public code was measured to cost.
+    # Edge cases stay in the notes.
+    sections = [text for text in re.split(r"\n+(?=## )", notes) if not text.startswith("## Edge cases")]
+    sections.sort(key=lambda section: not section.startswith("## Departures"))
+    sections[0] += describe_fault(card.name)
     parts = [
         WRITTEN_BY.format(source=f"notes/{card.name}.md"),
         f"# {card.name}",
         f"{paper_title(card)} ({card.venue}).",
         *idea,
-        describe_card(card),
+        "## Objective",
+        *([equation] if equation else objective),
         "## When to use it",
         f"{WHEN.get(card.name, WHEN_FAMILY[card.family])} "
         "[Which algorithm should I use?](../which-algorithm.md)",
-        *describe_measured(card.name),
-        "## Objective",
-        *([equation] if equation else objective),
+        "## Results",
+        *describe_results(card.name),
         "## Hyperparameters",
         describe_hyperparameters(card),
+        *sections,
+        "## In short",
+        describe_card(card),
         *describe_logs(card),
+        "## Conformance",
+        describe_conformance(card),
+        "## Reference",
+        f"```bibtex\n{card.bibtex}\n```",
     ]
-    if notes:
-        parts.append(notes)
-    elif departures:
-        parts += ["## Departures", *departures]
-    parts += ["## Conformance", describe_conformance(card)]
-    parts += ["## Citation", f"```bibtex\n{card.bibtex}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def describe_fault(name: str) -> str:
+    """Return what the fault of the public code was measured to cost, if it was."""
+    columns, rows = read_table(DEFECTS.read_text(encoding="utf-8"))
+    facts = [
+        ", ".join(f"{column} {value}" for column, value in zip(columns[1:], row[1:], strict=True))
+        for row in rows
+        if row[0] == name
+    ]
+    page = "[measured](../results/defects.md)"
+    return f"\n\nEffect of the public code's fault, {page} in percent: {'; '.join(facts)}." if facts else ""
 
 
 def read_notes(path: Path) -> tuple[str, str]:
@@ -249,29 +287,128 @@ def read_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
             yield header, cells
 
 
-def describe_measured(name: str) -> list[str]:
-    """Return the section on what the pages of results say: accuracy, and the cost of a step."""
-    lines = []
-    for page in ("accuracy", "classical_defaults", "newer", "frontier"):
-        for header, row in read_rows(RESULTS / f"{page}.md"):
-            if name in row[:3] and not {"R", "split / seed", "by split"} & {*header}:
-                cells = zip(header, row, strict=False)
-                shown = ", ".join(f"{key} {value}" for key, value in cells if key[:1].isupper())
-                source = f"[{page}](../results/{page}.md)"
-                what = "Test accuracy in percent, default hyperparameters"
-                if header[0].startswith("less "):
-                    what = f"The same {header[0]}, over splits in pairs, with 95 % intervals"
-                lines.append(f"- {what} ({source}): {shown}.")
-    for header, row in read_rows(RESULTS / "step.md"):
-        if row[0] == name:
-            of = dict(zip(header, row, strict=False))
-            datasets = [key.removeprefix("ms, ") for key in of if key.startswith("ms, ")]
-            shown = ", ".join(
-                f"{of[f'ms, {data}']} ms on {data}, {of[f'ratio, {data}']} times the baseline"
-                for data in datasets
+class Measured(NamedTuple):
+    """Test accuracies of one setting, by dataset and algorithm, and words on how they were made."""
+
+    what: str
+    accuracies: dict[str, dict[str, float]]
+
+
+@cache
+def read_study() -> list[Measured]:
+    """Return the complete cells of the study: by the grids of its sweep files, and at defaults.
+
+    Tuned cells need every planned run of one algorithm on one dataset; the checkpoint and the configuration
+    are chosen by CR. At defaults it is the last step, as in docs/results/accuracy.md.
+    """
+    runs = [run for run in read_results(STUDY / "study.parquet", criteria=["CR"]).runs if run.finished]
+    cells = group_by(runs, lambda run: (run.experiment.algorithm, run.experiment.dataset))
+    found = []
+    grids = [grid for path in sorted(STUDY.glob("study-*.toml")) for grid in read_sweep(path).grids]
+    seen = set()
+    for grid in grids:
+        plan = (len(grid.hparams_seeds), len(grid.trial_seeds), grid.steps)
+        if "model" not in grid.hparams and plan not in seen:
+            seen.add(plan)
+            kept = [run for own in cells.values() for run in planned_runs(own, grid)]
+            board = build_leaderboard(kept, (CR,))
+            means = {dataset: board.dataset_means(dataset, CR) for dataset in sorted(board.datasets)}
+            what = (
+                f"tuned without true labels: {plan[0]} configurations on each of {plan[1]} splits, chosen by "
+                f"CR, {plan[2]:,} steps with a network"
             )
-            lines.append(f"- A step, one thread ([step](../results/step.md)): {shown}.")
-    return ["## Measured", "\n".join(lines)] if lines else []
+            found.append(Measured(what, means))
+    defaults: dict[str, dict[str, float]] = {}
+    for (name, dataset), own in sorted(cells.items()):
+        short = [run for run in own if run.hparams_seed == 0 and run.experiment.steps == DEFAULT_STEPS]
+        by_split = group_by(short, lambda run: run.trial_seed).values()
+        last = [[run.records[-1].get("test_acc") for run in group] for group in by_split]
+        known = [[value for value in group if value is not None] for group in last]
+        if known and all(known):
+            defaults.setdefault(dataset, {})[name] = fmean(map(fmean, known))
+    what = f"default hyperparameters, after {DEFAULT_STEPS:,} steps; tuned runs are not complete yet"
+    return [*found, Measured(what, defaults)]
+
+
+def planned_runs(own: list[Run], grid: Grid) -> list[Run]:
+    """Return the runs of one algorithm on one dataset that a grid plans; none if one is missing."""
+    places = {(t, h) for t in grid.trial_seeds for h in grid.hparams_seeds}
+    by_place: dict[tuple[int, int], Run] = {}
+    for run in own:
+        same = run.experiment.fitted or (run.experiment.model, run.experiment.steps) == ("MLP", grid.steps)
+        if same and (run.trial_seed, run.hparams_seed) in places:
+            by_place.setdefault((run.trial_seed, run.hparams_seed), run)
+    return list(by_place.values()) if len(by_place) == len(places) else []
+
+
+def find_measured(name: str) -> Measured | None:
+    """Return the first setting in which an algorithm has a figure, on the datasets where it has one."""
+    for setting in read_study():
+        own = {data: means for data, means in setting.accuracies.items() if name in means}
+        if own:
+            return Measured(setting.what, own)
+    return None
+
+
+def describe_results(name: str) -> list[str]:
+    """Return the chart of an algorithm with its caption, or another page's figures; the cost of a step."""
+    own = find_measured(name)
+    lines = []
+    if own is not None:
+        shown = ", ".join(f"{data} {100 * means[name]:.1f}" for data, means in own.accuracies.items())
+        n_others = max(len(means) for means in own.accuracies.values()) - 1
+        lines += [
+            f"![Test accuracy of {name} in percent: {shown}; other methods as grey dots](charts/{name}.svg)",
+            f"Test accuracy in percent, {own.what}: {shown}. Grey: up to {n_others} other methods in "
+            "the same setting ([study](../results/study.md)).",
+        ]
+    else:
+        for header, row in read_rows(RESULTS / "frontier.md"):
+            if row[0] == name and "Lost" in header:
+                shown = ", ".join(f"{k} {v}" for k, v in zip(header, row, strict=False) if k[:1].isupper())
+                lines.append(
+                    "Not yet in the study. Test accuracy in percent with default hyperparameters "
+                    f"([frontier](../results/frontier.md)): {shown}."
+                )
+                break
+        else:
+            lines.append("Not yet in the [study](../results/study.md).")
+    for _, row in read_rows(RESULTS / "step.md"):
+        if row[0] == name:
+            lines.append(
+                f"A step on Lost takes {row[1]} ms, {row[2]} times that of the bare network "
+                "([step](../results/step.md))."
+            )
+    return lines
+
+
+def draw_chart(name: str, own: Measured) -> str:
+    """Return a chart as SVG: a row per dataset, a grey dot per other method, and this one with its value."""
+    left, width, row, bottom = 110, 420, 30, 34
+    height = row * len(own.accuracies) + bottom
+    shown = ", ".join(f"{data} {100 * means[name]:.1f}" for data, means in own.accuracies.items())
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 30} {height}" '
+        f'width="{left + width + 30}" height="{height}" role="img" font-family="sans-serif" font-size="12">',
+        f"<title>Test accuracy of {name} in percent: {shown}</title>",
+        '<rect width="100%" height="100%" rx="6" fill="#fff"/>',
+    ]
+    for tick in range(0, 101, 20):
+        x = left + width * tick / 100
+        lines.append(f'<path d="M{x:g} 8V{height - bottom + 4}" stroke="#ddd"/>')
+        lines.append(f'<text x="{x:g}" y="{height - 14}" text-anchor="middle" fill="#555">{tick}</text>')
+    for number, (data, means) in enumerate(own.accuracies.items()):
+        y = row * number + 24
+        lines.append(f'<text x="{left - 10}" y="{y + 4}" text-anchor="end" fill="#222">{data}</text>')
+        lines += [
+            f'<circle cx="{left + width * value:.1f}" cy="{y}" r="3" fill="#999" fill-opacity=".5"/>'
+            for other, value in means.items()
+            if other != name
+        ]
+        x, value = left + width * means[name], f"{100 * means[name]:.1f}"
+        lines.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="#0b5cad"/>')
+        lines.append(f'<text x="{x:.1f}" y="{y - 8}" text-anchor="middle" fill="#0b5cad">{value}</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def split_docstring(cls: type) -> tuple[list[str], list[str], list[str]]:
@@ -313,7 +450,8 @@ def describe_card(card: AlgorithmCard) -> str:
         "state": card.state,
         "other names": ", ".join(card.aliases) or "none",
     }
-    return "\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items())])
+    shown = {key: value for key, value in rows.items() if value not in ("no", "none", "")}
+    return "\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in shown.items())])
 
 
 def describe_hyperparameters(card: AlgorithmCard) -> str:
@@ -344,7 +482,8 @@ def default_text(parameter: Hyperparameter) -> str:
 
 def search_text(parameter: Hyperparameter) -> str:
     """Return a search distribution, by kind of data where it depends on it."""
-    return by_kind(lambda traits: str(parameter.search_for(traits)))
+    text = by_kind(lambda traits: str(parameter.search_for(traits)))
+    return "fixed" if re.fullmatch(r"[^;]* \(not searched\)", text) else text
 
 
 def by_kind(describe: Callable[[DataTraits], str]) -> str:
@@ -384,10 +523,10 @@ def describe_conformance(card: AlgorithmCard) -> str:
             for case in cases
             if case["method"] in wanted and card.name in case["inputs"].get("space", [card.name])
         ]
-    names = ", ".join(f"`{case['name']}`" for case in cases)
     return (
         f"`make test` compares the code that training runs with {len(cases)} cases of "
-        f"`tests/conformance/vectors/{name}.json` in float64, each at its own tolerance: {names}."
+        f"`tests/conformance/vectors/{name}.json` in float64, each at its own tolerance. Edge cases: "
+        f"`docs/algorithms/notes/{card.name}.md`."
     )
 
 

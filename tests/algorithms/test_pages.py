@@ -5,13 +5,14 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import PAPER
 from plench.cli import main
+from plench.runs.sweep_spec import Grid
 from tests.conftest import ROOT
 
 SCRIPT = ROOT / "scripts" / "make_pages.py"
@@ -70,6 +71,38 @@ def test_page_has_notes_objective_and_citation(name: str, make_pages: ModuleType
     assert page.split("\n\n")[2].startswith("*"), "the paper's title"
     for heading in ("## State and cost", "## Departures", "## Conformance", "```bibtex"):
         assert heading in page
+
+
+def test_a_chart_has_complete_cells_of_one_setting(make_pages: ModuleType) -> None:
+    """A cell counts once all planned runs of the setting are there; other lengths do not count."""
+    grid = Grid(("CC",), ("Lost",), n_hparams=2, n_trials=2, steps=10)
+
+    def made_up(steps: int, trial: int, configuration: int) -> SimpleNamespace:
+        experiment = SimpleNamespace(fitted=False, model="MLP", steps=steps)
+        return SimpleNamespace(experiment=experiment, trial_seed=trial, hparams_seed=configuration)
+
+    runs = [made_up(10, t, h) for t in range(2) for h in range(3)]
+    assert len(make_pages.planned_runs(runs, grid)) == 4
+    assert make_pages.planned_runs(runs[1:], grid) == []
+    assert make_pages.planned_runs([made_up(11, 0, 0), *runs[1:]], grid) == []
+
+
+def test_a_chart_shows_the_value_and_the_others(make_pages: ModuleType) -> None:
+    chart = make_pages.draw_chart("CC", make_pages.Measured("", {"Lost": {"CC": 0.5, "NN": 0.25}}))
+    assert chart.count("<circle") == 2
+    assert 'cx="320.0"' in chart  # half of the scale, which has 420 units from 110 on
+    assert 'cx="215.0"' in chart
+    assert ">50.0</text>" in chart
+    assert "<title>Test accuracy of CC in percent: Lost 50.0</title>" in chart
+
+
+@pytest.mark.parametrize("name", ON_BATCHES)
+def test_a_page_has_one_figure_per_dataset(name: str, make_pages: ModuleType) -> None:
+    """The text and the chart's alternative text agree, and no second table of defaults stands next to them."""
+    page = make_pages.render_page(find_algorithm(name))
+    results = page.split("## Results\n")[1].split("\n## ")[0]
+    assert len({*re.findall(r"\bLost (\d+\.\d)", results)}) == 1
+    assert results.count("est accuracy in percent") + results.count("Test accuracy of") <= 2
 
 
 def test_page_tells_the_protocols_noise_rates(make_pages: ModuleType) -> None:
