@@ -98,7 +98,7 @@ def test_a_chart_shows_the_value_and_the_others(make_pages: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", ON_BATCHES)
 def test_a_page_has_one_figure_per_dataset(name: str, make_pages: ModuleType) -> None:
-    """The text and the chart's alternative text agree, and no second table of defaults stands next to them."""
+    """The text and the chart's alternative text agree, and there is no second table of defaults."""
     page = make_pages.render_page(find_algorithm(name))
     results = page.split("## Results\n")[1].split("\n## ")[0]
     assert len({*re.findall(r"\bLost (\d+\.\d)", results)}) == 1
