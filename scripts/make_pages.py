@@ -1,7 +1,8 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
 Each page has a chart of accuracies (charts/NAME.svg), from the complete cells of results/study.parquet.
-Also the tables of settings and of keys in docs/runs.md, and that of checks in docs/add-an-algorithm.md.
+Also the tables of settings in docs/runs.md, of keys in docs/run-folder.md and of checks in
+docs/add-an-algorithm.md.
 
 python scripts/make_pages.py            write the pages
 python scripts/make_pages.py --check    fail if a page is not what would be written
@@ -46,7 +47,11 @@ VECTORS = ROOT / "tests" / "conformance" / "vectors"
 CR, DEFAULT_STEPS = find_criterion("CR"), 2000  # the length of the runs with default hyperparameters
 
 # Pages with tables that are written, each by a function.
-TABLES = {"runs.md": (format_table, format_keys), "add-an-algorithm.md": (format_checks,)}
+TABLES = {
+    "runs.md": (format_table,),
+    "run-folder.md": (format_keys,),
+    "add-an-algorithm.md": (format_checks,),
+}
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
 KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}
 # Datasets whose noise rate the protocol gives to algorithms.

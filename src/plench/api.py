@@ -101,7 +101,7 @@ def train(
     data_dir : str or path, optional
         Folder with the files of named datasets; built-in ones need none.
     text_encoder, image_encoder : str, optional
-        Pretrained encoders of texts and images (docs/data.md), as `?text_encoder=…` behind a name or path.
+        Pretrained encoders of texts and images (docs/encoders.md), also `?text_encoder=…` behind a name.
     progress : bool, default True
         Whether to show the progress on standard error or in the notebook.
     callback : Callback, optional

@@ -1,4 +1,4 @@
-"""Imports point one way, as docs/architecture.md says, and no modules import each other in a circle.
+"""Imports point one way, as docs/modules.md says, and no modules import each other in a circle.
 
 Imports inside functions count like those at the top. Those under `if TYPE_CHECKING` count for the layers, but
 not for circles: annotations may name each other.

@@ -10,7 +10,10 @@ from plench.cli import COMMANDS
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ARCHITECTURE = "\n".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("architecture.md", "modules.md", "internals.md")
+)
 
 
 def python_blocks():

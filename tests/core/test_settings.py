@@ -198,7 +198,7 @@ def test_the_functions_show_their_keywords() -> None:
     assert "trial_seed" not in inspect.signature(plench.sweep).parameters
 
 
-@pytest.mark.parametrize("make", [format_table, format_keys])
-def test_the_page_on_runs_has_the_tables(make) -> None:
-    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "make"), [("runs.md", format_table), ("run-folder.md", format_keys)])
+def test_the_pages_on_runs_have_the_tables(name, make) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert make() in page, "run python scripts/make_pages.py"

@@ -282,7 +282,7 @@ def test_without_the_extra_the_command_says_what_to_install(folder, file, tmp_pa
 def test_columns_are_those_that_the_documentation_lists(file):
     names = pq.read_schema(file).names
     assert names == make_schema(pa).names
-    text = (Path(__file__).parent.parent.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent.parent / "docs" / "results-file.md").read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in text] == []
 
 

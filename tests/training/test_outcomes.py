@@ -241,7 +241,7 @@ def test_a_phase_that_is_never_reached_is_warned_about(tmp_path: Path) -> None:
 
 
 def test_the_page_on_runs_names_every_file_and_key(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8")
     folder = run(tmp_path, LISTING).folder
     missing = [path.name for path in folder.iterdir() if f"`{path.name}`" not in page]
     assert [name for name in missing if name != ".lock"] == []

@@ -110,7 +110,7 @@ class AlgorithmCard:
     without them is fitted in rounds. `answers` says that it learns from annotators' answers,
     `annotators` that it must know whose they are.
 
-    `stacked` says that its runs can be stacked (docs/architecture.md, Stacks), `not_stackable` why they
+    `stacked` says that its runs can be stacked (docs/internals.md, Stacks), `not_stackable` why they
     cannot. For a card that says neither, the class itself decides.
     """
 

@@ -5,7 +5,7 @@ and rank correlation of every criterion. `compare-paper` compares runs on the re
 paper's number of steps, and marks figures of the paper that came from a faulty implementation.
 
 `export` writes one row per record, with configuration, criteria, test figures, timing, versions and identity
-(docs/results.md lists the columns); every command that reads folders of runs reads that file too. `verify`
+(columns: docs/results-file.md); every command that reads folders of runs reads that file too. `verify`
 repeats runs: records must be bit-equal where versions, platform, device and threads are the same, elsewhere
 criteria and test accuracy of the last record must agree within --tolerance, and the largest difference is
 printed. A stacked run is repeated with its stack, if the results have all of it. Exit code 1 if a run differs

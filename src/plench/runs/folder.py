@@ -74,7 +74,7 @@ KEYS = {
 
 
 def format_keys() -> str:
-    """Return the table of keys in Markdown, for docs/runs.md."""
+    """Return the table of keys in Markdown, for docs/run-folder.md."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in KEYS.items()]
     return "\n".join(["| key of run.json | meaning |", "|---|---|", *rows])
 

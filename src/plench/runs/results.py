@@ -1,8 +1,8 @@
 """Results: runs of folders and results files read together, and written as one Parquet file (extra `report`).
 
 The file has a row per record. What a run states once (configuration, versions, cards) is in each of its rows;
-dictionary encoding keeps that small. A run without records has one row whose step is null. docs/results.md
-describes the columns.
+dictionary encoding keeps that small. A run without records has one row whose step is null.
+docs/results-file.md describes the columns.
 """
 
 import gc
