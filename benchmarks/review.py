@@ -120,6 +120,7 @@ figures separated by slashes. A set is wrong if it misses the true label. "Out o
 the row and the answers of its annotators ([theory.md](../theory.md), section 7). "Model trained on the rows"
 is the same with the model itself. A set is flagged if that probability is above {MISSING}. The true labels
 were used for this table only: no constant of the score was chosen with them.
+Figures of an earlier form of this score on these data had been seen when it was chosen.
 
 {render_table(header, sets)}
 
