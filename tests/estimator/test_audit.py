@@ -40,7 +40,7 @@ def pets(tmp_path_factory):
     trained = data.take(np.setdiff1d(np.arange(300), reserved))
     model = plench.PartialLabelClassifier("PRODEN", steps=100, random_state=0).fit(trained).model_
     found = resolve(model.predict_proba(data.features), data.candidates, CLASSES)
-    model.notes["rows"] = store_rows(data, reserved, found, range(1, 301))
+    model.notes["rows"] = store_rows(data, model, reserved, found, range(1, 301))
     model.save(folder / "model.plench")
     predicted = {f"p{row}": model.classes[label] for row, label in enumerate(found.predicted)}
     return folder, answer, {f"p{row}" for row in reserved}, predicted
@@ -92,6 +92,33 @@ def test_fifty_labels_give_the_accuracy(pets, tmp_path, capsys, monkeypatch):
     text = call(capsys, model, "--labels", table).out
     assert "more labels would halve the interval" in text
     assert "10 rows without a label left out" in text
+
+    better = tmp_path / "calibrated.plench"
+    text = call(capsys, model, "--labels", table, "-o", better).out
+    assert f"wrote {better}: " in text
+    with_data = tmp_path / "with_data.plench"
+    call(capsys, model, folder / "pets.csv", "--labels", table, "-o", with_data)
+    before, after = (plench.PartialLabelClassifier.load(path) for path in (model, better))
+    known = {row["id"]: CLASSES.index(answer[row["id"]]) for row in rows[:40]}
+    data = hide_truth(as_dataset(str(folder / "pets.csv")))
+    kept = np.array([name in known for name in data.items])
+    labels = [known[name] for name in data.items if name in known]
+    before.calibrate(data.features[kept], y=np.array(CLASSES)[labels])
+    assert (after.calibration_.source, after.calibration_.n) == ("audit", 40)
+    assert after.calibration_.temperature == pytest.approx(before.calibration_.temperature, rel=1e-3)
+    assert after.calibration_.scores["truth"] == pytest.approx(before.calibration_.scores["truth"], abs=1e-5)
+    sets = after.predict_set(data.features, 0.8)
+    assert sets.mean() < 1
+    assert np.array_equal(sets, before.predict_set(data.features, 0.8, promise="truth"))
+    assert np.array_equal(sets, plench.PartialLabelClassifier.load(with_data).predict_set(data.features, 0.8))
+    write(table, rows[:29])
+    error = call(capsys, model, "--labels", table, "-o", tmp_path / "few.plench", code=2).err
+    assert "at least 30 labels" in error
+    write(table, rows[3:40])
+    assert "draws first" in call(capsys, model, "--labels", table, "-o", tmp_path / "few.plench", code=2).err
+    assert not (tmp_path / "few.plench").exists()
+    assert "by labels" in call(capsys, model, "-o", tmp_path / "few.plench", code=2).err
+    write(table, rows)
 
     more = tmp_path / "more.csv"
     call(capsys, model, folder / "pets.csv", "-n", 60, "--labels", table, "-o", more)
@@ -164,7 +191,7 @@ def test_a_model_that_kept_no_rows_apart_says_so(pets, tmp_path, capsys):
     assert "does not say which rows" in call(capsys, *words, code=2).err
     data = hide_truth(as_dataset(str(folder / "pets.csv")))
     found = resolve(model.predict_proba(data.features), data.candidates, CLASSES)
-    model.notes["rows"] = store_rows(data, np.arange(0), found, range(1, 301))
+    model.notes["rows"] = store_rows(data, model, np.arange(0), found, range(1, 301))
     model.save(tmp_path / "m.plench")
     assert "all 300 rows were trained on" in call(capsys, *words, code=2).err
     (tmp_path / "labels.csv").write_text("id,label\np1,cat\n")

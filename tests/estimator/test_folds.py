@@ -59,11 +59,11 @@ def test_every_row_is_predicted_by_a_model_that_was_not_trained_on_its_group():
         assert fold.model.run["dataset"]["n_train"] == len(fold.trained)
         assert fold.model.updates == model.updates
         assert fold.model.run["config"]["hparams"] == model.run["config"]["hparams"]
-    probs = predict_out_of_fold(data, model)
+    logits = predict_out_of_fold(data, model)
     fold = folds[2]
     features = data.dataset.features[fold.left_out]
-    assert np.array_equal(probs[fold.left_out], fold.model.predict_proba(features))
-    assert not np.array_equal(probs[fold.left_out], model.predict_proba(features))
+    assert np.array_equal(logits[fold.left_out], fold.model.predict_logits(features))
+    assert not np.array_equal(logits[fold.left_out], model.predict_logits(features))
     with pytest.raises(DataError, match="one group"):
         next(fit_folds(TrainingData(make(20, groups=np.zeros(20, int))), model))
 

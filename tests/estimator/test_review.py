@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import plench
 from plench.data import make_dataset, make_table_dataset
@@ -70,10 +71,74 @@ def test_rows_to_relabel_come_with_the_reason_in_words():
 
 
 def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
-    probs = np.array([[0.1, 0.8, 0.05, 0.05]] * 2)
+    probs = np.array([[0.01, 0.97, 0.01, 0.01]] * 2)
     votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}), n_items=2)
     found = resolve(probs, np.eye(4, dtype=bool)[[0, 0]], NAMES, votes)
-    assert [each.row for each in find_doubts(found)] == [1, 0]
+    assert found.outside[1] > 0.5 > found.outside[0]
+    assert [each.row for each in find_doubts(found)] == [1]
+
+
+def simulate(n, spread, noise, n_annotators, seed=0):
+    """Draw a posterior of some spread, labels of it, and answers that are wrong with probability `noise`."""
+    random = np.random.default_rng(seed)
+    probs = softmax(random.normal(scale=spread, size=(n, 4)), axis=1)
+    truth = (probs.cumsum(1) < random.random((n, 1))).sum(1).clip(max=3)
+    wrong = (truth[:, None] + random.integers(1, 4, size=(n, n_annotators))) % 4
+    given = np.where(random.random((n, n_annotators)) < noise, wrong, truth[:, None])
+    answers = Answers(
+        np.repeat(np.arange(n), n_annotators),
+        np.tile(np.arange(n_annotators), n),
+        np.eye(4, dtype=bool)[given.ravel()],
+        n,
+    )
+    return probs, truth, answers
+
+
+@pytest.mark.parametrize("n_annotators", [0, 1, 3])
+@pytest.mark.parametrize("power", [1.0, 4.0])
+def test_the_probability_of_a_wrong_set_is_calibrated_where_its_assumptions_hold(n_annotators, power):
+    """Also for a model whose probabilities are too high: the likelihood finds the temperature."""
+    probs, truth, answers = simulate(6000, 4.0, 0.25, max(1, n_annotators))
+    sets = combine_answers(answers)
+    probs = softmax(power * np.log(probs), axis=1)
+    found = resolve(probs, sets, NAMES, answers if n_annotators else None)
+    wrong = ~sets[np.arange(6000), truth]
+    assert found.outside.mean() == pytest.approx(wrong.mean(), abs=0.015)
+    for low, high in ((0.0, 0.2), (0.5, 1.0)):
+        part = (found.outside >= low) & (found.outside <= high)
+        assert part.sum() > 20
+        assert found.outside[part].mean() == pytest.approx(wrong[part].mean(), abs=0.06)
+    assert wrong[found.doubtful].mean() > 0.5
+
+
+def test_a_model_that_knows_nothing_flags_no_set():
+    """Predictions that are sure of themselves and independent of the truth."""
+    _, _, answers = simulate(2000, 2.0, 0.1, 1)
+    probs = softmax(np.random.default_rng(1).normal(scale=6.0, size=(2000, 4)), axis=1)
+    sets = combine_answers(answers)
+    assert (probs.max(1) > 0.9).mean() > 0.5, "it would flag hundreds by its own probabilities"
+    for given in (answers, None):
+        assert resolve(probs, sets, NAMES, given).doubtful.sum() == 0
+
+
+def test_an_annotator_who_errs_often_counts_for_less():
+    probs, _, answers = simulate(400, 4.0, 0.05, 2)
+    sets = answers.sets.copy()
+    poor = answers.annotator == 1
+    sets[poor] = np.eye(4, dtype=bool)[np.random.default_rng(2).integers(4, size=poor.sum())]
+    one_each = np.flatnonzero(answers.annotator == answers.item % 2)
+    answers = replace(
+        answers,
+        item=answers.item[one_each],
+        annotator=answers.annotator[one_each],
+        sets=sets[one_each],
+        lengths=answers.lengths[one_each],
+    )
+    found = resolve(probs, combine_answers(answers), NAMES, answers)
+    differs = ~found.candidates[np.arange(400), found.predicted]
+    who = np.arange(400) % 2
+    good, bad = (found.outside[(who == number) & differs] for number in (0, 1))
+    assert bad.mean() > good.mean() + 0.3
 
 
 def test_an_annotator_who_always_excludes_one_class_has_no_skill():
@@ -159,8 +224,9 @@ def test_rows_are_recognised_in_another_file_and_order():
     other = make_table_dataset(
         {"kind": ["c", None, "b", "b"], "x": ["7", "", "2.0", "2"], "candidates": ["u|v"] * 4}
     )
-    found = resolve(np.ones((3, 2)), data.candidates, "uv")
-    stored = store_rows(data, np.arange(0), found, [1, 2, 3])
+    model = plench.PartialLabelClassifier("PRODEN", steps=5, random_state=0).fit(data).model_
+    found = resolve(np.ones((3, 2)) / 2, data.candidates, "uv")
+    stored = store_rows(data, model, np.arange(0), found, [1, 2, 3])
     assert find_stored(stored, other.features).tolist() == [-1, 2, 1, 1]
     features = np.random.RandomState(0).randn(5, 3).astype(np.float32)
     assert len(set(digest_rows(features).tolist())) == 5
@@ -183,7 +249,7 @@ def test_rows_of_a_fit_are_judged_by_models_that_were_not_trained_on_them():
     assert np.allclose(found.probs[reserved], model.predict_proba(features[reserved]))
     assert found.doubtful[1:6].all()
     assert found.doubtful.sum() < 15
-    model.notes["rows"] = store_rows(data, reserved, found, range(1, 121))
+    model.notes["rows"] = store_rows(data, model, reserved, found, range(1, 121))
     again = resolve_items(model, items_of(data.take(np.arange(100)[::-1])))
     assert np.allclose(again.probs, found.probs[:100][::-1], atol=1e-3), "the file has what was found"
     assert again.is_fair.all()

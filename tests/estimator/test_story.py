@@ -161,14 +161,16 @@ def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, capsys):
     assert report["review"]["before"] != pytest.approx(before), "sets are drawn"
 
     lines = (songs / "songs.csv").read_text().splitlines()
+    for row in (60, 80, 100):  # slow songs that only the annotator who guesses has named
+        lines[row] = f"song{row - 1},0.0,calm,,,rock"
     parts = ["split", *["test"] * 40, *["train"] * 110]
     (songs / "parts.csv").write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)))
-    assert main(["fit", "parts.csv", "-o", "p.plench", "-a", "CLPL", "--json"]) == 0
+    assert main(["fit", "parts.csv", "-o", "p.plench", "-a", "PRODEN", "--steps", "300", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert main(["resolve", "p.plench", "parts.csv", "-o", "resolved.csv"]) == 0
     resolved = {int(row["row"]): row for row in read(songs / "resolved.csv")}
     missing = [each for each in report["review"]["relabel"] if each["kind"] == "misses"]
-    assert missing
+    assert {"song59", "song79", "song99"} <= {each["item"] for each in missing}
     for each in missing:
         row = resolved[each["row"]]
         assert row["item"] == each["item"]

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,18 @@ from sklearn.model_selection import KFold, cross_validate
 import plench
 from plench import PartialLabelClassifier
 from plench.cli import main
-from plench.data import make_dataset
+from plench.data import as_dataset, make_dataset
 from plench.data.answers import read_answer_matrix
 from plench.data.candidates import draw_fps
 from plench.errors import DataError, UsageError
 from plench.estimator import classifier as classifier_module
+from plench.estimator import folds
 from plench.estimator.calibration import Calibration, calibrate, fit_temperature
+from plench.estimator.inputs import hide_truth
 from plench.estimator.quality import Quality, estimate_quality, estimate_rate, estimate_share, score_examples
+from plench.estimator.review import review_fit, unpack
 from plench.estimator.scorers import covering
+from plench.estimator.search import TrainingData, attempt
 from plench.estimator.verdict import (
     ALL,
     CONSTANT,
@@ -239,6 +244,26 @@ def test_few_rows_are_cross_fitted_and_the_model_is_trained_on_all():
     assert model.predict_set(features[:5]).shape == (5, 4)
 
 
+def test_the_models_of_folds_are_trained_once(tmp_path, monkeypatch, capsys):
+    """Those that assess a model of few rows also find its rows to relabel."""
+    trained = []
+    monkeypatch.setattr(folds, "attempt", lambda *args: trained.append(args) or attempt(*args))
+    write_table(tmp_path / "t.csv", 100)
+    words = ["fit", str(tmp_path / "t.csv"), "-a", "PRODEN", "--steps", "20", "--json", "-o"]
+    assert main([*words, str(tmp_path / "m.plench")]) == 0
+    out, err = capsys.readouterr()
+    assert len(trained) == folds.FOLDS
+    assert "training five more models" not in err
+    notes = plench.load(tmp_path / "m.plench").notes
+    model = make(steps=20).fit(str(tmp_path / "t.csv"))
+    data = TrainingData(hide_truth(as_dataset(str(tmp_path / "t.csv"))))
+    found = review_fit(data, model.model_, np.arange(0))
+    stored = unpack(notes["rows"]["probs"], np.float16).reshape(found.probs.shape)
+    assert np.allclose(stored, found.probs, atol=1e-3), "as if they had been trained again"
+    assert json.loads(out)["review"]["measured"] == 100
+    assert len(pickle.dumps(model)) < len(pickle.dumps(found.probs)) + 10**6
+
+
 def test_an_interrupted_assessment_leaves_the_model(monkeypatch, caplog):
     def interrupt(*arguments):
         raise KeyboardInterrupt
@@ -322,14 +347,17 @@ def test_the_estimator_calibrates_on_reserved_rows_and_on_others(fitted, tmp_pat
         plain.predict_set(features)
     plain.calibrate(features, candidates)
     assert set(plain.calibration_.scores) == {"truth_if_complete", "some_candidate"}
-    plain.calibrate(features, labels, true_labels=True)
+    plain.calibrate(features, y=labels)
     assert set(plain.calibration_.scores) == {"truth_if_complete", "some_candidate", "truth"}
     smaller = plain.predict_set(features, 0.9).sum()
     assert smaller < plain.predict_set(features, 0.9, promise="truth_if_complete").sum()
     with pytest.raises(UsageError, match=r"at least 30; there are 29"):
-        plain.calibrate(features[:29], labels[:29], true_labels=True)
+        plain.calibrate(features[:29], y=labels[:29])
     with pytest.raises(DataError, match="one label per example"):
-        plain.calibrate(features, candidates, true_labels=True)
+        plain.calibrate(features, y=candidates)
+    for both in ({}, {"S": candidates, "y": labels}):
+        with pytest.raises(DataError, match="one of them"):
+            plain.calibrate(features, **both)
     plain.save(tmp_path / "m.plench")
     loaded = PartialLabelClassifier.load(tmp_path / "m.plench")
     assert np.array_equal(loaded.predict_set(features), plain.predict_set(features))

@@ -4,9 +4,14 @@ The first call writes random rows that the model was not trained on: those that 
 rows of another file. The table shows features and candidates, not what the model predicts. Fill in the column
 `label`, and leave it empty where the class cannot be told. The second call reads the labels back.
 
+With a model file as output, at least 30 labels also calibrate: the new model has a temperature fitted to true
+labels, and its prediction sets contain the true label with the stated probability whatever candidate sets
+are worth (`plench predict --coverage 0.9`, promise `truth`).
+
 examples:
   plench audit model.plench animals.csv -n 50 -o audit.csv
   plench audit model.plench --labels audit.csv
+  plench audit model.plench --labels audit.csv -o calibrated.plench               calibrate by the labels
   plench audit model.plench animals.csv -n 200 --labels audit.csv -o more.csv    more rows, known labels kept
   plench audit model.plench new.csv --labels audit.csv                            rows of another file
 """
@@ -28,6 +33,8 @@ if TYPE_CHECKING:  # imports torch
     from plench.estimator.review import Items
     from plench.training.model import TrainedModel
 
+UNSCALED = "probabilities as they were, since the labels do not determine a temperature"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -35,9 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "data to draw from; with --labels needed only if it is not what the model was fitted to"
     parser.add_argument("data", metavar="DATA", nargs="?", help=text)
     parser.add_argument("-n", type=int, default=50, metavar="N", help="number of rows (default: 50)")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="table to label (.csv), or - for standard output"
-    )
+    text = "table to label (.csv, or - for standard output), or with --labels a calibrated model (.plench)"
+    parser.add_argument("-o", "--output", metavar="FILE", help=text)
     parser.add_argument("--labels", nargs="+", metavar="FILE", help="tables that were labelled")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with the data files of a named dataset")
     text = "run third-party code in the model file: only if you trust its author"
@@ -48,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the table to label, or compare its labels with the model."""
     from plench.estimator.audit import audit, list_audit, read_labels, reserved_rows, rows_of
+    from plench.estimator.calibration import LEAST_LABELS
 
     if args.n < 1:
         raise UsageError(f"-n is {args.n}; expected a whole number from 1")
@@ -55,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "name the table to write (-o audit.csv), or one that was labelled (--labels audit.csv)"
         )
-    if args.output is not None and args.data is None:
+    is_model = args.output is not None and args.output.lower().endswith(".plench")
+    if is_model and args.labels is None:
+        raise UsageError("a model is calibrated by labels: name them with --labels audit.csv")
+    if args.output is not None and args.data is None and not is_model:
         raise UsageError("name the data to draw rows from: plench audit MODEL DATA -o audit.csv")
     inputs = {"the model itself": args.model, **({} if args.data is None else {"the data": args.data})}
     inputs |= {f"what --labels reads ({name})": name for name in args.labels or ()}
@@ -67,10 +77,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         items, numbers = read_data(model, args.data, args.data_dir)
         rows = rows_of(model, items, numbers, has_sets=numbers is not None)
-    if args.output is None:
+    if args.output is None or is_model:
         found = audit(model, rows, labels)
-        lines = list_lines(found, model.notes.get("quality") or {})
-        print(json.dumps(asdict(found), indent=1) if args.json else "\n".join(lines))
+        calibration, lines = found.calibration, list_lines(found, model.notes.get("quality") or {})
+        if is_model:
+            if calibration is None:
+                raise UsageError(
+                    f"calibration needs at least {LEAST_LABELS} labels of the rows that `plench audit` draws "
+                    f"first; {args.output} was not written"
+                )
+            model.notes["calibration"] = calibration.to_json()
+            model.save(args.output)
+            scale = f"temperature {calibration.temperature:.2f}" if calibration.is_calibrated else UNSCALED
+            sets = f"prediction sets contain the true label (plench predict {args.output} NEW --coverage 0.9)"
+            lines.append(f"wrote {args.output}: {scale}; {sets}")
+        figures = asdict(found)
+        if calibration is not None:
+            del figures["calibration"]["scores"]
+        print(json.dumps(figures, indent=1) if args.json else clean_text("\n".join(lines)))
         return 0
     assert items is not None
     if labels:

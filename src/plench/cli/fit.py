@@ -186,15 +186,17 @@ def review_model(
     from plench.estimator.review import describe_review, items_of, review_fit, store_rows
     from plench.estimator.search import TrainingData
 
-    print("training five more models to find rows to relabel", file=sys.stderr, flush=True)
+    logits = model._fold_logits  # those that assessed the model serve here too
+    if logits is None:
+        print("training five more models to find rows to relabel", file=sys.stderr, flush=True)
     entry = None if args.algorithm == "auto" else find_algorithm(args.algorithm)
     try:
-        found = review_fit(TrainingData(hidden), model.model_, model.reserved_, args.seed, entry)
+        found = review_fit(TrainingData(hidden), model.model_, model.reserved_, args.seed, entry, logits)
     except (DataError, RunFailedError) as error:
         print_warnings([f"no rows to relabel are found: {error}"])
         return None
     truth = data.known_labels if data.labels is None else data.labels
-    model.model_.notes["rows"] = store_rows(hidden, model.reserved_, found, numbers)
+    model.model_.notes["rows"] = store_rows(hidden, model.model_, model.reserved_, found, numbers)
     review = describe_review(found, items_of(hidden), numbers, truth)
     model.model_.notes["review"] = review
     return review

@@ -12,8 +12,9 @@ from scipy import stats
 
 from plench.data.tables import Table, read_table_file
 from plench.errors import DataError, UsageError
+from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate_by_truth
 from plench.estimator.quality import CONFIDENCE, Estimate, estimate_share
-from plench.estimator.review import Items, Rows, find_stored, name_rows, spread
+from plench.estimator.review import Items, Rows, find_stored, name_rows, spread, unpack
 from plench.settings import seed_hash
 from plench.text import guard_formula, short_repr, unknown_name
 from plench.training.model import TrainedModel
@@ -34,7 +35,7 @@ class AuditRows:
 
     ids: tuple[str, ...]
     candidates: tuple[tuple[int, ...], ...] | None
-    predicted: NDArray[np.int64]
+    logits: NDArray[np.float64]
     row: Rows
     n_trained: int
     trained_ids: frozenset[str] = frozenset()
@@ -45,7 +46,8 @@ class Audit:
     """What labels of a person say of a model: its accuracy, and how often sets miss the truth.
 
     `n_more` is how many further labels would halve the interval of the accuracy, and `n_left` how many rows
-    are left to label. `n_empty` rows have no label.
+    are left to label. `n_empty` rows have no label. `calibration` is None if there are fewer than 30 labels,
+    or if they are not those of the rows that were drawn first.
     """
 
     accuracy: Estimate
@@ -54,6 +56,7 @@ class Audit:
     n_left: int
     n_empty: int
     is_random: bool
+    calibration: Calibration | None = None
 
 
 def reserved_rows(model: TrainedModel) -> AuditRows:
@@ -71,7 +74,7 @@ def reserved_rows(model: TrainedModel) -> AuditRows:
     return AuditRows(
         tuple(kept["ids"][row] for row in order),
         tuple(tuple(kept["candidates"][row]) for row in order),
-        np.array(kept["predicted"])[order],
+        unpack(kept["logits"], np.float32).reshape(-1, len(model.classes)).astype(np.float64)[order],
         np.array(rows["reserved"])[order],
         0,
     )
@@ -107,7 +110,7 @@ def rows_of(
     return AuditRows(
         tuple(ids),
         None if sets is None else tuple(tuple(np.flatnonzero(each).tolist()) for each in sets),
-        model.predict_logits(items.features)[order].argmax(1),
+        model.predict_logits(items.features)[order],
         order,
         int(is_trained.sum()),
         frozenset(names[row] for row in np.flatnonzero(is_trained)),
@@ -211,19 +214,26 @@ def audit(model: TrainedModel, rows: AuditRows, labels: Mapping[str, tuple[str, 
     kept = found >= 0
     if not kept.any():
         raise DataError("no row has a label yet: fill in the column label")
-    hits = rows.predicted[at[kept]] == found[kept]
+    logits = rows.logits[at[kept]]
+    hits = logits.argmax(1) == found[kept]
     noise = None
     if rows.candidates is not None:
         misses = [label not in rows.candidates[row] for row, label in zip(at[kept], found[kept], strict=True)]
         noise = estimate_share(sum(misses), len(misses))
-    drawn = set(range(len(labels)))
+    is_random = set(chosen) == set(range(len(labels)))
+    calibration = None
+    if is_random and len(hits) >= LEAST_LABELS:
+        earlier = model.notes.get("calibration")
+        earlier = None if earlier is None else Calibration.from_json(earlier)
+        calibration = calibrate_by_truth(logits, found[kept], earlier, "audit")
     return Audit(
         estimate_share(int(hits.sum()), len(hits)),
         noise,
         count_to_halve(int(hits.sum()), len(hits)),
         len(rows.ids) - int(kept.sum()),
         n_empty,
-        set(chosen) == drawn,
+        is_random,
+        calibration,
     )
 
 

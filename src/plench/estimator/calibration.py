@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -117,10 +117,26 @@ def calibrate(
     )
 
 
-def fit_temperature(logits: Floats, sets: NDArray[np.bool_]) -> tuple[float, bool]:
+def calibrate_by_truth(
+    logits: Floats, labels: NDArray[np.int64], earlier: Calibration | None, source: str = "given"
+) -> Calibration:
+    """Calibrate on true labels of rows chosen at random, for the promise `truth`.
+
+    They say nothing of candidate sets, so the other promises stay those of the earlier calibration, unless
+    models of folds made it, for which no promise holds.
+    """
+    found = calibrate(logits, np.eye(logits.shape[1], dtype=np.bool_)[labels], labels, source)
+    kept = {} if earlier is None or earlier.source == "cross-fitted" else earlier.scores
+    return replace(found, scores={**kept, "truth": found.scores["truth"]})
+
+
+def fit_temperature(
+    logits: Floats, sets: NDArray[Any], bounds: tuple[float, float] = TEMPERATURES
+) -> tuple[float, bool]:
     """Return the temperature of the largest partial likelihood, and whether it is inside the bounds.
 
     The likelihood of a set is the probability of its classes together; a set of one is an ordinary label.
+    `sets` may also have the likelihood of any evidence for each class.
     """
 
     # Classical methods give some classes no probability at all; a likelihood of 0 could not be compared.
@@ -130,7 +146,7 @@ def fit_temperature(logits: Floats, sets: NDArray[np.bool_]) -> tuple[float, boo
         logs = log_softmax(relative / math.exp(log_temperature), axis=1)
         return float(-logsumexp(logs, axis=1, b=sets).mean())
 
-    low, high = (math.log(bound) for bound in TEMPERATURES)
+    low, high = (math.log(bound) for bound in bounds)
     found = float(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-4}).x)
     # A likelihood that does not change with the temperature, as of full sets, says nothing about it.
     is_flat = abs(loss(low) - loss(high)) < 1e-9
@@ -142,6 +158,6 @@ def find_calibration(model: TrainedModel) -> Calibration:
     if "calibration" not in model.notes:
         raise UsageError(
             "the model is not calibrated: fit it with reserve=0.2 (on the command line --reserve), or call "
-            "calibrate(X, S) with rows that it was not trained on"
+            "calibrate(X, S) with rows that it was not trained on; or label some: plench audit"
         )
     return Calibration.from_json(model.notes["calibration"])

@@ -26,7 +26,13 @@ from plench.data.roles import TableOptions, find_roles
 from plench.data.tables import Table, is_frame, read_frame
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator import scorers
-from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate, find_calibration
+from plench.estimator.calibration import (
+    LEAST_LABELS,
+    Calibration,
+    calibrate,
+    calibrate_by_truth,
+    find_calibration,
+)
 from plench.estimator.folds import reserve_rows
 from plench.estimator.inputs import (
     SEPARATOR,
@@ -172,6 +178,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     _answer_columns: int | None = None  # of the matrix of answers that was learned from
     _unresolved: TrainingData | None = None  # what was learned from, until it is resolved
+    _fold_logits: NDArray[np.float64] | None = None  # of all rows, where models of folds assessed the model
     quality_: Quality | None
     verdict_: Verdict | None
     calibration_: Calibration | None
@@ -350,18 +357,18 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.model_.predict_logits(self._read_new(X)), coverage, promise
         )
 
-    def calibrate(self, X: Any, S: Any, *, true_labels: bool = False) -> PartialLabelClassifier:
+    def calibrate(self, X: Any, S: Any = None, *, y: Any = None) -> PartialLabelClassifier:
         """Calibrate probabilities and prediction sets on rows that the model was not trained on.
 
         Parameters
         ----------
         X : array, sparse matrix, frame or path
             Features.
-        S : array-like
-            Candidate sets as `fit` takes them.
-        true_labels : bool, default=False
-            Whether S are the true labels of rows chosen at random, at least 30 (an audit). Then calibration
-            is the ordinary one, which needs no assumption about candidate sets.
+        S : array-like, optional
+            Candidate sets as `fit` takes them, for the promises "truth_if_complete" and "some_candidate".
+        y : array-like, optional
+            In place of `S`: true labels of at least 30 rows chosen at random (an audit), for the promise
+            "truth". This is ordinary calibration, which needs no assumption about candidate sets.
 
         Returns
         -------
@@ -369,18 +376,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             The estimator, whose `calibration_` is replaced.
         """
         check_is_fitted(self)
+        if (S is None) == (y is None):
+            raise InputError("calibrate needs candidate sets S or true labels y: one of them")
         logits = self.model_.predict_logits(self._read_new(X))
-        sets = scorers.read_candidates(self, S, len(logits))
+        sets = scorers.read_candidates(self, S if y is None else y, len(logits))
         if not sets.any(1).all():
             raise InputError(f"the set of example {sets.any(1).argmin()} has no class that the model knows")
-        if true_labels and (sets.sum(1) > 1).any():
-            raise InputError("true_labels needs one label per example; some examples have several candidates")
-        found = calibrate(logits, sets, sets.argmax(1) if true_labels else None)
-        if true_labels:  # these say nothing of candidate sets
-            earlier = {} if self.calibration_ is None else self.calibration_.scores
-            found = replace(found, scores={**earlier, "truth": found.scores["truth"]})
-        self.calibration_ = found
-        self.model_.notes["calibration"] = found.to_json()
+        if y is not None and (sets.sum(1) > 1).any():
+            raise InputError("y needs one label per example; some examples have several")
+        if y is None:
+            self.calibration_ = calibrate(logits, sets)
+        else:
+            self.calibration_ = calibrate_by_truth(logits, sets.argmax(1), self.calibration_)
+        self.model_.notes["calibration"] = self.calibration_.to_json()
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -479,7 +487,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Return what a pickle holds: the model as the bytes of its file, and no training data."""
         if getattr(self, "_unresolved", None) is not None:
             self.disambiguate()
-        state = dict(super().__getstate__())
+        state = {**super().__getstate__(), "_fold_logits": None}
         if isinstance(state.get("model_"), TrainedModel):
             state["model_"] = pack(state["model_"].to_content())
         return state
@@ -613,7 +621,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             )
         self.model_ = chosen.model
         self.model_.notes = {}
-        self._unresolved = given.data
+        self._unresolved, self._fold_logits = given.data, None
 
     def _assess(
         self,
@@ -634,6 +642,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
             logger.warning("the model is not assessed, and there is no verdict: %s", reason)
             return
+        self._fold_logits = found.logits if found.source == "cross-fitted" else None
         labels = found.labels if (found.labels >= 0).all() and len(found.labels) >= LEAST_LABELS else None
         self.calibration_ = calibrate(found.logits, found.candidates, labels, found.source)
         self.quality_ = estimate_quality(

@@ -140,19 +140,13 @@ def fit_folds(
 
 
 def predict_out_of_fold(
-    data: TrainingData,
-    model: TrainedModel,
-    *,
-    seed: int = 0,
-    n_folds: int = FOLDS,
-    entry: AlgorithmEntry | None = None,
+    data: TrainingData, model: TrainedModel, *, seed: int = 0, entry: AlgorithmEntry | None = None
 ) -> NDArray[np.float64]:
-    """Return class probabilities (N, K) of every row by a model that was not trained on its group or item.
+    """Return logits (N, K) of every row by a model that was not trained on its group or item.
 
-    The parameters are those of `fit_folds`. Probabilities are those of the networks, without the temperature
-    of the model.
+    The parameters are those of `fit_folds`.
     """
-    probs = np.zeros(data.dataset.candidates.shape)
-    for fold in fit_folds(data, model, seed=seed, n_folds=n_folds, entry=entry):
-        probs[fold.left_out] = fold.model.predict_proba(data.dataset.features[fold.left_out])
-    return probs
+    logits = np.zeros(data.dataset.candidates.shape)
+    for fold in fit_folds(data, model, seed=seed, entry=entry):
+        logits[fold.left_out] = fold.model.predict_logits(data.dataset.features[fold.left_out])
+    return logits

@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import softmax
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.data import as_dataset
@@ -27,6 +29,7 @@ from plench.data.sources.exports import is_export
 from plench.data.sources.tables import TableContent, read_table_files
 from plench.data.tables import Table, is_table_file
 from plench.errors import DataError, RunFailedError, UsageError
+from plench.estimator.calibration import LEAST_LABELS, fit_temperature
 from plench.estimator.folds import number_units, predict_out_of_fold
 from plench.estimator.inputs import hide_truth
 from plench.estimator.quality import Estimate, estimate_share, score_examples
@@ -36,7 +39,10 @@ from plench.text import unknown_name
 from plench.training.config import configure_refit
 from plench.training.model import TrainedModel
 
-MISSING = 0.5  # probability outside a set, beyond which the set probably misses the truth
+MISSING = 0.5  # probability that the truth is outside a set, beyond which the set probably misses it
+PRIOR_ANSWERS, PRIOR_ACCURACY = 10, 0.9  # made-up answers that keep accuracies from few answers sensible
+TEMPERATURES = (0.1, 1000.0)  # the highest leaves nothing of what a useless model says
+MAX_TEMPERATURE_ROWS = 5000  # drawn at random; more do not change a temperature
 TIE = 0.1  # difference of the two best candidates' shares, below which they tie
 SETTLED = 0.75  # share of the best candidate, from which the model settles a split of the annotators
 LEAST_ANSWERS = 10  # of an annotator who is rated
@@ -96,9 +102,10 @@ class AnnotatorRating:
 
 @dataclass(frozen=True, eq=False)
 class Resolution:
-    """For each example: the resolved label, its probability among the candidates, the probability outside.
+    """For each example: the resolved label, its probability among the candidates, and `outside`.
 
     `label` and `predicted` are numbers of classes; `predicted` is what the model says whatever the set.
+    `outside` is the probability that the true label is not a candidate (`estimate_outside`).
     `candidates` and `answers` have the model's classes. `is_fair` (N,) says which rows were predicted by a
     model that was not trained on them.
     """
@@ -129,8 +136,8 @@ def resolve(
 ) -> Resolution:
     """Resolve candidate sets by probabilities (N, K)."""
     label, probability = resolve_candidates(probs, candidates)
-    outside = np.clip(1 - np.where(candidates, probs, 0).sum(1), 0.0, 1.0)
     fair = np.ones(len(probs), np.bool_) if is_fair is None else is_fair
+    outside = estimate_outside(probs, candidates, answers, fair)
     names = tuple(map(str, class_names))
     return Resolution(probs, candidates, names, answers, fair, label, probability, probs.argmax(1), outside)
 
@@ -218,18 +225,21 @@ def review_fit(
     reserved: Rows,
     seed: int = 0,
     entry: AlgorithmEntry | None = None,
+    logits: Reals | None = None,
 ) -> Resolution:
     """Resolve the rows of a fit: reserved ones by the model, the others by models trained without them.
 
+    `logits` (N, K) are those of the other models where `fit` has trained them; then none are trained here.
     Probabilities are at the temperature of the model, if it is calibrated.
     """
     dataset = data.dataset
-    probs = np.zeros(dataset.candidates.shape)
-    trained = np.setdiff1d(np.arange(dataset.n_examples), reserved)
-    probs[trained] = predict_out_of_fold(data.take(trained), model, seed=seed, entry=entry)
-    probs[trained] = model.calibrate_logits(np.log(np.maximum(probs[trained], 1e-30)))
-    if len(reserved):
-        probs[reserved] = model.predict_proba(dataset.features[reserved])
+    if logits is None:
+        logits = np.zeros(dataset.candidates.shape)
+        trained = np.setdiff1d(np.arange(dataset.n_examples), reserved)
+        logits[trained] = predict_out_of_fold(data.take(trained), model, seed=seed, entry=entry)
+        if len(reserved):
+            logits[reserved] = model.predict_logits(dataset.features[reserved])
+    probs = model.calibrate_logits(logits)
     return resolve(probs, dataset.candidates, items_of(dataset).class_names, dataset.answers)
 
 
@@ -260,35 +270,62 @@ def join_names(names: Sequence[str]) -> str:
     return "|".join(names[:NAMES_SHOWN]) + more
 
 
-def score_misses(found: Resolution) -> Reals:
-    """Return how much speaks for each set missing the truth, between 0 and 1.
+def estimate_outside(probs: Reals, candidates: Bools, answers: Answers | None, is_fair: Bools) -> Reals:
+    """Return the probability that the true label of each row is outside its candidate set.
 
-    The odds are those of the probability outside the set. Where v answers contain the best supported class,
-    they are multiplied by e^v/(1 − e^v), with e the share of all answers that do not contain the prediction:
-    v independent answers rarely all miss the truth.
+    The model's probabilities are the prior, and each answer is evidence: it contains the true label with the
+    accuracy of its annotator, and its other labels are any labels with equal probability (the one-coin model
+    of annotators). Where there are no answers, the set is the one answer to its row, and 1 − accuracy is the
+    noise rate of the sets. Accuracies and a temperature of the probabilities maximise the likelihood of all
+    answers to rows that the model was not trained on, so a model that explains no answers has a high
+    temperature and speaks against few sets. docs/theory.md has the formulas.
     """
-    outside = np.clip(found.outside, 1e-9, 1 - 1e-9)
-    odds = outside / (1 - outside)
-    if found.answers is not None:
-        sure = found.answers.sets.any(1)
-        item = found.answers.item[sure]
-        error = 1 - found.answers.sets[sure][np.arange(len(item)), found.predicted[item]].mean()
-        missed = np.clip(error, 0.01, 0.99) ** np.maximum(1, count_votes(found.answers).max(1))
-        odds = odds * missed / (1 - missed)
-    return np.asarray(odds / (1 + odds))
+    n, n_classes = candidates.shape
+    item, annotator, sets = np.arange(n), np.zeros(n, np.int64), candidates
+    if answers is not None:  # a row without an answer that says anything has its set as the only one
+        told = np.bincount(answers.item, answers.sets[:, :n_classes].any(1), n) > 0
+        silent = np.flatnonzero(~told)
+        item = np.append(answers.item, silent)
+        annotator = np.append(answers.annotator, np.full(len(silent), answers.annotator.max(initial=0) + 1))
+        sets = np.concatenate([answers.sets[:, :n_classes], candidates[silent]])
+    says = sets.any(1) & ~sets.all(1)  # not "unsure", nor "all"
+    item, sets = item[says], sets[says]
+    annotator = np.unique(annotator[says], return_inverse=True)[1]
+    size = sets.sum(1)
+    of_item = sparse.csr_array((np.ones(len(item)), (item, np.arange(len(item)))), shape=(n, len(item)))
+    used = is_fair[item]
+    counts = np.bincount(annotator[used], minlength=annotator.max(initial=-1) + 1)
+    logs = np.log(np.maximum(probs, 1e-30))
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(is_fair))[:MAX_TEMPERATURE_ROWS]
+    accuracy, temperature = np.full(len(counts), PRIOR_ACCURACY), 1.0
+    for _ in range(100):
+        odds = accuracy / (1 - accuracy)
+        weights = np.log(odds[annotator] * (n_classes - size) / size)
+        evidence = of_item @ (sets * weights[:, None])
+        evidence -= evidence.max(1, keepdims=True, initial=0.0)
+        before = np.append(accuracy, np.log(temperature))
+        if len(rows) >= LEAST_LABELS:
+            temperature = fit_temperature(logs[rows], np.exp(evidence[rows]), TEMPERATURES)[0]
+        posterior = softmax(logs / temperature + evidence, axis=1)
+        right = (posterior[item] * sets).sum(1)
+        pooled = (right[used].sum() + PRIOR_ANSWERS * PRIOR_ACCURACY) / (counts.sum() + PRIOR_ANSWERS)
+        own = np.bincount(annotator[used], right[used], len(counts))
+        accuracy = np.clip((own + PRIOR_ANSWERS * pooled) / (counts + PRIOR_ANSWERS), 1e-6, 1 - 1e-6)
+        if np.abs(np.append(accuracy, np.log(temperature)) - before).max() < 1e-4:
+            break
+    return np.asarray(np.where(candidates, 0, posterior).sum(1).clip(0.0, 1.0))
 
 
 def find_doubts(found: Resolution) -> list[Doubt]:
     """Return the rows to relabel, the most urgent first.
 
-    First rows whose set probably misses the truth, by `score_misses`; then rows whose two best candidates
-    tie; then rows whose annotators are split and whose best candidate is not probable enough.
+    First rows whose set probably misses the truth, by the probability of that; then rows whose two best
+    candidates tie; then rows whose annotators are split and whose best candidate is not probable enough.
     Rows that the model was trained on are left out: it agrees with their sets whatever these are.
     """
     names, shares = found.class_names, np.where(found.candidates, found.probs, 0)
     shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
     votes = None if found.answers is None else count_votes(found.answers)[:, : len(names)]
-    scores = score_misses(found)
     doubts: dict[Kind, list[Doubt]] = {"misses": [], "tie": [], "split": []}
     for row in np.flatnonzero(found.is_fair).tolist():
         own = np.flatnonzero(found.candidates[row])
@@ -299,7 +336,7 @@ def find_doubts(found: Resolution) -> list[Doubt]:
         says = f"{names[found.predicted[row]]} {found.probs[row].max():.2f}"
         if found.doubtful[row]:
             reason = f"set probably misses the truth: model says {says}, candidates {candidates}"
-            doubts["misses"].append(Doubt(row, "misses", float(scores[row]), reason))
+            doubts["misses"].append(Doubt(row, "misses", float(found.outside[row]), reason))
         elif gap < TIE:
             tied = ", ".join(f"{names[k]} {shares[row, k]:.2f}" for k in best[:2].tolist())
             reason = f"two classes tie: {tied} of the candidates' probability"
@@ -466,12 +503,12 @@ def name_rows(items: Sequence[str] | None, n: int, numbers: Sequence[int] | None
 
 
 def store_rows(
-    data: Dataset, reserved: Rows, found: Resolution, numbers: Sequence[int], *, has_folds: bool = True
+    data: Dataset, model: TrainedModel, reserved: Rows, found: Resolution, numbers: Sequence[int]
 ) -> dict[str, Any]:
     """Return what a model file keeps of its rows, as plain values.
 
-    `digests` recognise them; `probs` are out-of-fold probabilities, if there are folds and not too many
-    classes; `reserved` are the rows that were kept apart, `audit` their names, candidates and predictions.
+    `digests` recognise them; `probs` are out-of-fold probabilities, unless there are too many; `reserved` are
+    the rows that were kept apart, `audit` their names, candidates and logits.
     """
     names = name_rows(data.items, data.n_examples, numbers)
     kept: dict[str, Any] = {
@@ -480,10 +517,10 @@ def store_rows(
         "audit": {
             "ids": [names[row] for row in reserved],
             "candidates": [np.flatnonzero(data.candidates[row]).tolist() for row in reserved],
-            "predicted": found.predicted[reserved].tolist(),
+            "logits": pack(model.predict_logits(data.features[reserved]).astype(np.float32)),
         },
     }
-    if has_folds and found.probs.size <= MAX_STORED:
+    if found.probs.size <= MAX_STORED:
         kept["probs"] = pack(found.probs.astype(np.float16))
     return kept
 
