@@ -1,6 +1,6 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
-Also the tables of settings and of keys in docs/runs.md, and that of checks in docs/add-an-algorithm.md.
+Also the tables of settings, keys and criteria in docs/runs.md, of checks in docs/add-an-algorithm.md.
 
 python scripts/make_pages.py            write the pages
 python scripts/make_pages.py --check    fail if a page is not what would be written
@@ -19,7 +19,7 @@ from pathlib import Path
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
 from plench.contract import format_checks
-from plench.criteria import criteria
+from plench.criteria import criteria, format_criteria
 from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
 from plench.runs.folder import format_keys
@@ -34,7 +34,7 @@ DEFECTS = RESULTS / "defects.md"
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 
 # Pages with tables that are written, each by a function.
-TABLES = {"runs.md": (format_table, format_keys), "add-an-algorithm.md": (format_checks,)}
+TABLES = {"runs.md": (format_table, format_keys, format_criteria), "add-an-algorithm.md": (format_checks,)}
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
 KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}
 # Datasets whose noise rate the protocol gives to algorithms.
