@@ -1,7 +1,7 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
 Each page has a chart of accuracies (charts/NAME.svg), from the complete cells of results/study.parquet.
-Also the tables of settings in docs/runs.md, of keys in docs/run-folder.md and of checks in
+Also the tables of settings in docs/runs.md, of keys and criteria in docs/run-folder.md and of checks in
 docs/add-an-algorithm.md.
 
 python scripts/make_pages.py            write the pages
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from plench.algorithms import AlgorithmEntry, algorithms
 from plench.algorithms.base import FAMILIES, AlgorithmCard
 from plench.contract import format_checks
-from plench.criteria import criteria, find_criterion
+from plench.criteria import criteria, find_criterion, format_criteria
 from plench.data import dataset_card, dataset_names
 from plench.hparams import SHARED, DataTraits, Hyperparameter
 from plench.report.leaderboard import build_leaderboard, group_by
@@ -49,7 +49,7 @@ CR, DEFAULT_STEPS = find_criterion("CR"), 2000  # the length of the runs with de
 # Pages with tables that are written, each by a function.
 TABLES = {
     "runs.md": (format_table,),
-    "run-folder.md": (format_keys,),
+    "run-folder.md": (format_keys, format_criteria),
     "add-an-algorithm.md": (format_checks,),
 }
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from plench.criteria import CRITERIA
+
 ALGORITHMS = ("PRODEN", "CC", "LWS", "NN")
 DATASETS = ("Lost", "MSRCv2")
 STEPS = 1000
@@ -27,19 +29,19 @@ def make_records(
         level = quality * (1 - 0.7 * np.exp(-4 * (step + 1) / steps))
         accuracy = rng.binomial(n_validation, level) / n_validation
         covering = accuracy + (1 - accuracy) * rng.binomial(n_validation, 0.3) / n_validation
-        records.append(
-            {
-                "step": step,
-                "epoch": step * 128 / 909,
-                "loss": float(2 - level),
-                "step_time": 0.001,
-                "mem_gb": None,
-                "val_accuracy": accuracy,
-                "val_covering_rate": float(covering),
-                "val_approximated_acc": float(covering * rng.uniform(0.85, 0.95)),
-                "test_acc": rng.binomial(113, level) / 113,
-            }
-        )
+        record = {
+            "step": step,
+            "epoch": step * 128 / 909,
+            "loss": float(2 - level),
+            "step_time": 0.001,
+            "mem_gb": None,
+            "val_accuracy": accuracy,
+            "val_covering_rate": float(covering),
+            "val_approximated_acc": float(covering * rng.uniform(0.85, 0.95)),
+            "test_acc": rng.binomial(113, level) / 113,
+        }
+        others = {entry.member.record_key: accuracy for entry in CRITERIA.own.values()}
+        records.append(record | {key: value for key, value in others.items() if key not in record})
     return records
 
 

@@ -207,6 +207,15 @@ def find_criteria(specs: str) -> list[Criterion]:
     return [find_criterion(spec.strip()) for spec in specs.split(",") if spec.strip()]
 
 
+def format_criteria() -> str:
+    """Return the table of the criteria's keys in records in Markdown, for docs/run-folder.md."""
+    titles: dict[str, list[str]] = {}
+    for entry in CRITERIA.own.values():
+        titles.setdefault(entry.member.record_key, []).append(entry.member.title)
+    rows = [f"| `{key}` | {', '.join(names)} |" for key, names in titles.items()]
+    return "\n".join(["| key on validation | criteria that use it |", "|---|---|", *rows])
+
+
 def measure_all(
     logits: ArrayLike, candidates: ArrayLike, labels: ArrayLike | None, more: Iterable[Criterion] = ()
 ) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ import pytest
 
 import plench
 from plench.algorithms import find_algorithm
+from plench.criteria import format_criteria
 from plench.data import dataset_card, load_dataset
 from plench.errors import UsageError
 from plench.runs.folder import format_keys
@@ -198,7 +199,7 @@ def test_the_functions_show_their_keywords() -> None:
     assert "trial_seed" not in inspect.signature(plench.sweep).parameters
 
 
-@pytest.mark.parametrize(("name", "make"), [("runs.md", format_table), ("run-folder.md", format_keys)])
+@pytest.mark.parametrize(("name", "make"), [("runs.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)])
 def test_the_pages_on_runs_have_the_tables(name, make) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert make() in page, "run python scripts/make_pages.py"

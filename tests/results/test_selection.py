@@ -11,7 +11,7 @@ from plench.runs import read_runs
 from plench.runs.select import Plan, choose_checkpoint, infer_plans, select, select_by_each
 from tests.synthetic_sweep import make_records, write_run, write_sweep
 
-CR, AA, OA, OA_ES = criteria.values()
+CR, AA, OA, OA_ES = (criteria[name] for name in ("CR", "AA", "OA", "OA_ES"))
 
 
 def record(step, cr, test, **figures):

@@ -9,6 +9,7 @@ from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import PAPER
 from plench.cli import main
 from plench.data import dataset_card
+from plench.data.sources import find_source
 from plench.errors import DataError, UsageError
 from plench.runs.sweep_spec import Grid, SweepSpec
 from plench.settings import seed_hash
@@ -139,7 +140,10 @@ def test_suites_follow_the_protocol() -> None:
     assert every_image.datasets == (*image.datasets, "CIFAR10H")
     (lite,) = make_suite("lite")
     assert set(lite.algorithms) == PAPER
-    assert all(name.startswith("Digits") for name in lite.datasets)
+    assert {"Digits_USS", "Digits_FPS"} <= set(lite.datasets)
+    cards = [dataset_card(name) for name in lite.datasets]
+    assert all(card.kind == "tabular" and card.candidates.pl_type in ("uss", "fps") for card in cards)
+    assert all(find_source(name).how == "built in" for name in lite.datasets)
     assert make_grids(["CC"], ["Lost", "PLCIFAR10_Vaguest"])[1].n_trials == 3
 
 

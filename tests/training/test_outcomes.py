@@ -245,7 +245,8 @@ def test_the_page_on_runs_names_every_file_and_key(tmp_path: Path) -> None:
     folder = run(tmp_path, LISTING).folder
     missing = [path.name for path in folder.iterdir() if f"`{path.name}`" not in page]
     assert [name for name in missing if name != ".lock"] == []
-    assert [key for key in read_records(folder)[-1] if f"`{key}`" not in page] == []
+    keys = [key for key in read_records(folder)[-1] if f"`{key}`" not in page]
+    assert keys == [], "run python scripts/make_pages.py for keys of criteria"
     assert [name for name in get_args(Status) if f"`{name}`" not in page] == []
 
 

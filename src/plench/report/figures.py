@@ -76,7 +76,7 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
     }
     values = [float(v) for table in relative.values() for v in table[~np.isnan(table)]]
     scale = drawing.find_range(values)
-    height = 0.115 * len(order) + 0.4
+    height = 0.115 * len(order) + 0.55
     figure, panels, _ = drawing.new_panels(
         width, len(tables), 0.6, 0.7, (0.1, height), sharex=True, sharey=True
     )

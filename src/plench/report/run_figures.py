@@ -268,5 +268,6 @@ def _draw_cloud(axes: Axes, points: list[tuple[float, float]]) -> int:
     ends = (min(across.low, up.low), max(across.high, up.high))
     axes.plot(ends, ends, color=GREY, linewidth=0.7, linestyle=":")
     axes.set(xlim=across, ylim=up)
-    drawing.add_grid(axes, "both", ticks=3)
+    drawing.add_grid(axes, "x", ticks=2)  # numbers side by side need more room than below each other
+    drawing.add_grid(axes, "y", ticks=3)
     return len(points) - len(inside)
