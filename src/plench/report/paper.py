@@ -17,8 +17,8 @@ from plench.report import figures, run_figures
 from plench.report.drawing import figure_style, save_figure
 from plench.report.leaderboard import Leaderboard, part_of, split_by_truth
 from plench.report.results import Results, Row, choice_rows, render_csv, run_rows
-from plench.report.site.cells import launch_command
-from plench.report.site.files import GENERATOR, check_folder
+from plench.report.site import GENERATOR, check_folder
+from plench.report.site.content import launch_command
 from plench.report.statistics import ALPHA, Comparison, compare_algorithms, comparison_tables
 from plench.report.tables import TableLayout, build_tables, escape_latex, render_latex
 from plench.runs.files import write_text
@@ -68,7 +68,7 @@ class Paper:
 
 
 def write_paper(
-    results: Results, folder: Path, sweeps: Iterable[tuple[str, str]], command: str, data_dir: str | None
+    results: Results, folder: Path, sweeps: Iterable[tuple[str, str]], command: str, data_dir: Path | None
 ) -> list[str]:
     """Write everything into a folder of its own; return warnings. Data without true labels are left out."""
     board = split_by_truth(results.board)[0]
@@ -255,7 +255,7 @@ def describe_protocol(results: Results, board: Leaderboard, keys: dict[str, str]
     return "\n".join(filter(None, sentences)) + "\n"
 
 
-def list_commands(sweeps: Iterable[tuple[str, str]], command: str, data_dir: str | None) -> list[str]:
+def list_commands(sweeps: Iterable[tuple[str, str]], command: str, data_dir: Path | None) -> list[str]:
     """Return the commands that repeat the results and this folder."""
     launches = [launch_command(name, text, data_dir) for name, text in sweeps]
     unknown = ["# no sweep file is known: the page of plench report has the command of each chosen run"]
