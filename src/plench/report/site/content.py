@@ -88,9 +88,8 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
     `first_runs` has a run of every setting, from whose record the number of classes is taken.
     """
     settings = []
-    for label, setting in zip(
-        distinct([board.labels[s] for s in board.settings]), board.settings, strict=True
-    ):
+    labels = distinct([board.labels[setting] for setting in board.settings])
+    for label, setting in zip(labels, board.settings, strict=True):
         classes = part_of(first_runs[setting].info, "dataset").get("n_classes")
         classes = classes if isinstance(classes, int) and classes > 0 else None
         model = setting.details.get("model")
@@ -107,10 +106,13 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
             }
         )
     part = next(filter(None, split_by_truth(board)))
-    intervals = [
-        bootstrap_ranks(part, criterion, part.algorithms) if criterion in part.criteria else None
-        for criterion in board.criteria
-    ]
+    intervals: list[dict[str, Any] | None] = [None] * len(board.criteria)
+    for number, criterion in enumerate(board.criteria):
+        if criterion in part.criteria:
+            found = bootstrap_ranks(part, criterion, part.algorithms)
+            reason = "" if found.widest else "; ".join(found.reasons)
+            limits = [found.widest.get(algorithm) for algorithm in board.algorithms]
+            intervals[number] = {"over": found.over, "limits": limits, "reason": reason}
     fitted = {algorithm for (_, algorithm, _), cell in board.cells.items() if cell.experiment.fitted}
     venues = {name: card["venue"] for name, card in board.cards.items() if isinstance(card.get("venue"), str)}
     characters = [chr(number) for number in range(ord(" "), 0x2300)]
@@ -133,16 +135,7 @@ def describe_index(board: Leaderboard, first_runs: Mapping[Experiment, Run]) -> 
             "formula": [c for c in characters if guard_formula(c) != c],
         },
         "settings": settings,
-        "intervals": [
-            None
-            if found is None
-            else {
-                "over": found.over,
-                "limits": [found.widest.get(algorithm) for algorithm in board.algorithms],
-                "reason": "" if found.widest else "; ".join(found.reasons),
-            }
-            for found in intervals
-        ],
+        "intervals": intervals,
         "algorithms": [
             {
                 "name": name,
@@ -167,20 +160,16 @@ def describe_cells(board: Leaderboard, judged: Sequence[CriterionQuality]) -> li
         labelled = setting not in board.unlabelled
         shown = cell if labelled else score_cell(cell)
         has_figure = labelled or not cell.criterion.needs_labels
+        row, column = board.algorithms.index(algorithm), board.criteria.index(cell.criterion)
+        splits = [[trial, None if choice is None else choice.test_acc] for trial, choice in shown.by_split()]
         described.append(
             {
-                "at": [
-                    board.settings.index(setting),
-                    board.algorithms.index(algorithm),
-                    board.criteria.index(cell.criterion),
-                ],
+                "at": [board.settings.index(setting), row, column],
                 "mean": shown.mean,
                 "std": shown.std,
                 "se": shown.stderr,
                 "n": shown.n,
-                "splits": [
-                    [trial, None if choice is None else choice.test_acc] for trial, choice in shown.by_split()
-                ],
+                "splits": splits,
                 "regret": regrets.get((cell.experiment, cell.criterion)),
                 "planned": cell.plan.n_runs,
                 "finished": cell.n_finished,
@@ -377,11 +366,10 @@ def describe_sensitivity(runs: Sequence[Run], criterion: Criterion) -> list[dict
         else:
             found["categories"] = [as_text(value) for value in measured.categories]
             found["bins"] = [[as_text(value), *more] for value, *more in measured.bins]
+        points = zip(measured.runs, measured.differences, measured.places, strict=True)
         found["points"] = [
             [_four_digits(place), round(difference, 4), int(run.hparams_seed == 0)]
-            for run, difference, place in zip(
-                measured.runs, measured.differences, measured.places, strict=True
-            )
+            for run, difference, place in points
         ]
         described.append(found)
     return described
@@ -447,21 +435,18 @@ def describe_dataset(setting: Experiment, run: Run, measured: CandidateStats | N
             if name not in ("candidates", "algorithm", "dataset", "dataset_fingerprint") and value is not None
         ],
         "classes": names,
-        "measured": None if measured is None else describe_measured(measured),
-    }
-
-
-def describe_measured(stats: CandidateStats) -> dict[str, Any]:
-    """Return the figures of candidate sets that were measured; those that need true labels may be None."""
-    return {
-        "examples": stats.n_examples,
-        "mean_size": stats.mean_size,
-        "sizes": [[size, int(count)] for size, count in enumerate(stats.size_counts) if count],
-        "noise": stats.noise_rate,
-        "flipping": None if stats.flipping is None else np.round(stats.flipping, 4).tolist(),
-        "counts": None if stats.label_counts is None else stats.label_counts.tolist(),
-        "degree": stats.ambiguity_degree,
-        "pair": stats.ambiguous_pair,
+        "measured": None
+        if measured is None
+        else {  # those that need true labels may be None
+            "examples": measured.n_examples,
+            "mean_size": measured.mean_size,
+            "sizes": [[size, int(count)] for size, count in enumerate(measured.size_counts) if count],
+            "noise": measured.noise_rate,
+            "flipping": None if measured.flipping is None else np.round(measured.flipping, 4).tolist(),
+            "counts": None if measured.label_counts is None else measured.label_counts.tolist(),
+            "degree": measured.ambiguity_degree,
+            "pair": measured.ambiguous_pair,
+        },
     }
 
 
@@ -545,7 +530,7 @@ def describe_pairs(board: Leaderboard, criterion: Criterion) -> dict[str, Any]:
                 "mean": pair.mean_difference,
                 "p": pair.p_value,
                 "splits": [
-                    [number, found.p_value]
+                    [number, found["p_value"]]
                     for number, one in enumerate(single)
                     for found in compare_splits(one, criterion, names[pair.first], names[pair.second])
                 ],
