@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from plench.cli.pilot import Arm, PilotResult, draw_pilot
+from plench.cli.pilot import draw_pilot
 from plench.criteria import criteria
 from plench.errors import DataError, UsageError
 from plench.report.dataset_stats import (
@@ -82,13 +82,15 @@ COSTS = [StepCost(a, "Lost", 1.0 + i / 10, 0.5, 320.0 + i) for i, a in enumerate
 def pilot_results(outlier=None):
     rng = np.random.default_rng(7)
 
-    def arm(mean):
-        return Arm(tuple(mean + rng.normal(0, 0.01, size=3)))
-
     skills = {
         (d, a): 0.05 if a == outlier else rng.uniform(0.6, 0.7) for d in ("Lost", "MSRCv2") for a in MANY
     }
-    return [PilotResult(d, a, arm(skill), arm(skill + 0.01), 3, "") for (d, a), skill in skills.items()]
+    return [
+        {"dataset": dataset, "algorithm": algorithm, "n_splits": 3}
+        | {f"{arm}_mean": skill + rng.normal(0.005, 0.01) for arm in ("choosing", "training")}
+        | {f"{arm}_standard_error": rng.uniform(0.003, 0.008) for arm in ("choosing", "training")}
+        for (dataset, algorithm), skill in skills.items()
+    ]
 
 
 def means(board, number):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plench.cli.pilot import gather_pilot, join_validation, pilot_rows, train_with_validation
+from plench.cli.pilot import gather_pilot, join_validation, train_with_validation
 from plench.criteria import criteria
 from plench.data import draw_candidates, load_dataset, split_dataset
 from plench.runs import read_runs
@@ -34,11 +34,10 @@ def write_arms(root):
 def test_arms_are_compared_on_common_splits(tmp_path):
     write_arms(tmp_path)
     arms = [read_runs(tmp_path / name) for name in ("validation", "training")]
-    (result,), apart = gather_pilot(*arms, OA)
+    (row,), apart = gather_pilot(*arms, OA)
     assert apart == []
-    assert result.choosing.accuracies == (0.6, 0.6)
-    assert result.training.accuracies == pytest.approx((0.7, 0.8))
-    (row,) = pilot_rows([result])
+    assert (row["n_splits"], row["choosing_mean"], row["choosing_standard_error"]) == (2, 0.6, 0.0)
+    assert row["training_mean"] == pytest.approx(0.75)
     assert row["gain_of_training"] == pytest.approx(0.15)
     assert row["training_standard_error"] == pytest.approx(0.05)
 
@@ -48,9 +47,8 @@ def test_arms_of_other_steps_are_not_compared(tmp_path):
         run = [record(0.5, step=steps - 1)]
         write_run(tmp_path / "v" / str(steps), run, "Lost", "CC", steps=steps)
     write_run(tmp_path / "t" / "1", [record(0.7)], "Lost+validation", "CC", steps=1000)
-    (result,), apart = gather_pilot(read_runs(tmp_path / "v"), read_runs(tmp_path / "t"), OA)
-    assert result.dataset == "Lost (steps 1000)"
-    assert result.training.accuracies == (0.7,)
+    (row,), apart = gather_pilot(read_runs(tmp_path / "v"), read_runs(tmp_path / "t"), OA)
+    assert (row["dataset"], row["n_splits"], row["training_mean"]) == ("Lost (steps 1000)", 1, 0.7)
     assert apart == ["Lost (steps 500), CC: no split with a result in both arms"]
 
 

@@ -27,10 +27,8 @@ from plench.report.criteria_quality import (
 from plench.report.dataset_stats import describe_candidates
 from plench.report.drawing import figure_style
 from plench.report.run_figures import draw_sensitivity
-from plench.report.site.build import group_warnings
-from plench.report.site.cells import repeat_command
-from plench.report.site.files import as_script, as_text, distinct
-from plench.report.site.pages import describe_sensitivity
+from plench.report.site import as_script, group_warnings
+from plench.report.site.content import as_text, describe_sensitivity, distinct, repeat_command
 from plench.report.statistics import (
     compare_algorithms,
     compare_each_pair,

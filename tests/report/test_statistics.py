@@ -174,9 +174,9 @@ def test_splits_are_compared_in_pairs_with_the_recorded_sizes(tmp_path):
     lost, _ = compare_splits(board, CR, "CC", "LWS")
     cells = [board.cell(board.settings[0], name, CR).accuracies for name in ("CC", "LWS")]
     differences = np.subtract(*cells)
-    assert (lost.dataset, lost.n_splits) == ("Lost", 5)
-    assert lost.difference == pytest.approx(differences.mean())
-    assert lost.p_value == pytest.approx(corrected_t_test(differences, 113 / 909))
+    assert (lost["dataset"], lost["n_splits"]) == ("Lost", 5)
+    assert lost["difference"] == pytest.approx(differences.mean())
+    assert lost["p_value"] == pytest.approx(corrected_t_test(differences, 113 / 909))
 
 
 def test_a_dataset_with_several_settings_counts_once(tmp_path):

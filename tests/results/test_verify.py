@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from plench.cli import main
-from plench.report.site.cells import launch_command
+from plench.report.site.content import launch_command
 from plench.runs import read_runs
 from plench.runs.records import Record
 from plench.runs.verify import choose_sample, compare_conditions, compare_runs

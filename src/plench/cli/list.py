@@ -107,16 +107,17 @@ def list_hyperparameters(name: str) -> list[dict[str, Any]]:
             (parameter.default_for(traits), str(parameter.search_for(traits)))
             for traits in (DataTraits("tabular"), DataTraits("image"))
         )
-        row: dict[str, Any] = {
-            "name": parameter.name,
-            "default": default,
-            "search": search,
-            "range": parameter.range_text(),
-        }
-        row["meaning"] = parameter.meaning
-        row["image_default"] = image_default if image_default != default else None
-        row["image_search"] = image_search if image_search != search else None
-        rows.append(row)
+        rows.append(
+            {
+                "name": parameter.name,
+                "default": default,
+                "search": search,
+                "range": parameter.range_text(),
+                "meaning": parameter.meaning,
+                "image_default": image_default if image_default != default else None,
+                "image_search": image_search if image_search != search else None,
+            }
+        )
     return rows
 
 

@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from plench.data import CandidateSpec, Dataset, Split
 from plench.errors import DataError, UsageError
 from plench.report import drawing
 from plench.report.drawing import COLUMN, DARK, GREY, check_figure, figure_style, label, save_figure
-from plench.report.leaderboard import label_settings
+from plench.report.leaderboard import group_by, label_settings
 from plench.report.results import read_results
 from plench.report.tables import (
     Notes,
@@ -103,14 +103,14 @@ def run(args: argparse.Namespace) -> int:
         return code
     choosing = read_results(folder / VALIDATION_ARM, criteria=[args.criterion])
     training, warnings = read_runs_with_warnings(folder / TRAINING_ARM)
-    results, apart = gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
+    rows, apart = gather_pilot(choosing.runs, training, choosing.criteria[0], choosing.plans)
     print_warnings([*choosing.warnings, *(f"{TRAINING_ARM}/{text}" for text in warnings), *apart])
     with figure_style():
-        save_figure(draw_pilot(results, args.width), output)
+        save_figure(draw_pilot(rows, args.width), output)
     if args.json:
-        print(json.dumps(pilot_rows(results), indent=2))
+        print(json.dumps(rows, indent=2))
     else:
-        print(render_text(pilot_tables(results)))
+        print(render_text(pilot_tables(rows)))
         print(f"figure: {output}")
     return code
 
@@ -204,48 +204,15 @@ def join_validation(
     return joined, replace(split, train=np.concatenate([split.train, split.validation])), weights
 
 
-@dataclass(frozen=True)
-class Arm:
-    """Test accuracies over splits of one use of the validation set."""
-
-    accuracies: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean test accuracy."""
-        return fmean(self.accuracies)
-
-    @property
-    def stderr(self) -> float | None:
-        """Standard error of the mean; None for a single split."""
-        n = len(self.accuracies)
-        return stdev(self.accuracies) / math.sqrt(n) if n > 1 else None
-
-
-@dataclass(frozen=True)
-class PilotResult:
-    """One algorithm on one dataset: validation labels used for choosing, and used for training.
-
-    `dataset` also names the setting where there are several. `gaps` is what the choosing arm lacks,
-    `n_planned` how many splits there should be.
-    """
-
-    dataset: str
-    algorithm: str
-    choosing: Arm
-    training: Arm
-    n_planned: int
-    gaps: str
-
-
 def gather_pilot(
     choosing_runs: Iterable[Run],
     training_runs: Iterable[Run],
     criterion: Criterion,
     plans: Mapping[Experiment, Plan] | None = None,
-) -> tuple[list[PilotResult], list[str]]:
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare both arms on the splits that both have, and name what has no split in common.
 
+    A row is one algorithm on one dataset (and setting, where there are several); accuracies are fractions.
     Runs of other steps, another network or other fractions are other experiments and are not compared.
     """
     trained: dict[tuple[object, ...], dict[int, float]] = {}
@@ -254,22 +221,31 @@ def gather_pilot(
         test = record.get("test_acc") if record is not None else None
         if test is not None:
             trained.setdefault(_identify(run.experiment), {})[run.trial_seed] = test
-    results, apart = [], []
+    rows, apart = [], []
     cells = select(choosing_runs, criterion, plans)
     tables = place_experiments(cell.experiment for cell in cells)
     labels = label_settings(dict.fromkeys(setting for settings in tables.values() for setting in settings))
     for cell in cells:
-        named = (labels[tables[cell.experiment][0]], cell.experiment.algorithm)
+        dataset, algorithm = labels[tables[cell.experiment][0]], cell.experiment.algorithm
         chosen = {c.trial_seed: c.test_acc for c in cell.choices if c.test_acc is not None}
         other = trained.get(_identify(cell.experiment), {})
         common = sorted(chosen.keys() & other.keys())
-        if common:
-            choosing, training = (Arm(tuple(values[trial] for trial in common)) for values in (chosen, other))
-            n_planned = len(cell.plan.trial_seeds)
-            results.append(PilotResult(*named, choosing, training, n_planned, describe_gaps(cell)))
-        else:
-            apart.append(f"{named[0]}, {named[1]}: no split with a result in both arms")
-    return results, apart
+        if not common:
+            apart.append(f"{dataset}, {algorithm}: no split with a result in both arms")
+            continue
+        row: dict[str, Any] = {
+            "dataset": dataset,
+            "algorithm": algorithm,
+            "n_splits": len(common),
+            "planned_splits": len(cell.plan.trial_seeds),
+            "note": describe_gaps(cell),
+        }
+        for arm, values in (("choosing", chosen), ("training", other)):
+            own = [values[trial] for trial in common]
+            row[f"{arm}_mean"] = fmean(own)
+            row[f"{arm}_standard_error"] = stdev(own) / math.sqrt(len(own)) if len(own) > 1 else None
+        rows.append({**row, "gain_of_training": row["training_mean"] - row["choosing_mean"]})
+    return rows, apart
 
 
 def _identify(experiment: Experiment) -> tuple[object, ...]:
@@ -280,58 +256,33 @@ def _identify(experiment: Experiment) -> tuple[object, ...]:
     return (experiment.dataset.removesuffix(SUFFIX), experiment.algorithm, *map(details.get, shared))
 
 
-def pilot_rows(results: Iterable[PilotResult]) -> list[dict[str, Any]]:
-    """Return the results as flat rows; accuracies are fractions."""
-    return [
-        {
-            "dataset": result.dataset,
-            "algorithm": result.algorithm,
-            "n_splits": len(result.choosing.accuracies),
-            "planned_splits": result.n_planned,
-            "note": result.gaps,
-            "choosing_mean": result.choosing.mean,
-            "choosing_standard_error": result.choosing.stderr,
-            "training_mean": result.training.mean,
-            "training_standard_error": result.training.stderr,
-            "gain_of_training": result.training.mean - result.choosing.mean,
-        }
-        for result in results
-    ]
-
-
-def pilot_tables(results: Iterable[PilotResult]) -> list[TableLayout]:
+def pilot_tables(rows: Iterable[Mapping[str, Any]]) -> list[TableLayout]:
     """Return one table per dataset."""
     header = ("Algorithm", "choosing", "training", "training − choosing", "splits")
     legend = "Test accuracy in %, [standard error of the mean]; the difference in points."
     grids = []
-    for dataset, group in _by_dataset(results).items():
+    for dataset, group in group_by(rows, lambda row: row["dataset"]).items():
         notes = Notes()
-        rows = []
-        for result in group:
-            choosing, training = result.choosing, result.training
-            texts = [
-                show_mean(training.mean, training.stderr),
-                f"{100 * (training.mean - choosing.mean):+.2f}",
-                f"{len(choosing.accuracies)} of {result.n_planned}",
-            ]
-            shown = show_mean(choosing.mean, choosing.stderr)
-            first = TableEntry(text=shown, marks=notes.mark(result.gaps))
-            rows.append((result.algorithm, (first, *text_entries(*texts))))
+        lines = []
+        for row in group:
+            choosing, training = (
+                show_mean(row[f"{arm}_mean"], row[f"{arm}_standard_error"])
+                for arm in ("choosing", "training")
+            )
+            gain, splits = (
+                f"{100 * row['gain_of_training']:+.2f}",
+                f"{row['n_splits']} of {row['planned_splits']}",
+            )
+            first = TableEntry(text=choosing, marks=notes.mark(row["note"]))
+            lines.append((row["algorithm"], (first, *text_entries(training, gain, splits))))
         title = f"{dataset}: clean validation labels used for"
-        grids.append(TableLayout(title, header, tuple(rows), notes.listed(), legend))
+        grids.append(TableLayout(title, header, tuple(lines), notes.listed(), legend))
     return grids
 
 
-def _by_dataset(results: Iterable[PilotResult]) -> dict[str, list[PilotResult]]:
-    groups: dict[str, list[PilotResult]] = {}
-    for result in results:
-        groups.setdefault(result.dataset, []).append(result)
-    return groups
-
-
-def draw_pilot(results: Sequence[PilotResult], width: float = COLUMN) -> Figure:
+def draw_pilot(rows: Sequence[Mapping[str, Any]], width: float = COLUMN) -> Figure:
     """Draw two points with standard errors per algorithm, one panel per dataset: the paper's first figure."""
-    groups = _by_dataset(results)
+    groups = group_by(rows, lambda row: row["dataset"])
     if not groups:
         raise UsageError("no algorithm has finished runs of both arms on a common split")
     figure = drawing.new_figure(width, sum(0.125 * len(group) + 0.45 for group in groups.values()))
@@ -339,28 +290,32 @@ def draw_pilot(results: Sequence[PilotResult], width: float = COLUMN) -> Figure:
     panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=ratios).ravel()
     n_beyond = 0
     for axes, (dataset, group) in zip(panels, groups.items(), strict=True):
-        arms = [arm for result in group for arm in (result.choosing, result.training)]
-        ends = [100 * (arm.mean + sign * (arm.stderr or 0.0)) for arm in arms for sign in (-1, 1)]
-        scale = drawing.find_range(ends)
-        for place, result in enumerate(group):
-            means = [100 * arm.mean for arm in (result.choosing, result.training)]
+        # Mean and standard error of both arms of each row.
+        arms = [
+            [(row[f"{arm}_mean"], row[f"{arm}_standard_error"] or 0.0) for arm in ("choosing", "training")]
+            for row in group
+        ]
+        scale = drawing.find_range(
+            100 * (mean + sign * error) for both in arms for mean, error in both for sign in (-1, 1)
+        )
+        for place, both in enumerate(arms):
+            means = [100 * mean for mean, _ in both]
             if not all(map(scale.holds, means)):
                 text = f"{means[0]:.1f} → {means[1]:.1f}"
                 drawing.write_beyond(axes, place, text, low=min(means) < scale.low)
                 n_beyond += 1
                 continue
-            for arm, shift, fill in ((result.choosing, -0.17, "white"), (result.training, 0.17, DARK)):
+            for (mean, error), shift, fill in zip(both, (-0.17, 0.17), ("white", DARK), strict=True):
                 style: dict[str, Any] = {"marker": "o", "markersize": 3, "markerfacecolor": fill}
                 style |= {"markeredgecolor": DARK, "markeredgewidth": 0.7, "linewidth": 0.7}
                 style["color"] = GREY if fill == "white" else DARK
-                error = 100 * (arm.stderr or 0.0)
-                axes.errorbar([100 * arm.mean], [place + shift], xerr=[error], **style)
+                axes.errorbar([100 * mean], [place + shift], xerr=[100 * error], **style)
         axes.set_title(label(dataset, 60))
-        drawing.name_rows(axes, [label(result.algorithm, 22) for result in group])
+        drawing.name_rows(axes, [label(row["algorithm"], 22) for row in group])
         axes.set_xlim(scale.padded(0.06))
         drawing.add_grid(axes, "x")
     panels[-1].set_xlabel("test accuracy (%)")
-    splits = [len(result.choosing.accuracies) for result in results]
+    splits = [row["n_splits"] for row in rows]
     n = str(max(splits)) if min(splits) == max(splits) else f"{min(splits)} to {max(splits)}"
     what = "Clean validation labels used for choosing and for training"
     drawing.add_title(figure, f"{what}: {counted(len(groups), 'dataset')}, n = {n} splits")

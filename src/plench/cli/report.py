@@ -25,7 +25,7 @@ from plench.errors import DataError, UsageError
 from plench.model_file import is_model_file, read_head
 from plench.report.figures import read_costs
 from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
-from plench.report.site import SiteInput, list_sweep_files, measure_candidates, write_site
+from plench.report.site import SiteInput, list_sweep_files, write_site
 from plench.report.tables import describe_incomplete
 from plench.text import flag
 
@@ -74,26 +74,17 @@ def run(args: argparse.Namespace) -> int:
         from plench.report.paper import DOCUMENT, write_paper
 
         found = read_input(args)
-        data_dir = None if args.data_dir is None else str(args.data_dir)
         sweeps = list_sweep_files(args.folders)
-        warnings = write_paper(found, args.paper, sweeps, describe_command(args), data_dir)
+        warnings = write_paper(found, args.paper, sweeps, describe_command(args), args.data_dir)
         print(args.paper / DOCUMENT)
         print_warnings([*found.warnings, *warnings, describe_incomplete(found.board)])
     if args.output is None:
         return 0
     while True:
-        found = read_input(args)
-        measured, missed = ({}, []) if args.data_dir is None else measure_candidates(found, args.data_dir)
-        content = SiteInput(
-            results=found,
-            warnings=(*found.warnings, *missed),
-            sweeps=list_sweep_files(args.folders),
-            command=describe_command(args),
-            costs=() if args.costs is None else read_costs(args.costs),
-            measured=measured,
-            data_dir=None if args.data_dir is None else str(args.data_dir),
-        )
-        written = write_site(content, args.output)
+        found, sweeps = read_input(args), list_sweep_files(args.folders)
+        costs = () if args.costs is None else read_costs(args.costs)
+        given = SiteInput(found, sweeps, describe_command(args), costs, args.data_dir)
+        written = write_site(given, args.output)
         print(f"{written.page}  ({written.n_files} files, {written.n_bytes / 1e6:.1f} MB)", flush=True)
         if args.every is None or written.complete:
             break

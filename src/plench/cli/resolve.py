@@ -56,10 +56,9 @@ def run(args: argparse.Namespace) -> int:
     found = resolve_items(model, items)
     write_csv(args.output, list_rows(found, items))
     doubts, ratings = find_doubts(found), rate_annotators(found)
-    places = [name_row(items, each.row) for each in doubts]
+    names = items.names or [""] * len(found.label)
     if args.relabel is not None:
         header = ["rank", "row", "item", "reason"]
-        names = items.names or [""] * len(found.label)
         ranked = [[n, each.row + 1, names[each.row], each.reason] for n, each in enumerate(doubts, 1)]
         write_csv(args.relabel, [header, *ranked])
     if args.annotators is not None:
@@ -75,24 +74,16 @@ def run(args: argparse.Namespace) -> int:
     lines = [f"{found.doubtful[found.is_fair].sum()} of {found.is_fair.sum()} sets probably miss the truth"]
     if doubts:
         lines.append(f"{len(doubts)} rows to relabel" + ("" if args.relabel else " (--relabel FILE has all)"))
-    lines += [
-        f"  {place}: {each.reason}" for place, each in list(zip(places, doubts, strict=True))[:ROWS_SHOWN]
-    ]
+    lines += [f"  {names[each.row] or f'row {each.row + 1}'}: {each.reason}" for each in doubts[:ROWS_SHOWN]]
     lines += [format_annotator(each) for each in ratings]
     print(clean_text("\n".join(lines)), file=sys.stderr)
     return 0
 
 
-def name_row(items: Items, row: int) -> str:
-    """Return the name of an item, or the number of its row."""
-    return f"row {row + 1}" if items.names is None else items.names[row] or f"row {row + 1}"
-
-
 def format_annotator(rating: AnnotatorRating) -> str:
     """Return the line about an annotator."""
-    skill = "none"
-    if rating.skill is not None:
-        skill = f"{rating.skill:.2f} ({rating.low:.2f} to {rating.high:.2f})"
+    has_skill = rating.skill is not None
+    skill = f"{rating.skill:.2f} ({rating.low:.2f} to {rating.high:.2f})" if has_skill else "none"
     share = f"{rating.agreement:.1%} of {rating.n_answers} answers contain the prediction"
     flag = f"; {rating.flag}" if rating.flag else ""
     return f"annotator {rating.annotator}: skill {skill}; {share}, by chance {rating.chance:.1%}{flag}"
@@ -112,13 +103,14 @@ def list_rows(found: Resolution, items: Items) -> Iterator[list[str]]:
     first = ["row"] if items.names is None else ["row", "item"]
     yield [*first, "label", "probability", "predicted", "outside", "probably_misses_truth"]
     for row in range(len(found.label)):
-        doubtful = "yes" if found.doubtful[row] else "no"
+        place = [str(row + 1), *([] if items.names is None else [items.names[row]])]
+        label, predicted = (found.class_names[k[row]] for k in (found.label, found.predicted))
+        doubtful = ("yes" if found.doubtful[row] else "no") if found.is_fair[row] else "trained on"
         yield [
-            str(row + 1),
-            *([] if items.names is None else [items.names[row]]),
-            found.class_names[found.label[row]],
+            *place,
+            label,
             f"{found.probability[row]:.6f}",
-            found.class_names[found.predicted[row]],
+            predicted,
             f"{found.outside[row]:.6f}",
-            doubtful if found.is_fair[row] else "trained on",
+            doubtful,
         ]

@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # these import torch, which the help and a status do not need
 SIZES = "fleets"  # of stacks, in the JSON of a plan
 PROBLEMS = ("failed", "foreign", "damaged")
 PROBLEMS_SHOWN = 20
+# The settings that do not affect results.
+EXECUTION_SETTINGS = tuple(name for name, setting in declared().items() if not setting.affects_results)
 # Options of single engines: the engines, the engine's argument, type, metavar and help.
 ENGINE_OPTIONS: dict[str, tuple[tuple[str, ...], str, type, str, str]] = {
     "workers": (("local", "ray"), "workers", int, "N", "parallel runs (default: one per GPU or core)"),
@@ -149,7 +151,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     text = "observers of runs: classes as path/to/file.py:NAME or module:NAME (docs/callbacks.md)"
     parser.add_argument("--callback", nargs="+", default=[], metavar="SPEC", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing; see the exit code")
-    add_settings(parser, execution_settings())
+    add_settings(parser, EXECUTION_SETTINGS)
     text = "engine: local (also called multi_gpu), ray, slurm, or dummy, which prints the commands"
     parser.add_argument("--command-launcher", default="local", metavar="ENGINE", help=text)
     groups = {
@@ -162,15 +164,10 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def execution_settings() -> list[str]:
-    """Return the names of the settings that do not affect results."""
-    return [name for name, setting in declared().items() if not setting.affects_results]
-
-
 def read_specs(args: argparse.Namespace) -> list[SweepSpec]:
     """Return the sweeps that the options name, with the settings that do not affect results."""
     given = given_settings(args)
-    execution = {name: given.pop(name) for name in execution_settings() if name in given}
+    execution = {name: given.pop(name) for name in EXECUTION_SETTINGS if name in given}
     ranges = {name: getattr(args, name) for name in RANGES if getattr(args, name) is not None}
     changes: dict[str, Any] = {**ranges, **given}
     if args.hparams is not None:

@@ -138,9 +138,6 @@ def describe_outcome(outcome: RunOutcome) -> dict[str, Any]:
         found = choose_checkpoint(run, criterion) if run.finished else None
         if found is not None:
             record, score = found
-            content["chosen"][name] = {
-                "step": record.step,
-                "value": score,
-                "test_acc": record.get("test_acc"),
-            }
+            figures = {"step": record.step, "value": score, "test_acc": record.get("test_acc")}
+            content["chosen"][name] = figures
     return content

@@ -28,6 +28,10 @@ N_SPLITS = 3
 STEPS = 60_000
 N_HPARAMS = 20
 HOLDOUT_FRACTION = 0.1
+TABULAR = (
+    "the paper has tables of tabular datasets, but their numbers are not in its source, from which ours are "
+    "taken"
+)
 PUBLISHED_CRITERIA = ("CR", "AA", "OA", "OA_ES")
 
 
@@ -68,6 +72,9 @@ def compare_cell(ours: Cell, setting: str, key: tuple[str, str, str, str]) -> di
     error = printed_error * math.sqrt(N_SPLITS / (N_SPLITS - 1))
     difference = None if ours.mean is None else ours.mean - mean
     combined = None if ours.stderr is None else math.hypot(ours.stderr, error)
+    within = None
+    if difference is not None and combined is not None:
+        within = abs(difference) <= combined + ROUNDING
     n_runs = ours.n_finished - ours.n_absent
     fewer = ""
     if ours.n < N_SPLITS or n_runs < N_SPLITS * N_HPARAMS:
@@ -88,9 +95,7 @@ def compare_cell(ours: Cell, setting: str, key: tuple[str, str, str, str]) -> di
         "paper_standard_error": error,
         "difference": difference,
         "combined_error": combined,
-        "within_combined_error": None
-        if difference is None or combined is None
-        else abs(difference) <= combined + ROUNDING,
+        "within_combined_error": within,
         "paper_faults": find_faults(dataset, algorithm, criterion),
         "our_note": "; ".join(filter(None, (fewer, describe_gaps(ours)))),
     }
@@ -112,12 +117,7 @@ def compare_with_paper(board: Leaderboard, runs: Iterable[Run]) -> tuple[list[di
         label = board.labels[setting]
         reason = _explain_difference(setting, is_release.get(setting, False))
         if (setting.dataset, setting.model) not in {key[:2] for key in published}:
-            reason = "the paper has no table of it"
-            if setting in tabular:
-                reason = (
-                    "the paper has tables of tabular datasets, but their numbers are not in its source, from "
-                    "which ours are taken"
-                )
+            reason = TABULAR if setting in tabular else "the paper has no table of it"
         if reason:
             reasons.append(f"{label}: {reason}")
             continue
@@ -160,25 +160,24 @@ def paper_tables(rows: Iterable[dict[str, Any]]) -> list[TableLayout]:
         "is not the method's."
     )
     grids = []
-    for (setting, model, criterion), group in group_by(
-        rows, lambda row: (row["setting"], row["model"], row["criterion"])
-    ).items():
+    by_table = group_by(rows, lambda row: (row["setting"], row["model"], row["criterion"]))
+    for (setting, model, criterion), group in by_table.items():
         notes = Notes()
         shown = []
         for row in group:
             difference, error = row["difference"], row["combined_error"]
             ours = show_mean(row["our_mean"], row["our_standard_error"])
             paper = show_mean(row["paper_mean"], row["paper_standard_error"])
-            entries = (
+            marked = (
                 TableEntry(text=ours, marks=notes.mark(row["our_note"])),
                 TableEntry(text=paper, marks=notes.mark(*row["paper_faults"])),
-                *text_entries(
-                    "none" if difference is None else f"{100 * difference:+.2f}",
-                    "none" if error is None else f"{100 * error:.2f}",
-                    {True: "yes", False: "no", None: "unknown"}[row["within_combined_error"]],
-                ),
             )
-            shown.append((row["algorithm"], entries))
+            texts = (
+                "none" if difference is None else f"{100 * difference:+.2f}",
+                "none" if error is None else f"{100 * error:.2f}",
+                {True: "yes", False: "no", None: "unknown"}[row["within_combined_error"]],
+            )
+            shown.append((row["algorithm"], (*marked, *text_entries(*texts))))
         title = f"{setting}, {model}, selected by {find_criterion(criterion).title}"
         grids.append(TableLayout(title, header, tuple(shown), notes.listed(), legend))
     return grids

@@ -99,19 +99,16 @@ def measure_sensitivity(runs: Iterable[Run], criterion: Criterion) -> list[Sensi
                 ends = (float(x[part[0]]), float(x[part[-1]]))
                 bins.append((ends, float(np.median(x[part])), len(part), float(np.median(y[part]))))
         else:
-            ordered = sorted(by_value, key=lambda text: _by_size(by_value[text][0][0], text))
-            categories = [by_value[text][0][0] for text in ordered]
+            firsts = {text: group[0][0] for text, group in by_value.items()}
+            # Numbers first, by size, then other texts.
+            ordered = sorted(firsts, key=lambda t: (0, firsts[t], "") if is_finite(firsts[t]) else (1, 0, t))
+            categories = [firsts[text] for text in ordered]
             numbers = [float(ordered.index(str(value))) for value in values]
             for place, text in enumerate(ordered):
                 same = [difference for _, difference in by_value[text]]
                 bins.append((categories[place], float(place), len(same), median(same)))
         measured.append(Sensitivity(name, own, differences, numbers, categories, bins))
     return measured
-
-
-def _by_size(value: object, text: str) -> tuple[int, float, str]:
-    """Return what categories are sorted by: numbers first, by size, then other texts."""
-    return (0, float(value), "") if is_finite(value) else (1, 0.0, text)
 
 
 def judge_criteria(runs: Iterable[Run], shown: Iterable[Criterion] | None = None) -> list[CriterionQuality]:
@@ -132,8 +129,7 @@ def judge_criteria(runs: Iterable[Run], shown: Iterable[Criterion] | None = None
                 if best is not None and choice.test_acc is not None:
                     losses.append(best - choice.test_acc)
             correlations = correlate_with_test(by_experiment[cell.experiment], criterion)
-            figures = (_mean(losses), len(losses), _mean(correlations), len(correlations))
-            judged.append(CriterionQuality(cell.experiment, criterion, *figures))
+            judged.append(CriterionQuality(cell.experiment, criterion, *_mean(losses), *_mean(correlations)))
     return judged
 
 
@@ -180,24 +176,18 @@ def average_quality(judged: Iterable[CriterionQuality], by: str) -> dict[tuple[s
         placed += [((quality.criterion.name, place), quality) for place in places[by]]
     averages = {}
     for key, group in group_by(placed, lambda item: item[0]).items():
-        own = group_by(
-            (q for _, q in group), lambda q: (q.experiment.dataset, q.experiment.algorithm)
-        ).values()
-        regrets = [_mean([q.regret for q in same]) for same in own]
-        correlations = [_mean([q.rank_correlation for q in same]) for same in own]
-        averages[key] = Summary(
-            len(own),
-            _mean(regrets),
-            sum(value is not None for value in regrets),
-            _mean(correlations),
-            sum(value is not None for value in correlations),
-        )
+        qualities = (quality for _, quality in group)
+        own = group_by(qualities, lambda q: (q.experiment.dataset, q.experiment.algorithm)).values()
+        regrets = (_mean(q.regret for q in same)[0] for same in own)
+        correlations = (_mean(q.rank_correlation for q in same)[0] for same in own)
+        averages[key] = Summary(len(own), *_mean(regrets), *_mean(correlations))
     return averages
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> tuple[float | None, int]:
+    """Return the mean of the values that are known, and their number."""
     known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return fmean(known) if known else None, len(known)
 
 
 def quality_rows(judged: Sequence[CriterionQuality]) -> list[dict[str, Any]]:
@@ -248,10 +238,8 @@ def quality_tables(judged: Sequence[CriterionQuality], shown: Sequence[Criterion
 def _describe_summary(summary: Summary) -> str:
     """Show regret and correlation, each with the number of experiments that have it, if not all."""
     regret = None if summary.regret is None else 100 * summary.regret
-    figures = (
-        (regret, "z.2f", summary.n_regret),
-        (summary.rank_correlation, "+.2f", summary.n_correlation),
-    )
+    rho = (summary.rank_correlation, "+.2f", summary.n_correlation)
+    figures = ((regret, "z.2f", summary.n_regret), rho)
     return ", ρ ".join(
         "none" if value is None else f"{value:{form}}" + ("" if n == summary.n_experiments else f" ({n})")
         for value, form, n in figures

@@ -189,8 +189,7 @@ def _draw_flipping(figure: Figure, axes: Axes, stats: CandidateStats, names: Seq
 def _name_classes(axes: Axes, names: Sequence[str], axis: str) -> None:
     """Name every class where there is room, else every n-th."""
     every = -(-len(names) // MOST_NAMED_CLASSES)
-    places = list(range(0, len(names), every))
-    texts = [names[place] for place in places]
+    places, texts = range(0, len(names), every), names[::every]
     if axis == "x":
         axes.set_xticks(places, texts, rotation=90)
     else:

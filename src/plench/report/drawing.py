@@ -143,9 +143,8 @@ def check_figure(path: Path, width: float) -> None:
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"cannot write a figure to {path.name!r}: it must end in {', '.join(FORMATS)}")
     if not NARROWEST <= width <= WIDEST:
-        raise UsageError(
-            f"a figure's width must lie between {NARROWEST:g} and {WIDEST:g} inches, not {width:g}"
-        )
+        limits = f"{NARROWEST:g} and {WIDEST:g} inches"
+        raise UsageError(f"a figure's width must lie between {limits}, not {width:g}")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -337,11 +336,9 @@ def name_points(
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-    figure = axes.get_figure()
-    if figure is None:
-        raise ValueError("the axes belong to no figure")
+    figure: Any = axes.get_figure()
     figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    renderer = figure.canvas.get_renderer()
     points = axes.transData.transform(list(zip(xs, ys, strict=True)))
     unit = figure.dpi / 72
     obstacles = points

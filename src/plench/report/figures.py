@@ -9,7 +9,7 @@ import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, cycle
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -53,9 +53,9 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
     rests on behind its name. Where no data have true labels, boxes are of the criteria themselves, and the
     title says so.
     """
-    left_out: tuple[str, ...] = LEFT_OUT_BY_THE_PAPER
-    if leave_out is not None:
-        left_out = tuple(find_name(name, board.algorithms, "algorithm") for name in leave_out)
+    left_out = [find_name(name, board.algorithms, "algorithm") for name in leave_out or ()]
+    if leave_out is None:
+        left_out = [*LEFT_OUT_BY_THE_PAPER]
     labelled, scored = split_by_truth(board)
     board = labelled or scored or board
     names = [name for name in board.algorithms if name not in left_out]
@@ -77,9 +77,8 @@ def draw_boxes(board: Leaderboard, leave_out: Collection[str] | None = None, wid
     values = [float(v) for table in relative.values() for v in table[~np.isnan(table)]]
     scale = drawing.find_range(values)
     height = 0.115 * len(order) + 0.55
-    figure, panels, _ = drawing.new_panels(
-        width, len(tables), 0.6, 0.7, (0.1, height), sharex=True, sharey=True
-    )
+    shape = (width, len(tables), 0.6, 0.7, (0.1, height))
+    figure, panels, _ = drawing.new_panels(*shape, sharex=True, sharey=True)
     for axes, (criterion, table) in zip(panels, relative.items(), strict=True):
         _draw_boxes(axes, table[:, [*whole, *partial]], len(whole), scale)
         if whole and partial:
@@ -148,10 +147,8 @@ def _draw_boxes(axes: Axes, table: statistics.Matrix, n_whole: int, scale: Range
     drawn = [(place, values) for place, values in drawn if len(values) >= FEWEST]
     for place, values in few:
         inside = [value for value in values if scale.holds(value)]
-        colour = DARK if place < n_whole else "white"
-        axes.scatter(
-            inside, [place] * len(inside), s=6, color=colour, edgecolor=DARK, linewidth=0.5, zorder=3
-        )
+        dots: Any = {"s": 6, "color": DARK if place < n_whole else "white", "edgecolor": DARK}
+        axes.scatter(inside, [place] * len(inside), **dots, linewidth=0.5, zorder=3)
         axes.plot([median(values)] * 2, [place - 0.31, place + 0.31], color=DARK, linewidth=1.2)
     if not drawn:
         return
@@ -216,21 +213,17 @@ def draw_ranks(
         row = first_row + (place if on_left else k - 1 - place)
         end, shift = (1 - 0.04 * (k - 1), -0.01) if on_left else (k + 0.04 * (k - 1), 0.01)
         axes.plot([ranks[index], ranks[index], end], [0, row, row], color=DARK, linewidth=0.6)
-        name = label(scores.algorithms[index], 16)
-        shown = f"{name} {ranks[index]:.1f}" if on_left else f"{ranks[index]:.1f} {name}"
-        align = "right" if on_left else "left"
-        axes.text(end + shift * (k - 1), row, shown, va="center", ha=align, fontsize=SMALL)
+        name, rank = label(scores.algorithms[index], 16), f"{ranks[index]:.1f}"
+        text, align = (f"{name} {rank}", "right") if on_left else (f"{rank} {name}", "left")
+        axes.text(end + shift * (k - 1), row, text, va="center", ha=align, fontsize=SMALL)
     for number, group in enumerate(groups):
         height = 0.8 + 0.45 * number
         ends = [min(ranks[group]) - 0.03, max(ranks[group]) + 0.03]
         axes.plot(ends, [height, height], color=DARK, linewidth=3, solid_capstyle="butt")
     title = title_criterion(criterion, board.settings)
-    drawing.add_title(
-        figure,
-        f"Average rank of {k} algorithms selected by {title}, n = {counted(n, 'dataset')} "
-        f"({'Nemenyi' if by_nemenyi else 'Wilcoxon–Holm'}, α = {alpha:g}; "
-        f"Friedman p = {p_value:.2g})",
-    )
+    shown = f"Average rank of {k} algorithms selected by {title}, n = {counted(n, 'dataset')}"
+    test = "Nemenyi" if by_nemenyi else "Wilcoxon–Holm"
+    drawing.add_title(figure, f"{shown} ({test}, α = {alpha:g}; Friedman p = {p_value:.2g})")
     left_out = ", ".join(scores.left_out)
     missing = f"Left out, with no figure in some dataset: {left_out}." if left_out else ""
     drawing.add_notes(figure, [missing, board.averaging])
@@ -271,24 +264,15 @@ def draw_rank_intervals(board: Leaderboard, criterion: Criterion, width: float =
     figure = drawing.new_figure(width, 0.115 * len(order) + 0.4)
     axes = figure.add_subplot()
     light, notes = drawing.shades(5)[3], ["Dots: average ranks."]
-    for limits, colour, thickness, note in (
-        (
-            intervals.over_datasets,
-            light,
-            3.5,
-            f"Wide bars: 95 % bootstrap intervals over {intervals.over}.",
-        ),
-        (
-            intervals.over_splits,
-            DARK,
-            1.0,
-            "Lines: 95 % bootstrap intervals over the splits of each dataset.",
-        ),
+    wide = (intervals.over_datasets, light, 3.5, "Wide bars", intervals.over)
+    for limits, colour, thickness, shape, over in (
+        wide,
+        (intervals.over_splits, DARK, 1.0, "Lines", "the splits of each dataset"),
     ):
         if limits:
             lows, highs = zip(*(limits[name] for name in order), strict=True)
             axes.hlines(range(len(order)), lows, highs, color=colour, linewidth=thickness)
-            notes.append(note)
+            notes.append(f"{shape}: 95 % bootstrap intervals over {over}.")
     axes.scatter([ranks[name] for name in order], range(len(order)), s=9, color=DARK, zorder=3)
     drawing.name_rows(axes, [f"{label(name, 22)} {ranks[name]:.1f}" for name in order])
     axes.set_xlim(0.5, len(order) + 0.5)
@@ -298,9 +282,8 @@ def draw_rank_intervals(board: Leaderboard, criterion: Criterion, width: float =
     drawing.add_title(figure, f"Average rank of {len(order)} algorithms selected by {title}, n = {n}")
     left_out = ", ".join(scores.left_out)
     notes += [f"Left out, with no figure in some dataset: {left_out}." if left_out else "", board.averaging]
-    drawing.add_notes(
-        figure, [*notes, *(f"{reason[:1].upper()}{reason[1:]}." for reason in intervals.reasons)]
-    )
+    notes += [f"{reason[:1].upper()}{reason[1:]}." for reason in intervals.reasons]
+    drawing.add_notes(figure, notes)
     return figure
 
 
@@ -330,16 +313,11 @@ def draw_slopes(
     gap = scale.span * LINE / max(height - LINE * (n_outside + 2), 0.5)
     drawn = [drawing.place_outside(side, scale, gap) for side in sides]
     colours = drawing.shades(len(common))
-    for i, ends in enumerate(zip(*drawn, strict=True)):
-        axes.plot(
-            [0, 1],
-            ends,
-            markersize=3,
-            linewidth=0.9,
-            color=colours[i],
-            linestyle=drawing.DASHES[i % len(drawing.DASHES)],
-            marker=drawing.MARKERS[i % len(drawing.MARKERS)],
-        )
+    looks = zip(
+        colours, cycle(drawing.DASHES), cycle(drawing.MARKERS), zip(*drawn, strict=True), strict=False
+    )
+    for colour, dash, marker, ends in looks:
+        axes.plot([0, 1], ends, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=0.9)
     places = [_place_names(positions, side, scale, gap) for positions, side in zip(drawn, sides, strict=True)]
     for number, (positions, side, named) in enumerate(zip(drawn, sides, places, strict=True)):
         edge, text_x, align = (-0.03, -0.14, "right") if number == 0 else (1.03, 1.14, "left")
@@ -457,18 +435,15 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
     figure = drawing.new_figure(width, 0.115 * len(rows) + 0.5)
     left, *more = figure.subplots(1, 2 if known else 1, sharey=True, squeeze=False)[0]
     # A baseline is measured with each algorithm, so that noise may put it above the step itself.
-    baselines = {
-        i: cost.floor_ms for i, cost in enumerate(rows) if cost.floor_ms is not None and cost.floor_ms > 0
-    }
+    baselines = {i: cost.floor_ms for i, cost in enumerate(rows) if cost.floor_ms and cost.floor_ms > 0}
     places, times = range(len(rows)), [max(cost.ms, baselines.get(i, 0)) for i, cost in enumerate(rows)]
     below = sum(cost.ms < time for cost, time in zip(rows, times, strict=True))
     low, high = min([*times, *baselines.values()]), max(times)
     left.set_xscale("log")
     left.set_xlim(low / 1.25, high * (high / low) ** 0.35 * 1.3)  # room for the numbers
     drawing.set_plain_ticks(left.xaxis)
-    left.hlines(
-        places, [baselines.get(i, left.get_xlim()[0]) for i in places], times, color=GREY, linewidth=0.5
-    )
+    starts = [baselines.get(i, left.get_xlim()[0]) for i in places]
+    left.hlines(places, starts, times, color=GREY, linewidth=0.5)
     left.scatter(times, places, s=10, color=DARK, zorder=3)
     for place, cost in enumerate(rows):
         text = f"{cost.ms:.2f}" if cost.ms < 10 else f"{cost.ms:.4g}"
@@ -479,11 +454,10 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
     if baselines:
         left.scatter(list(baselines.values()), list(baselines), s=14, marker="|", color=DARK, linewidth=0.9)
         middle = median(baselines.values())
-        note = (
-            f"Bar: forward, backward and Adam alone, measured with each algorithm (median {middle:.2g} ms)."
-        )
+        alone = "forward, backward and Adam alone, measured with each algorithm"
         said = "was measured below its own bar, which is noise, and stands on it"
-        notes += [note, f"{counted(below, 'algorithm')} {said}." if below else ""]
+        notes.append(f"Bar: {alone} (median {middle:.2g} ms).")
+        notes.append(f"{counted(below, 'algorithm')} {said}." if below else "")
     for axes in more:
         least = min(known)
         beyond = [0.0 if cost.peak_mb is None else cost.peak_mb - least for cost in rows]
@@ -504,9 +478,8 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
 
 
 def _write_behind(axes: Axes, x: float, place: int, text: str, shift: float) -> None:
-    axes.annotate(
-        text, (x, place), xytext=(shift, 0), textcoords="offset points", va="center", fontsize=SMALL
-    )
+    look: Any = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+    axes.annotate(text, (x, place), xytext=(shift, 0), **look)
 
 
 def find_front(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]:

@@ -74,12 +74,11 @@ class Leaderboard:
     def unlabelled(self) -> tuple[Experiment, ...]:
         """The settings in which something was chosen, and nothing of it has a test accuracy."""
         cells = group_by(self.cells.items(), lambda item: item[0][0])
-        return tuple(
-            setting
-            for setting in self.settings
-            if any(cell.choices for _, cell in cells[setting])
-            and not any(cell.accuracies for _, cell in cells[setting])
+        chosen, scored = (
+            {setting for setting, own in cells.items() if any(getattr(cell, what) for _, cell in own)}
+            for what in ("choices", "accuracies")
         )
+        return tuple(setting for setting in self.settings if setting in chosen - scored)
 
     @cached_property
     def is_mixed(self) -> bool:
@@ -176,7 +175,7 @@ def build_leaderboard(
     places = place_experiments(run.experiment for run in runs)
     described: dict[Experiment, Run] = {}  # a run of each experiment, with a card if one has it
     for run in runs:
-        if run.experiment not in described or _has_card(run):
+        if run.experiment not in described or isinstance(run.info.get("algorithm_card"), dict):
             described[run.experiment] = run
     cards = {experiment: _find_card(run) for experiment, run in described.items()}
     answered = {e for e, run in described.items() if cards[e].get("answers") is True or _sees_votes(run)}
@@ -204,14 +203,10 @@ def build_leaderboard(
     )
 
 
-def _has_card(run: Run) -> bool:
-    return isinstance(run.info.get("algorithm_card"), dict)
-
-
 def _find_card(run: Run) -> Mapping[str, Any]:
     """Return the card of a run's algorithm, from the run itself or else from our algorithm of that name."""
-    if _has_card(run):
-        card: Mapping[str, Any] = run.info["algorithm_card"]
+    card = run.info.get("algorithm_card")
+    if isinstance(card, dict):
         return card
     if run.experiment.origin != "plench":
         return {}

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.criteria import Criterion
 from plench.errors import UsageError
 from plench.report import figures, run_figures
 from plench.report.drawing import figure_style, save_figure
 from plench.report.leaderboard import Leaderboard, part_of, split_by_truth
 from plench.report.results import Results, Row, choice_rows, render_csv, run_rows
-from plench.report.site.cells import launch_command
-from plench.report.site.files import GENERATOR, check_folder
+from plench.report.site import GENERATOR, check_folder
+from plench.report.site.content import launch_command
 from plench.report.statistics import ALPHA, Comparison, compare_algorithms, comparison_tables
 from plench.report.tables import TableLayout, build_tables, escape_latex, render_latex
 from plench.runs.files import write_text
@@ -68,7 +68,7 @@ class Paper:
 
 
 def write_paper(
-    results: Results, folder: Path, sweeps: Iterable[tuple[str, str]], command: str, data_dir: str | None
+    results: Results, folder: Path, sweeps: Iterable[tuple[str, str]], command: str, data_dir: Path | None
 ) -> list[str]:
     """Write everything into a folder of its own; return warnings. Data without true labels are left out."""
     board = split_by_truth(results.board)[0]
@@ -86,19 +86,28 @@ def write_paper(
         paper.add_tables("ranks", ranks, cells)
     for criterion in board.criteria:
         comparison = compare_algorithms(board, criterion)
+        rows = _rank_rows(comparison)
         algorithms, *pairs = comparison_tables(comparison, ALPHA, all_pairs=False)
-        paper.add_tables(f"comparison-{criterion.name}", [algorithms], _rank_rows(comparison))
+        paper.add_tables(f"comparison-{criterion.name}", [algorithms], rows)
         if pairs:
             paper.add_tables(f"pairs-{criterion.name}", pairs, _pair_rows(comparison))
-        _add_figures(paper, board, criterion, _rank_rows(comparison))
+        where = f"{counted(len(board.datasets), 'dataset')}, chosen by {criterion.title}"
+        text = (
+            f"Critical-difference diagram (Nemenyi, level {ALPHA:g}) over {where}. Bars join algorithms "
+            "whose average ranks do not differ significantly."
+        )
+        draw = partial(figures.draw_ranks, board, criterion, width=PAGE_WIDTH)
+        paper.add_figure(f"critical-difference-{criterion.name}", draw, text, rows)
+        text = f"Average ranks with 95 % bootstrap intervals over {where}."
+        draw = partial(figures.draw_rank_intervals, board, criterion, PAGE_WIDTH)
+        paper.add_figure(f"rank-intervals-{criterion.name}", draw, text, rows)
     drawn = choice_rows(board)
     text = "Test accuracy less that of the median algorithm of the same split, by criterion."
-    paper.add_figure("boxes", lambda: figures.draw_boxes(board, (), PAGE_WIDTH), text, drawn)
+    paper.add_figure("boxes", partial(figures.draw_boxes, board, (), PAGE_WIDTH), text, drawn)
     text = "Each criterion on validation data against test accuracy, a point per configuration."
     points = run_rows(results.runs, results.board)
-    paper.add_figure(
-        "criterion", lambda: run_figures.draw_criteria(results.runs, board.criteria, PAGE_WIDTH), text, points
-    )
+    draw = partial(run_figures.draw_criteria, results.runs, board.criteria, PAGE_WIDTH)
+    paper.add_figure("criterion", draw, text, points)
     references, keys = collect_references(results, board)
     write_text(folder / "references.bib", references)
     write_text(folder / "protocol.tex", _printable(describe_protocol(results, board, keys)))
@@ -120,24 +129,6 @@ def write_paper(
     ]
     write_text(folder / DOCUMENT, "\n".join(lines) + "\n")
     return paper.warnings
-
-
-def _add_figures(paper: Paper, board: Leaderboard, criterion: Criterion, rows: Sequence[Row]) -> None:
-    """Add the critical-difference diagram and the rank intervals of one criterion."""
-    where = f"{counted(len(board.datasets), 'dataset')}, chosen by {criterion.title}"
-    paper.add_figure(
-        f"critical-difference-{criterion.name}",
-        lambda: figures.draw_ranks(board, criterion, width=PAGE_WIDTH),
-        f"Critical-difference diagram (Nemenyi, level {ALPHA:g}) over {where}. Bars join algorithms whose "
-        "average ranks do not differ significantly.",
-        rows,
-    )
-    paper.add_figure(
-        f"rank-intervals-{criterion.name}",
-        lambda: figures.draw_rank_intervals(board, criterion, PAGE_WIDTH),
-        f"Average ranks with 95 % bootstrap intervals over {where}.",
-        rows,
-    )
 
 
 def _printable(text: str) -> str:
@@ -255,13 +246,9 @@ def describe_protocol(results: Results, board: Leaderboard, keys: dict[str, str]
     return "\n".join(filter(None, sentences)) + "\n"
 
 
-def list_commands(sweeps: Iterable[tuple[str, str]], command: str, data_dir: str | None) -> list[str]:
+def list_commands(sweeps: Iterable[tuple[str, str]], command: str, data_dir: Path | None) -> list[str]:
     """Return the commands that repeat the results and this folder."""
     launches = [launch_command(name, text, data_dir) for name, text in sweeps]
     unknown = ["# no sweep file is known: the page of plench report has the command of each chosen run"]
-    return [
-        "# The runs (RUNS: a new folder, DATA: the folder of the data files)",
-        *(launches or unknown),
-        "# This folder",
-        command,
-    ]
+    head = "# The runs (RUNS: a new folder, DATA: the folder of the data files)"
+    return [head, *(launches or unknown), "# This folder", command]

@@ -35,25 +35,14 @@ def draw_curves(
 
     Panels share a scale. An algorithm whose test accuracies lie far from the others' has its own scale.
     """
-    chosen: dict[str, tuple[ChosenRun, ...]] = {}
-    for algorithm in board.algorithms:
-        cell = board.cell(setting, algorithm, criterion)
-        if cell is not None and cell.choices:
-            chosen[algorithm] = cell.choices
+    cells = {algorithm: board.cell(setting, algorithm, criterion) for algorithm in board.algorithms}
+    chosen = {algorithm: cell.choices for algorithm, cell in cells.items() if cell and cell.choices}
     if not chosen:
         raise UsageError(f"nothing was selected by {criterion.title} on {clean(setting.dataset)}")
     shared, apart = _share_scale(chosen, ("test_acc", criterion.record_key))
     n = len(chosen)
-    longest = max(
-        (
-            r.step
-            for own in chosen.values()
-            for c in own
-            if not c.run.experiment.fitted
-            for r in c.run.records
-        ),
-        default=1,
-    )
+    stepped = [c.run for own in chosen.values() for c in own if not c.run.experiment.fitted]
+    longest = max((record.step for run in stepped for record in run.records), default=1)
     figure, panels, columns = drawing.new_panels(width, n, PANEL, 0.3, (0.6, 0.85))
     for number, (axes, (algorithm, choices)) in enumerate(zip(panels, chosen.items(), strict=True)):
         for choice, colour in zip(choices, drawing.shades(max(len(choices), 2)), strict=False):
@@ -174,13 +163,11 @@ def _place_values(axes: Axes, measured: Sensitivity) -> np.ndarray:
             axes.locator_params(axis="x", nbins=3)
         drawing.set_plain_ticks(axes.xaxis)
     else:
-        values = measured.categories
-        texts = [
-            drawing.format_number(v if isinstance(v, int) else float(f"{v:.3g}"))
-            if is_finite(v)
-            else label(str(v), 12)
-            for v in values
-        ]
+        texts = [label(str(value), 12) for value in measured.categories]
+        for number, value in enumerate(measured.categories):
+            if is_finite(value):
+                short = value if isinstance(value, int) else float(f"{value:.3g}")
+                texts[number] = drawing.format_number(short)
         axes.set_xticks(range(len(texts)), texts, rotation=90 if sum(map(len, texts)) > 13 else 0)
         axes.set_xlim(-0.6, len(texts) - 0.4)
         xs = xs + np.random.default_rng(0).uniform(-0.28, 0.28, len(xs))
@@ -199,10 +186,8 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
     tables = place_experiments(run.experiment for run in runs)
     labels = label_settings({setting for settings in tables.values() for setting in settings})
     settings = sorted(labels, key=lambda setting: labels[setting].lower())
-    if len(settings) > MOST_SETTINGS:
-        raise UsageError(
-            f"{len(settings)} datasets are too many for one figure: choose up to {MOST_SETTINGS}"
-        )
+    if (n := len(settings)) > MOST_SETTINGS:
+        raise UsageError(f"{n} datasets are too many for one figure: choose up to {MOST_SETTINGS}")
     points = {
         (setting, criterion): [
             (100 * point[0], 100 * point[1])
@@ -242,9 +227,9 @@ def draw_criteria(runs: Iterable[Run], shown: Sequence[Criterion], width: float 
         for axes in block[:, 0]:
             name = "\n".join(textwrap.wrap(label(labels[setting], 60), int(72 * height / (0.62 * NORMAL))))
             axes.set_ylabel(f"{name}\ntest (%)", labelpad=1)
-    n = counted(max(map(len, points.values())), "run")
+    most = counted(max(map(len, points.values())), "run")
     title = "Criteria against test accuracy of each configuration"
-    drawing.add_title(figure, f"{title}: {describe_extent(settings)}, n = {n} per panel at most")
+    drawing.add_title(figure, f"{title}: {describe_extent(settings)}, n = {most} per panel at most")
     total = counted(sum(map(len, points.values())), "point")
     notes = [
         "Up: test accuracy; across: the criterion on validation. Above: regret, the test accuracy lost "

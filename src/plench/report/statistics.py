@@ -242,28 +242,19 @@ def find_test_ratio(cell: Cell) -> float:
     return test / ((1 - test) * (1 - held_out))
 
 
-@dataclass(frozen=True)
-class SplitComparison:
-    """Two algorithms on the splits that both have of one dataset: mean paired difference and its test."""
+def compare_splits(board: Leaderboard, criterion: Criterion, first: str, second: str) -> list[Comparison]:
+    """Compare two algorithms on the splits that both have of each dataset, by the corrected resampled t-test.
 
-    dataset: str
-    n_splits: int
-    difference: float
-    p_value: float | None
-
-
-def compare_splits(
-    board: Leaderboard, criterion: Criterion, first: str, second: str
-) -> list[SplitComparison]:
-    """Compare two algorithms split by split on every dataset, by the corrected resampled t-test."""
+    Each dataset has its mean paired difference over `n_splits`, and the test's p-value.
+    """
     found = []
     for dataset, settings in board.datasets.items():
         cell = board.cell(settings[0], first, criterion)
         mine, others = (board.dataset_splits(dataset, name, criterion) for name in (first, second))
         differences = [mine[trial] - others[trial] for trial in mine if trial in others]
         if cell is not None and differences:
-            p_value = corrected_t_test(differences, find_test_ratio(cell))
-            found.append(SplitComparison(dataset, len(differences), fmean(differences), p_value))
+            figures = {"dataset": dataset, "n_splits": len(differences), "difference": fmean(differences)}
+            found.append({**figures, "p_value": corrected_t_test(differences, find_test_ratio(cell))})
     return found
 
 
@@ -371,9 +362,8 @@ def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
     if n_tested < 2:
         found = "a difference" if pair.p_value < alpha else "no difference"
         return f"{test}. At {level} that shows {found}."
-    corrected = (
-        f"{test}, and {pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page."
-    )
+    holm = f"{pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page."
+    corrected = f"{test}, and {holm}"
     if pair.p_holm < alpha:
         return f"{corrected} At {level} they differ, even as one pair picked out of so many."
     if pair.p_value < alpha:
@@ -435,7 +425,7 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
     """Return average ranks, tests, pairs and intervals as plain values; None for a test that needs more."""
     scores = gather_scores(board, criterion)
     scores = replace(scores, values=board.sign(criterion) * scores.values)
-    ranked = rank_algorithms(board, scores, alpha)
+    names, ranked = scores.algorithms, rank_algorithms(board, scores, alpha)
     ranks = np.array(list(ranked["average_ranks"].values()))
     by_nemenyi = nemenyi(ranks, len(scores.datasets)) if ranked["friedman"] else None
     intervals = bootstrap_ranks(board, criterion, scores.algorithms)
@@ -454,19 +444,14 @@ def compare_algorithms(board: Leaderboard, criterion: Criterion, alpha: float = 
         "means_without_error": int(np.isnan(scores.standard_errors).sum()),
         "pairs": [
             {
-                "first": scores.algorithms[pair.first],
-                "second": scores.algorithms[pair.second],
+                "first": names[pair.first],
+                "second": names[pair.second],
                 "wins": pair.wins,
                 "ties": pair.ties,
                 "losses": pair.losses,
                 "p_nemenyi": None if by_nemenyi is None else float(by_nemenyi[pair.first, pair.second]),
                 "p_wilcoxon_holm": pair.p_holm,
-                "splits": [
-                    vars(found)
-                    for found in compare_splits(
-                        board, criterion, scores.algorithms[pair.first], scores.algorithms[pair.second]
-                    )
-                ],
+                "splits": compare_splits(board, criterion, names[pair.first], names[pair.second]),
             }
             for pair in compare_columns(scores.values, scores.standard_errors)
         ],
@@ -501,27 +486,19 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         )
         rows.append((name, text_entries(*texts)))
     what = "mean criterion (%)" if comparison.get("scored") else "mean accuracy (%)"
-    rank_titles = {"over_splits": "95 % over splits", "over_datasets": "95 % over datasets"}
-    header = (
-        "Algorithm",
-        "average rank",
-        *(rank_titles[k] for k in kinds),
-        what,
-        "95 % interval",
-        "over datasets",
-    )
-    drawn = {
+    over = (f"95 % {kind.replace('_', ' ')}" for kind in kinds)
+    header = ("Algorithm", "average rank", *over, what, "95 % interval", "over datasets")
+    said = {
         "over_splits": "the same splits drawn for all algorithms",
         "over_datasets": "datasets drawn again",
     }
+    drawn = " and ".join(said[kind] for kind in kinds)
     reasons = "; ".join(limits["reasons"])
     legend = (
         describe_friedman(comparison, alpha),
         comparison["averaging"],
         describe_intervals(comparison["intervals"]),
-        f"Intervals of ranks: percentile bootstrap, {' and '.join(drawn[kind] for kind in kinds)}."
-        if kinds
-        else "",
+        f"Intervals of ranks: percentile bootstrap, {drawn}." if kinds else "",
         f"{reasons[:1].upper()}{reasons[1:]}." if reasons and ranks else "",
     )
     first = TableLayout(comparison["title"], header, tuple(rows), legend=" ".join(filter(None, legend)))
@@ -536,10 +513,12 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         p_values = (pair["p_wilcoxon_holm"], pair["p_nemenyi"])
         shown_p = ("none" if p is None else f"{p:.3g}" for p in p_values)
         pair_rows.append((one, text_entries(other, str(won), str(pair["ties"]), str(lost), *shown_p)))
-        found = {split["dataset"]: split for split in pair["splits"]}
-        split_rows.append(
-            (one, text_entries(other, *(_show_splits(found.get(d), sign) for d in comparison["datasets"])))
-        )
+        shown_splits = dict.fromkeys(comparison["datasets"], "none")
+        for found in pair["splits"]:
+            test = "no test" if found["p_value"] is None else f"p {found['p_value']:.2g}"
+            text = f"{100 * sign * found['difference']:+.2f} ({test}, n={found['n_splits']})"
+            shown_splits[found["dataset"]] = text.replace("-", "−")
+        split_rows.append((one, text_entries(other, *shown_splits.values())))
     ties = "A difference within one combined standard error of both means is a tie."
     if single := comparison["means_without_error"]:
         ties += (
@@ -560,13 +539,6 @@ def comparison_tables(comparison: Comparison, alpha: float, all_pairs: bool) -> 
         "(Nadeau and Bengio), which allows for overlapping training sets but not for the number of pairs.",
     )
     return [first, second, third] if pair_rows else [first]
-
-
-def _show_splits(found: Mapping[str, Any] | None, sign: int) -> str:
-    if found is None:
-        return "none"
-    test = "no test" if found["p_value"] is None else f"p {found['p_value']:.2g}"
-    return f"{100 * sign * found['difference']:+.2f} ({test}, n={found['n_splits']})".replace("-", "−")
 
 
 def describe_reach(comparison: Comparison, alpha: float) -> str:

@@ -189,17 +189,13 @@ def build_chosen_tables(board: Leaderboard) -> list[TableLayout]:
         rows = []
         for _, algorithm, cell in group:
             for trial, choice in cell.by_split():
-                texts = ["none", "none", "none", "none", "no run with a checkpoint that counts"]
+                texts = [*["none"] * 4, "no run with a checkpoint that counts"]
                 if choice is not None:
                     hparams = sorted(choice.run.hparams.items())
                     shown = (f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in hparams)
-                    texts = [
-                        str(choice.run.hparams_seed),
-                        str(choice.record.step),
-                        f"{100 * choice.score:.2f}",
-                        show_mean(choice.test_acc),
-                        ", ".join(shown),
-                    ]
+                    figures = [f"{100 * choice.score:.2f}", show_mean(choice.test_acc)]
+                    place = [str(choice.run.hparams_seed), str(choice.record.step)]
+                    texts = [*place, *figures, ", ".join(shown)]
                 rows.append((algorithm, text_entries(str(trial), *texts)))
         title = f"{board.labels[setting]}, chosen by {title_criterion(criterion, [setting])}"
         grids.append(TableLayout(title, header, tuple(rows)))
@@ -281,10 +277,8 @@ def _grid(board: Leaderboard, title: str, columns: Sequence[tuple[Experiment, Cr
             entry = TableEntry(text="none", marks=marks)
             if cell.mean is not None and best is not None and best.mean is not None:
                 is_best = math.isclose(cell.mean, best.mean)
-                is_tied = not is_best and is_within(cell, best, sign)
-                entry = TableEntry(
-                    cell.mean, cell.std, cell.stderr, cell.n, best=is_best, tied=is_tied, marks=marks
-                )
+                entry = TableEntry(cell.mean, cell.std, cell.stderr, cell.n, best=is_best, marks=marks)
+                entry = replace(entry, tied=not is_best and is_within(cell, best, sign))
             if board.scored and algorithm == top:
                 chosen = find_best(board, setting, criterion)
                 assert chosen is not None
@@ -431,17 +425,14 @@ def render_text(grids: Iterable[TableLayout], width: int | None = None) -> str:
     What does not fit into `width` characters is left out, first the standard errors and then the last
     columns, and a line says so.
     """
-    grids = list(grids)
-    shown = []
+    shown, blocks, fits = [], [], True
     for grid in grids:
         if width is not None and _width(grid) > width:
-            grid = grid.without_errors()
+            grid, fits = grid.without_errors(), False
             while _width(grid) > width and len(grid.header) > 2:
                 rows = tuple((name, entries[:-1]) for name, entries in grid.rows)
                 grid = replace(grid, header=grid.header[:-1], rows=rows)
         shown.append(grid)
-    blocks = []
-    for grid in shown:
         header, *body = _TEXT.lines(grid)
         widths = _widths(grid)
         lines = [grid.full_title]
@@ -451,7 +442,7 @@ def render_text(grids: Iterable[TableLayout], width: int | None = None) -> str:
         notes = [f"({letter}) {clean(text, None)}" for letter, text in grid.notes]
         blocks.append("\n".join([*lines, *filter(None, [clean(grid.basis, None)]), *notes]))
     blocks += _legend(shown, f"* best of its column, ~ {TIES}.", "\n")
-    if any(fitted is not grid for fitted, grid in zip(shown, grids, strict=True)):
+    if not fits:
         blocks.append(f"Not all fits into {width} characters: a wider window, or a file, shows all.")
     lines = "\n\n".join(blocks).split("\n")
     if width is not None:  # rows of a table fit already

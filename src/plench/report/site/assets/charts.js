@@ -4,12 +4,9 @@
   "use strict";
   const { h, s, short } = window.plench;
 
-  const observer =
-    typeof ResizeObserver === "function"
-      ? new ResizeObserver((entries) => {
-          for (const entry of entries) entry.target.redraw?.(entry.contentRect.width);
-        })
-      : null;
+  const observer = new ResizeObserver((entries) => {
+    for (const entry of entries) entry.target.redraw(entry.contentRect.width);
+  });
 
   /*
    * A figure: `draw(width)` returns an SVG, again whenever the width changes, so that its letters keep their size.
@@ -26,7 +23,7 @@
       svg.setAttribute("aria-label", `${title}. ${words}`);
       canvas.replaceChildren(svg);
     };
-    observer?.observe(canvas);
+    observer.observe(canvas);
     requestAnimationFrame(() => canvas.redraw(canvas.clientWidth || 600));
     return h("figure.figure", h("figcaption", h("strong", title), " ", h("span", words)), canvas, extra);
   }

@@ -7,9 +7,7 @@
   const waiting = new Map();
 
   /** Called by each data script with its name and value. */
-  function receive(name, value) {
-    chunks.set(name, value);
-  }
+  const receive = (name, value) => chunks.set(name, value);
 
   /** Load a chunk as a script, once; a page opened from disk cannot fetch files. */
   function load(name) {
@@ -77,9 +75,7 @@
   }
 
   /** Change the address without a new entry in the history, for a control that changes the view. */
-  function keepAddress(page, view) {
-    history.replaceState(null, "", address(page, view));
-  }
+  const keepAddress = (page, view) => history.replaceState(null, "", address(page, view));
 
   /** Announce to screen readers what has happened. */
   function say(text) {
@@ -134,9 +130,7 @@
       .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
   }
 
-  function plural(n, noun) {
-    return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
-  }
+  const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
   function duration(seconds) {
     if (seconds < 90) return `${fixed(seconds, 0)} s`;

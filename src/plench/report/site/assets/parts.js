@@ -254,14 +254,14 @@
       h("table", h("caption.unseen", caption), h("thead", h("tr", heads)), body),
     );
     order();
-    if (kind === "wide") widths?.observe(node);
+    if (kind === "wide") widths.observe(node);
     return node;
   }
 
   // A table that fits needs no frame that scrolls: then its head stays in sight while the page scrolls.
   const fit = ({ target: node }) =>
     node.classList.toggle("fits", node.firstElementChild.offsetWidth <= node.clientWidth);
-  const widths = typeof ResizeObserver === "function" ? new ResizeObserver((entries) => entries.forEach(fit)) : null;
+  const widths = new ResizeObserver((entries) => entries.forEach(fit));
 
   function compare(a, b) {
     if (typeof a === "number" && typeof b === "number") return a - b;
@@ -273,18 +273,14 @@
   const linkColumn = (title, name, link) => ({ title, header: true, kind: "name", value: name, cell: link });
 
   /** Columns of algorithms and datasets: `at` gives the number of a row's own. */
-  const algorithmColumn = (at = (row) => row) =>
-    linkColumn(
-      "Algorithm",
-      (row) => index.algorithms[at(row)].name,
-      (row) => algorithmLink(at(row)),
-    );
-  const datasetColumn = (at = (row) => row) =>
-    linkColumn(
-      "Dataset",
-      (row) => index.settings[at(row)].label,
-      (row) => datasetLink(at(row)),
-    );
+  const algorithmColumn = (at = (row) => row) => {
+    const name = (row) => index.algorithms[at(row)].name;
+    return linkColumn("Algorithm", name, (row) => algorithmLink(at(row)));
+  };
+  const datasetColumn = (at = (row) => row) => {
+    const name = (row) => index.settings[at(row)].label;
+    return linkColumn("Dataset", name, (row) => datasetLink(at(row)));
+  };
 
   /** The column of means ± std with marks and links; a row has `cell`. */
   const meanColumn = (marks) => ({
@@ -373,16 +369,19 @@
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   }
 
+  /** A way to show a cell of a table to copy, the best and the tied ones between these marks. */
+  const showAs = (format, best, tied) => (cell) => {
+    const [before, after] = cell.best ? best : cell.tied ? tied : ["", ""];
+    return before + escapeAs(format, cell.text) + after;
+  };
+
   /*
    * A table to copy: { caption, header: [text], rows: [[{ text, best, tied, figures }]], figureNames }, the first
    * column names. `figures` are the plain numbers of a cell, for CSV.
    */
   function asMarkdown({ caption, header, rows }) {
     const line = (cells) => `| ${cells.join(" | ")} |`;
-    const show = (cell) => {
-      const text = escapeAs("Markdown", cell.text);
-      return cell.best ? `**${text}**` : cell.tied ? `*${text}*` : text;
-    };
+    const show = showAs("Markdown", ["**", "**"], ["*", "*"]);
     return [
       line(header.map((name) => escapeAs("Markdown", name))),
       line(header.map((_, number) => (number ? "---:" : "---"))),
@@ -394,10 +393,7 @@
   }
 
   function asLatex({ caption, header, rows }) {
-    const show = (cell) => {
-      const text = escapeAs("LaTeX", cell.text);
-      return cell.best ? `\\textbf{${text}}` : cell.tied ? `\\underline{${text}}` : text;
-    };
+    const show = showAs("LaTeX", ["\\textbf{", "}"], ["\\underline{", "}"]);
     return [
       "% needs \\usepackage{booktabs}",
       "\\begin{table}",
