@@ -151,9 +151,9 @@ def compare_best(
     means = board.dataset_means(dataset, CR)
     first, second = (max(group, key=lambda name: means[name]) for group in groups)
     (found,) = compare_splits(replace(board, settings=tuple(board.datasets[dataset])), CR, first, second)
-    p_value = "none" if found.p_value is None else f"{found.p_value:.2g}"
+    p_value = "none" if found["p_value"] is None else f"{found['p_value']:.2g}"
     best = [f"{name} {percent(means[name])}" for name in (first, second)]
-    return best, f"{points(found.difference)} (p {p_value})", found.difference
+    return best, f"{points(found['difference'])} (p {p_value})", found["difference"]
 
 
 def test_of(run: Run) -> float | None:

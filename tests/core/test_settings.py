@@ -199,7 +199,10 @@ def test_the_functions_show_their_keywords() -> None:
     assert "trial_seed" not in inspect.signature(plench.sweep).parameters
 
 
-@pytest.mark.parametrize(("name", "make"), [("runs.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [("runs.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)],
+)
 def test_the_pages_on_runs_have_the_tables(name, make) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert make() in page, "run python scripts/make_pages.py"
