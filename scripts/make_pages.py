@@ -259,14 +259,15 @@ def render_page(entry: AlgorithmEntry) -> str:
 
 def describe_fault(name: str) -> str:
     """Return what the fault of the public code was measured to cost, if it was."""
-    columns, rows = read_table(DEFECTS.read_text(encoding="utf-8"))
-    facts = [
-        ", ".join(f"{column} {value}" for column, value in zip(columns[1:], row[1:], strict=True))
-        for row in rows
-        if row[0] == name
-    ]
-    page = "[measured](../results/defects.md)"
-    return f"\n\nEffect of the public code's fault, {page} in percent: {'; '.join(facts)}." if facts else ""
+    for row in read_table(DEFECTS.read_text(encoding="utf-8"))[1]:
+        if row[0] == name:
+            _, fault, digits, digits_fault, _, msrc, msrc_fault, _ = row
+            return (
+                f"\n\nWith the public code's fault ({fault}) put in, test accuracy in percent changes from "
+                f"{digits} to {digits_fault} on noisy digits and from {msrc} to {msrc_fault} on MSRCv2 "
+                "([how it was measured](../results/defects.md))."
+            )
+    return ""
 
 
 def read_notes(path: Path) -> tuple[str, str]:
