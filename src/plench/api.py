@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plench.callbacks import CALLBACKS, Callback
+from plench.callbacks import CALLBACKS, Callback, watch_run
 from plench.criteria import CRITERIA, find_criterion
 from plench.errors import DataError, UsageError
 from plench.report.leaderboard import choose_in_run, choose_run
@@ -133,7 +133,6 @@ def train(
     """
     from plench.algorithms import find_algorithm
     from plench.data import as_dataset
-    from plench.progress import watch_run
     from plench.training import configure_run, run_training
     from plench.training.run import Observers
 
@@ -193,7 +192,6 @@ def refit(
     >>> plench.load(outcome.folder).predict("new.csv")
     """
     from plench.data import as_dataset
-    from plench.progress import watch_run
     from plench.training.checkpoint import fitting
     from plench.training.config import configure_refit
     from plench.training.loop import run_training

@@ -8,8 +8,8 @@ import types
 from rich.console import Console
 
 from plench.algorithms import find_algorithm
+from plench.callbacks import watch_run
 from plench.data import dataset_card
-from plench.progress import watch_run
 from plench.training import configure_run
 
 RECORD = {"step": 4000, "loss": 0.12345, "test_acc": 0.65}

@@ -21,7 +21,7 @@ from plench.report.tables import (
     render_markdown,
     render_text,
 )
-from plench.runs.files import write_text
+from plench.runs.folder import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
 

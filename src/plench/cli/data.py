@@ -61,7 +61,7 @@ from plench.report.dataset_stats import (
     measure_noise_by_answers,
 )
 from plench.report.drawing import check_figure, figure_style, save_figure
-from plench.runs.files import write_through
+from plench.runs.folder import write_through
 from plench.settings import Settings
 from plench.text import clean, clean_text
 

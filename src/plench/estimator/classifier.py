@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from plench.algorithms import AlgorithmEntry, find_algorithm
+from plench.callbacks import watch_run
 from plench.data import Dataset, TestSet, as_dataset
 from plench.data.check import join_groups
 from plench.data.roles import TableOptions, find_roles
@@ -64,7 +65,6 @@ from plench.estimator.search import (
 )
 from plench.estimator.verdict import Verdict, gather_evidence, judge
 from plench.model_file import pack
-from plench.progress import watch_run
 from plench.training.model import TrainedModel, load, load_model_file
 
 AUTO = "auto"

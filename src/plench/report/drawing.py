@@ -22,7 +22,7 @@ from plench.criteria import Criterion
 from plench.errors import UsageError, missing_package
 from plench.report.leaderboard import Leaderboard
 from plench.report.results import Results
-from plench.runs.files import write_through
+from plench.runs.folder import write_through
 from plench.runs.records import Experiment
 from plench.text import clean
 

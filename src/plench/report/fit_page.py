@@ -20,8 +20,7 @@ import numpy as np
 from plench.data.encoders import open_image
 from plench.data.tables import Table
 from plench.errors import DataError
-from plench.runs.files import write_text
-from plench.runs.folder import WARNINGS
+from plench.runs.folder import WARNINGS, write_text
 from plench.settings import __version__
 from plench.text import clean_text, counted
 

@@ -21,7 +21,7 @@ from plench.report.site import GENERATOR, check_folder
 from plench.report.site.content import launch_command
 from plench.report.statistics import ALPHA, Comparison, compare_algorithms, comparison_tables
 from plench.report.tables import TableLayout, build_tables, escape_latex, render_latex
-from plench.runs.files import write_text
+from plench.runs.folder import write_text
 from plench.settings import __version__
 from plench.text import clean, counted
 

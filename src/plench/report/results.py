@@ -32,7 +32,7 @@ from plench.report.leaderboard import (
 )
 from plench.report.tables import describe_gaps
 from plench.runs import Experiment, Run, drop_copies, read_runs_with_warnings
-from plench.runs.files import write_through
+from plench.runs.folder import write_through
 from plench.runs.records import FIGURES, FITTED_ROW_KEYS
 from plench.runs.results import import_pyarrow, paused_garbage_collector, read_sweep_texts
 from plench.runs.select import Cell, Plan, infer_plans

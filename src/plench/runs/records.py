@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from plench.errors import UsageError
-from plench.runs.files import parse_json
 from plench.runs.folder import (
     DONE,
     FINISHED,
@@ -26,6 +25,7 @@ from plench.runs.folder import (
     RUN,
     SCHEMA,
     STATUSES,
+    parse_json,
     read_description,
 )
 from plench.settings import describe_cell

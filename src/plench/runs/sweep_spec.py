@@ -14,7 +14,7 @@ from typing import Any
 
 from plench.errors import UsageError
 from plench.hparams import Value
-from plench.runs.files import write_text
+from plench.runs.folder import write_text
 from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
 

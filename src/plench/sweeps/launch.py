@@ -11,8 +11,7 @@ from pathlib import Path
 
 from plench.callbacks import CALLBACKS
 from plench.errors import BusyError, StorageError
-from plench.runs.files import hold
-from plench.runs.folder import DONE, RunStore
+from plench.runs.folder import DONE, RunStore, hold
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines import Engine
 from plench.sweeps.engines.local import LocalEngine

@@ -16,8 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plench.callbacks import Callback
-from plench.progress import watch_in_notebook
+from plench.callbacks import Callback, watch_in_notebook
 from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from plench.errors import PlenchError, ResumeError
-from plench.runs.files import sha256
-from plench.runs.folder import RunStore
+from plench.runs.folder import RunStore, sha256
 from plench.training.environment import decode_numpy, decode_python, encode_numpy
 
 FORMAT = 1
