@@ -14,13 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plench.algorithms import find_algorithm
+from plench.algorithms import Algorithm, AlgorithmEntry, find_algorithm
 from plench.algorithms.base import VIEWS, Batch
 from plench.algorithms.fitted import FittedAlgorithm
+from plench.algorithms.registry import ALGORITHMS, add_card
 from plench.contract import AlgorithmUnderTest
 from plench.contract.under_test import Session, make_examples
 from plench.data.answers import Answers
 from plench.hparams import DataTraits, draw_hparams
+
+
+def entry_of(cls: type[Algorithm]) -> AlgorithmEntry:
+    """Return a class of a test as a third-party algorithm."""
+    return add_card(ALGORITHMS.adopt(cls.__name__, cls, f"tests:{cls.__name__}"))
 
 
 class GivenInputs:

@@ -12,12 +12,7 @@ from sklearn.svm import SVC
 from plench.algorithms.base import register
 from plench.algorithms.classical.any_classifier import ClassifierAlgorithm, ClassifierEM
 from plench.algorithms.classical.clpl import CLPL
-from plench.algorithms.classical.crowd import (
-    DS_LR,
-    MV_LR,
-    infer_labels,
-    share_votes,
-)
+from plench.algorithms.classical.crowd import DS_LR, MV_LR, infer_labels, share_votes
 from plench.algorithms.classical.forests import (
     ET_AVG,
     ET_EM,
@@ -35,11 +30,10 @@ from plench.algorithms.classical.pl_aknn import PL_AKNN
 from plench.algorithms.classical.pl_ecoc import PL_ECOC
 from plench.algorithms.classical.pl_knn import PL_KNN
 from plench.algorithms.fitted import FittedAlgorithm, UnfitError
-from plench.algorithms.registry import third_party_entry
 from plench.contract import AlgorithmUnderTest, checks, run_check
 from plench.data.answers import Answers
 from plench.errors import UsageError
-from tests.probe import answer_by_labels, build_fitted, fit, predict
+from tests.probe import answer_by_labels, build_fitted, entry_of, fit, predict
 
 SMALL = {"n_estimators": 8}
 
@@ -81,7 +75,7 @@ def build_small(cls: type[FittedAlgorithm], X: np.ndarray, S: np.ndarray, seed: 
 
 @pytest.mark.parametrize("cls", [Wrapped, WrappedEM])
 def test_wrapped_classifiers_keep_the_contract(cls: type[FittedAlgorithm]) -> None:
-    tested = AlgorithmUnderTest(third_party_entry(cls.__name__, cls, cls.__name__))
+    tested = AlgorithmUnderTest(entry_of(cls))
     for name, check in checks().items():
         if name != "trains_on_built_in_data":  # a minute for a support vector machine
             outcome = run_check(check, tested)

@@ -1,6 +1,7 @@
 """Edge cases of the algorithms: odd sizes and rates, missing inputs, devices, views that a run needs."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from plench.hparams import DataTraits, draw_hparams
 from plench.training import configure_run, run_training
 from tests import formulas
 from tests.probe import answer, batch_of, build, set_state, start
+from tests.training.harness import read_description
 
 # Schedules that reach every phase within 12 updates or those of a session.
 REACH: dict[str, dict[str, Any]] = {
@@ -239,17 +241,19 @@ def test_valen_says_what_it_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus", "RECORDS", "CroSel"]
+    "name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus", "RECORDS", "CroSel", "IDGP"]
 )
 def test_phases_beyond_the_run_are_warned_about(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Default schedules are longer than three steps: the run says so and goes on."""
+    """Default schedules are longer than three steps: the run says so, also in run.json, and goes on."""
     entry, dataset = find_algorithm(name), make_examples(64)
     config = configure_run(entry, dataset.card, hparams={"batch_size": 16}, steps=3, pl_type="real")
     outcome = run_training(config, dataset, entry, tmp_path)
     assert outcome.status == "done"
     assert "after the last of this run's 3" in caplog.text
+    (warning, *_) = read_description(outcome.folder)["notices"]
+    assert re.match(r".+ would begin at update \d+, after the last", warning)
 
 
 def test_valen_without_warm_up_or_without_end() -> None:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import random
 import re
 import shutil
 import subprocess
@@ -143,26 +142,16 @@ def test_a_new_setting_reaches_everything_and_leaves_old_identities(tmp_path) ->
     assert {row[header.index("made_up")] for row in rows} == {"7"}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_random_data_setting_is_in_every_derived_key(seed, monkeypatch) -> None:
+@pytest.mark.parametrize("per_run", [False, True])
+@pytest.mark.parametrize(("default", "other"), [(1, 4), (0.5, 0.25), (False, True), ("a", "b")])
+def test_a_data_setting_is_in_every_derived_key(default, other, per_run, monkeypatch) -> None:
     """A setting that is declared with nothing but a type and a default."""
-    draw = random.Random(seed)
-    name = "".join(draw.choices("abcdefgh", k=12))
-    kind, default, other = draw.choice(
-        [(int, 1, 4), (float, 0.5, 0.25), (bool, False, True), (str, "a", "b")]
-    )
-    field = {
-        "name": name,
-        "type": kind,
-        "optional": False,
-        "choices": (),
-        "default": default,
-        "help": "made up",
-    }
-    per_run = draw.random() < 0.5
+    name = "made_up"
+    field = {"name": name, "type": type(default), "default": default, "help": "made up"}
+    made_up = Setting(**field, optional=False, choices=(), per_run=per_run)
     dataset, datasets = load_dataset("Digits_FPS"), DatasetCache(None)
     first = configure_run(find_algorithm("CC"), dataset.card, steps=20)
-    monkeypatch.setitem(declared(), name, Setting(**field, per_run=per_run))
+    monkeypatch.setitem(declared(), name, made_up)
     configs = [
         first.changed(**{name: value}, trial_seed=trial) for value in (default, other) for trial in (0, 1)
     ]

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from plench.training.checkpoint import dump, parse
@@ -29,8 +28,3 @@ def test_totals_continue_through_a_file():
     again.add({"loss": torch.tensor(2.0)})
     assert again.means() == {"loss": 1.5, "rate": 0.5}
     assert again.count == 2
-
-
-def test_an_update_without_a_loss_is_an_error_that_says_so():
-    with pytest.raises(TypeError, match="with the key 'loss'"):
-        Totals().add({"error": 1.0})

@@ -231,13 +231,6 @@ def test_lines_are_parsed_as_by_python(file):
     assert (WARNINGS[file] in found.warnings) if file in WARNINGS else not found.warnings
 
 
-@pytest.mark.parametrize("line", [b"\0a\0a\0", b'{\0"\0', b"\xff\xfe{\0", b"\xff", b'{"step": 1\0}'])
-def test_arbitrary_bytes_are_a_skipped_line(line):
-    found = parse_lines(line + b"\n" + FILES["complete"].encode())
-    assert [record.step for record in found.records] == [0, 1, 2]
-    assert found.warnings == ["1 line skipped, not JSON: 1"]
-
-
 @pytest.mark.parametrize(
     ("value", "loss", "share"),
     [

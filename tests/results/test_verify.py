@@ -121,18 +121,8 @@ def test_a_stacked_run_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys
 
 def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, capsys):
     words = ["--algorithms", "PRODEN", "--datasets", "Digits_FPS", "--n-trials", "1", "--n-hparams", "3"]
-    words += [
-        "--steps",
-        "9",
-        "--checkpoint-freq",
-        "4",
-        "--workers",
-        "1",
-        "--stack",
-        "3",
-        "--skip-confirmation",
-    ]
-    words += ["--hparams", '{"batch_size": 32}']  # runs of one stack share it
+    words += ["--steps", "9", "--checkpoint-freq", "4", "--workers", "1", "--stack", "3"]
+    words += ["--skip-confirmation", "--hparams", '{"batch_size": 32}']  # runs of one stack share it
     assert main(["sweep", "launch", *words, "--output-dir", str(tmp_path / "runs")]) == 0
     stored = read_runs(tmp_path / "runs")
     assert {run.stack_size for run in stored} == {3}

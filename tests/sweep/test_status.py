@@ -107,10 +107,13 @@ def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> No
     assert main(status) == 0
 
     def read_output() -> dict[str, object]:
-        return {**json.loads(capsys.readouterr().out), "runs_per_minute": None}  # depends on the time
+        content = json.loads(capsys.readouterr().out)
+        assert content.pop("runs_per_minute") > 0  # depends on the time
+        return content
 
     content = read_output()
     assert content["states"] == {"done": 2}
+    assert (content["ended_last_hour"], content["seconds_left"]) == (2, None)
     (cache,) = tmp_path.glob(".plan-*.json")
     cache.unlink()
     assert main(status) == 0
@@ -286,15 +289,3 @@ def test_rates_and_the_time_left(tmp_path: Path) -> None:
     )  # nothing is running
     assert measure_rates(states[:1], now)["runs_per_minute"] is None
     assert measure_rates([RunState(run, "done", timings={"begun": 3})], now)["ended_last_hour"] == 0
-
-
-def test_status_as_json_has_rates(done: tuple[PlannedRun, Path], tmp_path: Path, capsys: Capture) -> None:
-    words = ["--output-dir", str(tmp_path / "runs"), *SMALL]
-    assert main(["sweep", "launch", *words, *QUIET]) == 0
-    capsys.readouterr()
-    assert main(["sweep", "status", *words, "--steps", "3", "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    assert content["states"] == {"done": 1}
-    assert content["ended_last_hour"] == 1
-    assert content["runs_per_minute"] > 0
-    assert content["seconds_left"] is None

@@ -9,7 +9,7 @@ import pytest
 import plench
 from plench import list_algorithms
 from plench.algorithms import find_algorithm
-from plench.algorithms.registry import ALGORITHMS, third_party_entry
+from plench.algorithms.registry import ALGORITHMS
 from tests.core.test_registry import install
 from tests.training.harness import LISTING, only_folder, read_description, read_records, run
 
@@ -85,4 +85,3 @@ def test_a_class_without_hyperparameters_gets_the_shared_ones() -> None:
     entry = find_algorithm(LISTING)
     assert entry.card.hyperparameters == ()
     assert entry.card.views == ("original", "weak", "strong")
-    assert third_party_entry("CAVL", entry.cls, LISTING) == entry

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plench.algorithms import Algorithm, AlgorithmEntry, Batch, Hyperparameter, LossAlgorithm, register
 from plench.algorithms.proden import PRODEN
-from plench.algorithms.registry import load_third_party, third_party_entry
+from plench.algorithms.registry import load_third_party
 from plench.contract import AlgorithmUnderTest, Outcome, checks, run_check
 from plench.contract.under_test import make_examples
 from plench.runs.folder import RunStore
@@ -20,6 +20,7 @@ from plench.training.run import TrainingRun
 from plench.training.stack import StackedStep, StackError, choose_form
 from plench.training.step import SingleStep
 from tests.conftest import ROOT
+from tests.probe import entry_of
 
 HEAT = Hyperparameter("heat", 4.0, "temperature", above=0)
 FORM = Hyperparameter("form", "all", "which labels", one_of=("all", "most"))
@@ -44,7 +45,7 @@ def method(
     cls = register("Mine", stacked=stacked, hyperparameters=(HEAT, FORM))(
         type("Mine", (LossAlgorithm,), {"loss": loss, **parts})
     )
-    return third_party_entry("Mine", cls, "tests:Mine")
+    return entry_of(cls)
 
 
 def check(entry: AlgorithmEntry) -> Outcome:
@@ -169,10 +170,8 @@ NOT_MAPPED: dict[str, AlgorithmEntry] = {
     "writes rows": method(write, setup=lambda self, c: self.per_example("seen", torch.zeros(len(c)))),
     "keeps a tensor": method(keep_first),
     "adds state": method(add_state),
-    "changes hyperparameters": method(anneal),
-    "replaces hyperparameters": method(replace_hparams),
     "has state that is None": method(setup=lambda self, c: self.register_buffer("later", None)),
-    "inherits revise": third_party_entry("Revising", Revising, "tests:Revising"),
+    "inherits revise": entry_of(Revising),
 }
 
 

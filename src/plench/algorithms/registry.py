@@ -99,11 +99,6 @@ def load_third_party(spec: str) -> AlgorithmEntry:
     return add_card(ALGORITHMS.load_third_party(spec))
 
 
-def third_party_entry(name: str, cls: object, spec: str) -> AlgorithmEntry:
-    """Describe a third-party class that was asked for by `name`."""
-    return add_card(ALGORITHMS.adopt(name, cls, spec))
-
-
 def add_card(entry: Entry[type[Algorithm]]) -> AlgorithmEntry:
     """Add the card; what a third-party class does not declare gets the paper's defaults."""
     cls = entry.member

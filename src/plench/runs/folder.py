@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -310,10 +310,6 @@ class RunStore:
             file.flush()
             os.fsync(file.fileno())
 
-    def rewrite_records(self, lines: Sequence[str]) -> None:
-        """Replace all records."""
-        self.write_file(RESULTS, "".join(line + "\n" for line in lines).encode("utf-8"))
-
     def read_checkpoints(self) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of each checkpoint, the newest first; one that cannot be read is skipped."""
         for name in CHECKPOINTS:
@@ -383,8 +379,3 @@ class RunStore:
         """Remove all models."""
         for name in self.list_models():
             self.discard(MODEL.format(name))
-
-    def read_sources(self) -> dict[str, bytes]:
-        """Return the third-party code saved with the run, by file name."""
-        paths = [self.folder / name for name in (ALGORITHM, NETWORK)]
-        return {path.name: path.read_bytes() for path in paths if path.is_file()}

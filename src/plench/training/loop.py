@@ -165,7 +165,10 @@ def train_group(tasks: Sequence[RunTask], dataset: Dataset, until: float, stop: 
     separate: list[RunTask] = []
     single = len(tasks) == 1
 
-    def set_apart(task: RunTask, error: BaseException) -> None:
+    def fail(task: RunTask, error: BaseException, end: Callable[[BaseException], None]) -> None:
+        if single or isinstance(error, PlenchError):
+            end(error)
+            return
         reason = f"it could not be started in a stack ({type(error).__name__}: {error})"
         logger.warning("%s: %s; it is trained separately", task.config.algorithm, reason, exc_info=error)
         separate.append(task.separately(reason))
@@ -175,10 +178,7 @@ def train_group(tasks: Sequence[RunTask], dataset: Dataset, until: float, stop: 
             try:
                 opened = open_run(task, dataset, until, newest_only=single)
             except (Exception, SystemExit) as error:
-                if single or isinstance(error, PlenchError):
-                    task.ended(error)
-                else:
-                    set_apart(task, error)
+                fail(task, error, task.ended)
             else:
                 if isinstance(opened, Member):
                     members.append(opened)
@@ -189,11 +189,7 @@ def train_group(tasks: Sequence[RunTask], dataset: Dataset, until: float, stop: 
             try:
                 member.start(updates)
             except (Exception, SystemExit) as error:
-                if single or isinstance(error, PlenchError):
-                    member.fail(error)
-                else:
-                    member.held.close()
-                    set_apart(member.task, error)
+                fail(member.task, error, member.fail)
             else:
                 groups.setdefault(updates, []).append(member)
         for updates in sorted(groups):

@@ -216,7 +216,9 @@ def load(
     with fitting(f"{folder} cannot be used: its model does not fit its run.json", DataError):
         entry = find_own_entry(store, run)
         load_network(store, run)
-        model = build_model(entry, run, payload, device, store.read_sources(), {})
+        copies = (store.folder / name for name in (ALGORITHM, NETWORK))
+        sources = {path.name: path.read_bytes() for path in copies if path.is_file()}
+        model = build_model(entry, run, payload, device, sources, {})
     return use_encoders(model, given, run_code=True)  # the folder's code runs in any case
 
 

@@ -26,7 +26,7 @@ from plench.data.sources import check_answers
 from plench.data.splits import THIRDS
 from plench.errors import ResumeError
 from plench.networks import find_network
-from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, WARNINGS, RunStore
+from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RESULTS, WARNINGS, RunStore
 from plench.training.checkpoint import (
     check_names,
     dump,
@@ -297,7 +297,7 @@ class TrainingRun:
             with fitting(f"the checkpoint in {self.store.folder} cannot be restored", ResumeError):
                 self.restore(checkpoint)
         self.describe("running")
-        self.store.rewrite_records(self.records)
+        self.store.write_file(RESULTS, "".join(line + "\n" for line in self.records).encode("utf-8"))
         if self.entry.source is not None:
             self.store.write_file(ALGORITHM, Path(self.entry.source).read_bytes())
         network = None if self.config.fitted else find_network(str(self.config.hparams["model"]))
