@@ -179,6 +179,11 @@ def by_kind(tabular: Any, image: Any) -> Callable[[DataTraits], Any]:
     return lambda traits: image if traits.kind == "image" else tabular
 
 
+def by_noise_rate(unknown: Any, known: Callable[[float], Any]) -> Callable[[DataTraits], Any]:
+    """Declare `known(rate)` for data whose noise rate the protocol gives, `unknown` for others."""
+    return lambda traits: unknown if traits.protocol_noise_rate is None else known(traits.protocol_noise_rate)
+
+
 SHARED: tuple[Hyperparameter, ...] = (
     Hyperparameter("lr", 1e-3, "learning rate of Adam", LogRange(-4.5, -2.5), above=0),
     Hyperparameter("weight_decay", 1e-5, "L2 term added to the gradient", LogRange(-6, -3), at_least=0),

@@ -210,14 +210,11 @@ class Registry(Generic[T]):
         One of a notebook or script is loaded from its source. If that is not self-contained, the object
         itself is used, under a name that no other run has, and `NOT_REPEATABLE` has the reason.
         """
-        for own in self.own.values():
-            if own.member is value:
-                return own
+        if (own := self._find_own(value)) is not None:
+            return own
         for given, entry in self._given:
             if given is value:
                 return entry
-        if not self._recognise(value):
-            raise UsageError(f"{short_repr(value)} is not {self.kind}, and not the name of one")
         try:
             if (found := find_module(value)) is not None:
                 return self.adopt(found[1], value, f"{found[0].__name__}:{found[1]}", found[0])
@@ -236,11 +233,8 @@ class Registry(Generic[T]):
         """
         if isinstance(value, str):
             return value
-        for own in self.own.values():
-            if own.member is value:
-                return own.name
-        if not self._recognise(value):
-            raise UsageError(f"{short_repr(value)} is not {self.kind}, and not the name of one")
+        if (own := self._find_own(value)) is not None:
+            return own.name
         if (found := find_module(value)) is not None:
             module, name = found
             place = module.__name__ if module.__package__ else str(Path(str(module.__file__)).absolute())
@@ -255,6 +249,12 @@ class Registry(Generic[T]):
         if isinstance(value, type) and (changed := find_change(value, written)):
             raise NotSelfContainedError(f"{name}.{changed} is not as the source of {name} has it")
         return f"{file}:{name}"
+
+    def _find_own(self, value: Any) -> Entry[T] | None:
+        """Return the package's entry of an object; raise UsageError for an object of another kind."""
+        if not self._recognise(value):
+            raise UsageError(f"{short_repr(value)} is not {self.kind}, and not the name of one")
+        return next((own for own in self.own.values() if own.member is value), None)
 
     @cached_property
     def _points(self) -> dict[str, EntryPoint]:

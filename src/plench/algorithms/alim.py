@@ -18,7 +18,7 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.targets import onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, mix
-from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
+from plench.hparams import Choice, Constant, Hyperparameter, by_noise_rate
 
 # Keeps the margin finite where no label is outside the candidates; the authors' constant.
 GUARD = 1e-9
@@ -36,18 +36,6 @@ def choose_importance(margins: Tensor, noise_rate: float) -> float:
         return 0.0
     rank = min(int(len(margins) * noise_rate), len(margins) - 1)
     return min(1.0, float(margins.sort().values[rank]))  # not kthvalue, which MPS lacks
-
-
-def default_noise_rate(traits: DataTraits) -> Value:
-    """Return the protocol's noise rate of the data, else 0.2."""
-    return 0.2 if traits.protocol_noise_rate is None else traits.protocol_noise_rate
-
-
-def search_noise_rate(traits: DataTraits) -> Distribution:
-    """Return the protocol's noise rate of the data, else a choice."""
-    if traits.protocol_noise_rate is None:
-        return Choice(0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
-    return Constant(traits.protocol_noise_rate)
 
 
 @register(
@@ -75,9 +63,9 @@ def search_noise_rate(traits: DataTraits) -> Distribution:
         Hyperparameter("mixup_alpha", 4, "parameter of mixup's Beta distribution", type=float, above=0),
         Hyperparameter(
             "noise_rate",
-            default_noise_rate,
+            by_noise_rate(0.2, lambda rate: rate),
             "assumed share of candidate sets without the true label",
-            search_noise_rate,
+            by_noise_rate(Choice(0.1, 0.2, 0.3, 0.4, 0.5, 0.7), Constant),
             at_least=0,
         ),
         Hyperparameter(

@@ -21,21 +21,9 @@ from plench.algorithms.parts.contrast import (
 )
 from plench.algorithms.parts.targets import best_candidate, mean_over, onehot_like, soft_cross_entropy
 from plench.algorithms.parts.views import draw_mixing, draw_partners, mix
-from plench.hparams import Choice, Constant, DataTraits, Distribution, Hyperparameter, Value
+from plench.hparams import Choice, Constant, Hyperparameter, by_noise_rate
 
 MIXUP_ALPHA = 4.0
-
-
-def default_pure_ratio(traits: DataTraits) -> Value:
-    """Return the share of right candidate sets by the protocol, else 1."""
-    return 1.0 if traits.protocol_noise_rate is None else 1 - traits.protocol_noise_rate
-
-
-def search_pure_ratio(traits: DataTraits) -> Distribution:
-    """Return the share of right candidate sets by the protocol, else a choice."""
-    if traits.protocol_noise_rate is None:
-        return Choice(0.6, 0.8, 0.95, 0.99, 1)
-    return Constant(1 - traits.protocol_noise_rate)
 
 
 def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
@@ -63,9 +51,9 @@ def guess_labels(cosines: Tensor, temperature: float) -> Tensor:
         ),
         Hyperparameter(
             "pure_ratio",
-            default_pure_ratio,
+            by_noise_rate(1.0, lambda rate: 1 - rate),
             "share of examples called reliable",
-            search_pure_ratio,
+            by_noise_rate(Choice(0.6, 0.8, 0.95, 0.99, 1), lambda rate: Constant(1 - rate)),
             type=float,
             at_least=0,
             at_most=1,
