@@ -21,8 +21,6 @@ from tests.golden.adapter import (
 )
 from tests.golden.cases import OPTIMISER_STEPS, Case
 
-# Objects of run.json whose keys are recorded.
-INNER = ("algorithm_card", "dataset", "versions", "timings")
 NUMBERS_OF_DATA = (
     *("fingerprint", "verified", "n_train", "n_validation", "n_test", "n_classes", "input_shape"),
     *("train_mean_candidates", "train_noise_rate"),

@@ -190,6 +190,7 @@ def train_group(tasks: Sequence[RunTask], dataset: Dataset, until: float, stop: 
                 member.start(updates)
             except (Exception, SystemExit) as error:
                 fail(member.task, error, member.fail)
+                member.held.close()
             else:
                 groups.setdefault(updates, []).append(member)
         for updates in sorted(groups):
