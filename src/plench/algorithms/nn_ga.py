@@ -13,12 +13,6 @@ from plench.hparams import Constant, Hyperparameter
 WRONG_PRIOR = "the public code multiplies by the whole prior vector instead of by one class's prior"
 
 
-def complementary_prior(candidates: Tensor) -> Tensor:
-    """Return the share of each class among the complementary labels, (…, N, K) → (…, K); 0 without any."""
-    counts = (~candidates).sum(-2).to(torch.get_default_dtype())
-    return counts / counts.sum(-1, keepdim=True).clamp(min=1)
-
-
 class ClassRisks(NamedTuple):
     """The risk (…, K) of each class in a batch and the number (…, K) of pairs with that class."""
 
@@ -60,8 +54,9 @@ class ComplementaryRisk(LossAlgorithm):
     prior: Tensor
 
     def setup(self, candidates: Tensor) -> None:
-        """Count the complementary labels of the training split, once."""
-        self.register_buffer("prior", complementary_prior(candidates))
+        """Count the complementary labels of the training split, once; without any, all shares are 0."""
+        counts = (~candidates).sum(-2).to(torch.get_default_dtype())
+        self.register_buffer("prior", counts / counts.sum(-1, keepdim=True).clamp(min=1))
 
 
 @register(
