@@ -40,7 +40,12 @@ RANGES = {
     "confusable": "if distractors are confusable",
     "truth": "measured with true labels",
 }
-KINDS = {"misses": "set probably misses the truth", "tie": "two classes tie", "split": "annotators split"}
+KINDS = {
+    "misses": "set probably misses the truth",
+    "may_miss": "set may miss the truth",
+    "tie": "two classes tie",
+    "split": "annotators split",
+}
 
 
 def h(name: str, /, *content: Node | Iterable[Node], **attributes: Any) -> Element:
@@ -455,7 +460,9 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
     if "relabel" not in review:
         return []
     total = sum(review["doubts"].values())
-    counts = [f"{KINDS[kind]}: {n:,}" for kind, n in review["doubts"].items()]
+    counts = [
+        f"{words}: {review['doubts'][kind]:,}" for kind, words in KINDS.items() if kind in review["doubts"]
+    ]
     nodes: list[Node] = [h("h2", "What to relabel")]
     if verdict == "no better than guessing":
         nodes.append(h("p.warning", "The model does not beat guessing, so what it says here means little."))
@@ -465,7 +472,8 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
         h(
             "p",
             f"{counted(total, 'row')} of {review['measured']:,}, each judged by a model that was not trained "
-            f"on it. {'; '.join(counts)}.",
+            f"on it. {'; '.join(counts)}. Sets that probably miss the truth come first, then one row of each "
+            "other kind in turn, the clearest first.",
         )
     )
     listed = []
