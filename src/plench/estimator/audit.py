@@ -70,6 +70,11 @@ def reserved_rows(model: TrainedModel) -> AuditRows:
             "the model was trained on all rows of its data, so none of them can be audited: give other data, "
             "or fit it again with --reserve 0.2 (300 rows or more)"
         )
+    if "logits" not in kept:
+        raise DataError(
+            "the model file has no predictions of its reserved rows (an earlier version of plench wrote it): "
+            "name the data that it was fitted to (plench audit MODEL DATA --labels FILE)"
+        )
     order = draw_order(len(kept["ids"]))
     return AuditRows(
         tuple(kept["ids"][row] for row in order),
