@@ -229,7 +229,7 @@ def describe_dropped(
 
 def list_review(review: dict[str, Any] | None) -> list[str]:
     """Return the lines about rows to relabel, confused labels and annotators."""
-    from plench.estimator.review import TOO_FEW
+    from plench.estimator.review import TOO_FEW, AnnotatorRating
 
     if review is None:
         return []
@@ -251,11 +251,7 @@ def list_review(review: dict[str, Any] | None) -> list[str]:
     if review["annotators"]:
         lines.append("annotators to check (0 is the skill of one who always gives the same answer):")
         flagged = [each for each in review["annotators"] if each["flag"] not in ("", TOO_FEW)]
-        for each in flagged[:ROWS_SHOWN]:
-            skill = "none"
-            if each["skill"] is not None:
-                skill = f"{each['skill']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
-            lines.append(f"  {each['annotator']}: skill {skill}, {each['n_answers']} answers; {each['flag']}")
+        lines += [f"  {AnnotatorRating(**each)}" for each in flagged[:ROWS_SHOWN]]
         if not flagged:
             lines.append("  none stands out")
     return lines

@@ -80,18 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if doubts:
         lines.append(f"{len(doubts)} rows to relabel" + ("" if args.relabel else " (--relabel FILE has all)"))
     lines += [f"  {names[each.row] or f'row {each.row + 1}'}: {each.reason}" for each in doubts[:ROWS_SHOWN]]
-    lines += [format_annotator(each) for each in ratings]
+    lines += [f"annotator {each}" for each in ratings]
     print(clean_text("\n".join(lines)), file=sys.stderr)
     return 0
-
-
-def format_annotator(rating: AnnotatorRating) -> str:
-    """Return the line about an annotator."""
-    has_skill = rating.skill is not None
-    skill = f"{rating.skill:.2f} ({rating.low:.2f} to {rating.high:.2f})" if has_skill else "none"
-    share = f"{rating.agreement:.1%} of {rating.n_answers} answers contain the prediction"
-    flag = f"; {rating.flag}" if rating.flag else ""
-    return f"annotator {rating.annotator}: skill {skill}; {share}, by chance {rating.chance:.1%}{flag}"
 
 
 def list_annotators(ratings: list[AnnotatorRating]) -> Iterator[list[str]]:

@@ -104,6 +104,12 @@ class AnnotatorRating:
     confusions: tuple[str, ...]
     flag: str
 
+    def __str__(self) -> str:
+        skill = "none" if self.skill is None else f"{self.skill:.2f} ({self.low:.2f} to {self.high:.2f})"
+        share = f"{self.agreement:.1%} of {self.n_answers} answers contain the prediction"
+        flag = f"; {self.flag}" if self.flag else ""
+        return f"{self.annotator}: skill {skill}; {share}, by chance {self.chance:.1%}{flag}"
+
 
 @dataclass(frozen=True, eq=False)
 class Resolution:
@@ -405,7 +411,19 @@ def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
         )
     rated = [each.skill for each in ratings if each.skill is not None and each.n_answers >= LEAST_ANSWERS]
     middle = float(np.median(rated)) if rated else 0.0
-    ratings = [replace(each, flag=flag_annotator(each, middle)) for each in ratings]
+    for place, each in enumerate(ratings):
+        flag = ""
+        if each.n_answers < LEAST_ANSWERS:
+            flag = TOO_FEW
+        elif each.low is None or each.high is None:
+            flag = "answers do not vary"
+        elif each.high < 0:
+            flag = "worse than chance"
+        elif each.low <= 0:
+            flag = "not better than chance"
+        elif each.high < middle:
+            flag = "agrees less than most"
+        ratings[place] = replace(each, flag=flag)
     return sorted(
         ratings, key=lambda each: (each.skill is None or each.n_answers < LEAST_ANSWERS, each.skill or 0.0)
     )
@@ -417,19 +435,6 @@ def describe_answer(answer: Bools, names: Sequence[str]) -> str:
     if len(labels) == len(names) - 1 > 1:
         return f"not {names[int(np.flatnonzero(~answer)[0])]}"
     return join_names([names[k] for k in labels.tolist()]) or "a class that the model does not know"
-
-
-def flag_annotator(rating: AnnotatorRating, middle: float) -> str:
-    """Return what is conspicuous about an annotator; `middle` is the median skill of all."""
-    if rating.n_answers < LEAST_ANSWERS:
-        return TOO_FEW
-    if rating.skill is None or rating.low is None or rating.high is None:
-        return "answers do not vary"
-    if rating.high < 0:
-        return "worse than chance"
-    if rating.low <= 0:
-        return "not better than chance"
-    return "agrees less than most" if rating.high < middle else ""
 
 
 def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]:

@@ -256,7 +256,7 @@ def draw_shares(rows: Sequence[tuple[str, float | None, float | None, float | No
 
 
 def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
-    """Show the verdict on the model, and what to do next."""
+    """Show the verdict on the model."""
     verdict, reserved = notes.get("verdict"), (notes.get("reserved") or {})
     n_examples = reserved.get("n_examples") or data["n_train"]
     n_reserved = len(reserved.get("rows") or ())
