@@ -246,7 +246,8 @@ def list_review(review: dict[str, Any] | None) -> list[str]:
     ]
     lines.append("labels most confused (rows resolved to the first whose prediction is the second):")
     lines += [
-        f"  {first} with {second} {n:,}" for n, first, second in sorted(pairs, reverse=True)[:ROWS_SHOWN]
+        f"  {first} with {second}: {counted(n, 'row')}"
+        for n, first, second in sorted(pairs, reverse=True)[:ROWS_SHOWN]
     ]
     if review["annotators"]:
         lines.append("annotators to check (0 is the skill of one who always gives the same answer):")
@@ -312,8 +313,8 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
         )
     if verdict == "not assessed":
         lines.append(
-            "without reserved rows there is no honest estimate of accuracy, no comparison with baselines, "
-            "and probabilities are not calibrated"
+            "without reserved rows there is no honest estimate of accuracy, no comparison with baselines, no "
+            "prediction set, no row to audit, and probabilities are not calibrated"
         )
     if report["baselines"]:
         measure = {"CR": "covering rate", "accuracy": "accuracy on true labels"}[report["measure"]]

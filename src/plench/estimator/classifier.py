@@ -682,6 +682,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "rows": self.reserved_.tolist(),
                 "items": None if items is None else [items[row] for row in self.reserved_],
                 "n_examples": data.n_examples,
+                "mean_candidates": data.mean_candidates,
                 "fingerprint": data.fingerprint,
             },
         }

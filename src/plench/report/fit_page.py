@@ -260,9 +260,8 @@ def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
     verdict, reserved = notes.get("verdict"), (notes.get("reserved") or {})
     n_examples = reserved.get("n_examples") or data["n_train"]
     n_reserved = len(reserved.get("rows") or ())
-    sets = (
-        f"{data['train_mean_candidates']:.2f} candidates per row" if data.get("train_mean_candidates") else ""
-    )
+    size = reserved.get("mean_candidates") or data.get("train_mean_candidates")
+    sets = f"{size:.2f} candidates per row" if size else ""
     learned = [f"{n_examples:,} rows", f"{data['n_classes']} classes", sets]
     kept = f"{n_reserved:,} rows were reserved: not trained on and not used to choose." if n_reserved else ""
     nodes: list[Node] = [h("p.lead", f"Learned from {', '.join(filter(None, learned))}. {kept}")]
@@ -472,7 +471,7 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
         h(
             "p",
             f"{counted(total, 'row')} of {review['measured']:,}, each judged by a model that was not trained "
-            f"on it. {'; '.join(counts)}. Sets that probably miss the truth come first, then one row of each "
+            f"on it: {', '.join(counts)}. Sets that probably miss the truth come first, then one row of each "
             "other kind in turn, the clearest first.",
         )
     )
