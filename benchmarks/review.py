@@ -8,6 +8,7 @@ folds; the truth is used to score the rankings only.
 
 import argparse
 import platform
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,10 @@ def score(wrong: np.ndarray, evidence: np.ndarray) -> tuple[float, float]:
     return float(wrong[order[:TOP]].mean()), float(roc_auc_score(wrong, evidence))
 
 
-def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list[str]], list[str] | None]:
-    """Return the rows of the first table, and that of the second where answers have annotators."""
+def measure(
+    name: str, data_dir: str, seeds: tuple[int, ...]
+) -> tuple[list[list[str]], list[str], list[str] | None]:
+    """Return the rows of the first table and those of the others; the last where answers have annotators."""
     whole = as_dataset(name, data_dir)
     data, truth = hide_truth(whole), whole.labels
     assert truth is not None
@@ -55,7 +58,8 @@ def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list
         "model trained on the rows": [],
         "out of fold": [],
     }
-    flagged, skills, agreements = [], [], []
+    listed: list[list[str]] = []
+    skills, agreements = [], []
     for seed in seeds:
         model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
         own = resolve(
@@ -64,8 +68,15 @@ def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list
         rankings["model trained on the rows"].append(score(wrong, own.outside))
         found = review_fit(TrainingData(data), model, np.arange(0), seed)
         rankings["out of fold"].append(score(wrong, found.outside))
-        doubtful = [each.row for each in find_doubts(found) if each.kind == "misses"]
-        flagged.append((len(doubtful), int(wrong[doubtful].sum()), int(own.doubtful.sum())))
+        doubts = find_doubts(found)
+        sure = [each.row for each in doubts if each.kind == "misses"]
+        both = sure + [each.row for each in doubts if each.kind == "may_miss"]
+        parts = (sure, both, both[:TOP])
+        kinds = Counter(each.kind for each in doubts)
+        listed.append(
+            [f"{wrong[rows].sum()} of {len(rows)}" for rows in parts]
+            + [str(kinds["tie"]), str(kinds["split"])]
+        )
         ratings = [each for each in rate_annotators(found) if each.n_answers >= LEAST_ANSWERS]
         known = data.answers.annotator_names or [str(n) for n in range(data.answers.annotator.max() + 1)]
         right = data.answers.sets[np.arange(len(data.answers.item)), truth[data.answers.item]]
@@ -81,16 +92,14 @@ def measure(name: str, data_dir: str, seeds: tuple[int, ...]) -> tuple[list[list
             ranking,
             " / ".join(f"{value:.2f}" for value, _ in values),
             " / ".join(f"{value:.3f}" for _, value in values),
-            ""
-            if n == 0
-            else " / ".join(str(each[2]) if n == 1 else f"{each[0]} ({each[1]})" for each in flagged),
         ]
         for n, (ranking, values) in enumerate(rankings.items())
     ]
+    shown = [name, *(" / ".join(column) for column in zip(*listed, strict=True))]
     if not skills:
-        return rows, None
-    shown = [name, str(len(ratings)), " / ".join(f"{value:.2f}" for value in skills)]
-    return rows, [*shown, " / ".join(map(str, agreements))]
+        return rows, shown, None
+    rated = [name, str(len(ratings)), " / ".join(f"{value:.2f}" for value in skills)]
+    return rows, shown, [*rated, " / ".join(map(str, agreements))]
 
 
 def render_table(header: list[str], rows: list[list[str]]) -> str:
@@ -104,13 +113,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, metavar="N")
     options = parser.parse_args()
     sets: list[list[str]] = []
+    doubts: list[list[str]] = []
     annotators: list[list[str]] = []
     for name in options.datasets:
-        rows, rated = measure(name, options.data_dir, tuple(options.seeds))
+        rows, listed, rated = measure(name, options.data_dir, tuple(options.seeds))
         sets += rows
+        doubts.append(listed)
         annotators += [] if rated is None else [rated]
-        print("\n".join(map(str, rows)), rated, flush=True)
-    header = ["dataset", "rows", "wrong sets", "ranked by", f"precision at {TOP}", "AUC", "flagged (rightly)"]
+        print("\n".join(map(str, rows)), listed, rated, flush=True)
+    header = ["dataset", "rows", "wrong sets", "ranked by", f"precision at {TOP}", "AUC"]
+    kinds = ["probably miss", "probably or may miss", f"the first {TOP} of these", "ties", "splits"]
     text = f"""# What to relabel and whom to trust, measured
 
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
@@ -118,11 +130,16 @@ Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch
 figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows as
 `plench fit` does: by the probability that the truth is outside the set, from models that were not trained on
 the row and the answers of its annotators ([theory.md](../theory.md), section 7). "Model trained on the rows"
-is the same with the model itself. A set is flagged if that probability is above {MISSING}. The true labels
-were used for this table only: no constant of the score was chosen with them.
-Figures of an earlier form of this score on these data had been seen when it was chosen.
+is the same with the model itself. The true labels were used for these tables only: no constant of the score
+was chosen with them. Figures of an earlier form of this score on these data had been seen when it was chosen.
 
 {render_table(header, sets)}
+
+What `plench fit` lists: sets that probably miss the truth (probability above {MISSING}), sets that may miss
+it (the prediction is outside the set), and how many of them do. The last columns are the numbers of the other
+rows that are listed, which have a candidate as prediction.
+
+{render_table(["dataset", *kinds], doubts)}
 
 Annotators with at least {LEAST_ANSWERS} answers: Spearman's correlation of their skill (agreement with
 out-of-fold predictions, corrected for chance) with their true accuracy, and how many are flagged.

@@ -183,8 +183,14 @@ def test_rows_of_another_file_are_audited_with_that_file(pets, tmp_path, capsys)
 
 
 def test_a_model_that_kept_no_rows_apart_says_so(pets, tmp_path, capsys):
-    folder, *_ = pets
+    folder, _, reserved, _ = pets
     model = plench.load(folder / "model.plench")
+    del model.notes["rows"]["audit"]["logits"]  # as in files of an earlier version
+    model.save(tmp_path / "old.plench")
+    (tmp_path / "one.csv").write_text(f"id,label\n{min(reserved)},cat\n")
+    without = (tmp_path / "old.plench", "--labels", tmp_path / "one.csv")
+    assert "name the data that it was fitted to" in call(capsys, *without, code=2).err
+    assert "on 1 labelled row" in call(capsys, without[0], folder / "pets.csv", *without[1:]).out
     del model.notes["rows"]
     model.save(tmp_path / "m.plench")
     words = (tmp_path / "m.plench", folder / "pets.csv", "-o", tmp_path / "a.csv")

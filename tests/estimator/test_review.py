@@ -45,29 +45,54 @@ def test_rows_to_relabel_come_with_the_reason_in_words():
             [0.95, 0.03, 0.01, 0.01],  # they are split, and the model settles it
             [0.30, 0.25, 0.25, 0.20],  # most of it is outside, but the first guess is inside
             [0.01, 0.01, 0.01, 0.97],  # further outside than the first
+            [0.35, 0.25, 0.38, 0.02],  # the first guess is outside, but most of it is inside
         ]
     )
-    candidates = np.array([[1, 1, 0, 0]] * 4 + [[1, 0, 0, 0], [0, 0, 1, 0]], bool)
+    candidates = np.array([[1, 1, 0, 0]] * 4 + [[1, 0, 0, 0], [0, 0, 1, 0], [1, 1, 0, 0]], bool)
     votes = answers_of(
         *[(2, who, {label}) for who, label in enumerate((0, 1, 0, 1))],
         *[(3, who, {label}) for who, label in enumerate((0, 1))],
-        n_items=6,
+        n_items=7,
     )
-    doubts = find_doubts(resolve(probs, candidates, NAMES, votes))
+    found = resolve(probs, candidates, NAMES, votes)
+    doubts = find_doubts(found)
     assert [(each.row, each.kind) for each in doubts] == [
         (5, "misses"),
         (0, "misses"),
+        (6, "may_miss"),
         (1, "tie"),
         (2, "split"),
     ]
     assert doubts[1].reason == (
         "set probably misses the truth: model says neutral 0.93, candidates anger|joy"
     )
-    assert doubts[2].reason.startswith("two classes tie: anger 0.51, joy 0.49")
-    assert doubts[3].reason == "annotators split 2–2 (anger|joy); model says anger 0.60"
-    fair = np.array([False] + [True] * 5)
+    assert found.outside[6] < 0.5
+    assert doubts[2].reason == (
+        f"set may miss the truth (probability {found.outside[6]:.2f}): "
+        "model says neutral 0.38, candidates anger|joy"
+    )
+    assert doubts[3].reason.startswith("two classes tie: anger 0.51, joy 0.49")
+    assert doubts[4].reason == "annotators split 2–2 (anger|joy); model says anger 0.60"
+    fair = np.array([False] + [True] * 6)
     kept = find_doubts(resolve(probs, candidates, NAMES, votes, fair))
     assert 0 not in [each.row for each in kept], "a row that the model was trained on is not judged"
+
+
+def test_many_sets_that_may_miss_the_truth_do_not_hide_ties():
+    """The kinds take turns after the sets that probably miss the truth, each by its own score."""
+    outside = np.linspace(0.36, 0.40, 30)
+    probs = np.stack([0.34 - outside / 4, 0.34 - outside / 4, outside, 0.32 - outside / 2], axis=1)
+    ties = np.array([[0.46, 0.44, 0.05, 0.05], [0.45, 0.45, 0.05, 0.05]])
+    sets = np.array([[1, 1, 0, 0]] * 32, bool)
+    doubts = find_doubts(resolve(np.concatenate([probs, ties]), sets, NAMES))
+    assert [(each.row, each.kind) for each in doubts[:5]] == [
+        (29, "may_miss"),
+        (31, "tie"),
+        (28, "may_miss"),
+        (30, "tie"),
+        (27, "may_miss"),
+    ]
+    assert len(doubts) == 32
 
 
 def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
@@ -75,7 +100,7 @@ def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
     votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}), n_items=2)
     found = resolve(probs, np.eye(4, dtype=bool)[[0, 0]], NAMES, votes)
     assert found.outside[1] > 0.5 > found.outside[0]
-    assert [each.row for each in find_doubts(found)] == [1]
+    assert [(each.row, each.kind) for each in find_doubts(found)] == [(1, "misses"), (0, "may_miss")]
 
 
 def simulate(n, spread, noise, n_annotators, seed=0):

@@ -1,5 +1,6 @@
 """Estimates, verdict, calibration and prediction sets: formulas, and what a user meets."""
 
+import copy
 import csv
 import json
 import math
@@ -318,6 +319,23 @@ def test_prediction_sets_keep_their_promises():
     assert np.mean(kept["some_candidate"]) == pytest.approx(0.8, abs=0.02)
     assert np.mean(kept["truth"]) == pytest.approx(0.8, abs=0.02)
     assert np.mean(sizes["some_candidate"]) < np.mean(sizes["truth"]) < np.mean(sizes["truth_if_complete"])
+
+
+def test_sets_of_a_fitted_model_calibrated_on_few_labels_keep_their_promise(fitted):
+    """The labels also refit the temperature, on which the sets do not depend."""
+    features, _, labels = make_data(600, seed=2)
+    random, model = np.random.default_rng(0), copy.deepcopy(fitted)
+    kept, temperatures = [], set()
+    for _ in range(100):
+        audited, others = np.split(random.permutation(600), [40])
+        model.calibrate(features[audited], y=labels[audited])
+        sets = model.predict_set(features[others], 0.8, promise="truth")
+        kept.append(sets[np.arange(560), labels[others]].mean())
+        temperatures.add(model.calibration_.temperature)
+    assert len(temperatures) > 50
+    assert np.mean(kept) >= 0.8
+    assert np.mean(kept) == pytest.approx(0.8, abs=0.03)
+    assert np.std(kept) < 0.1, "40 labels: a standard deviation of 0.06"
 
 
 def test_the_temperature_is_found_from_candidate_sets():

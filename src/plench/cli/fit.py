@@ -229,7 +229,7 @@ def describe_dropped(
 
 def list_review(review: dict[str, Any] | None) -> list[str]:
     """Return the lines about rows to relabel, confused labels and annotators."""
-    from plench.estimator.review import TOO_FEW
+    from plench.estimator.review import TOO_FEW, AnnotatorRating
 
     if review is None:
         return []
@@ -246,16 +246,13 @@ def list_review(review: dict[str, Any] | None) -> list[str]:
     ]
     lines.append("labels most confused (rows resolved to the first whose prediction is the second):")
     lines += [
-        f"  {first} with {second} {n:,}" for n, first, second in sorted(pairs, reverse=True)[:ROWS_SHOWN]
+        f"  {first} with {second}: {counted(n, 'row')}"
+        for n, first, second in sorted(pairs, reverse=True)[:ROWS_SHOWN]
     ]
     if review["annotators"]:
         lines.append("annotators to check (0 is the skill of one who always gives the same answer):")
         flagged = [each for each in review["annotators"] if each["flag"] not in ("", TOO_FEW)]
-        for each in flagged[:ROWS_SHOWN]:
-            skill = "none"
-            if each["skill"] is not None:
-                skill = f"{each['skill']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
-            lines.append(f"  {each['annotator']}: skill {skill}, {each['n_answers']} answers; {each['flag']}")
+        lines += [f"  {AnnotatorRating(**each)}" for each in flagged[:ROWS_SHOWN]]
         if not flagged:
             lines.append("  none stands out")
     return lines
@@ -316,8 +313,8 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
         )
     if verdict == "not assessed":
         lines.append(
-            "without reserved rows there is no honest estimate of accuracy, no comparison with baselines, "
-            "and probabilities are not calibrated"
+            "without reserved rows there is no honest estimate of accuracy, no comparison with baselines, no "
+            "prediction set, no row to audit, and probabilities are not calibrated"
         )
     if report["baselines"]:
         measure = {"CR": "covering rate", "accuracy": "accuracy on true labels"}[report["measure"]]

@@ -1,7 +1,7 @@
 """Resolve candidate sets with a model, and find rows to relabel and annotators to check.
 
-For each row: the most probable candidate and its share of the candidates' probability, the probability
-outside the set, and whether the set probably misses the true label. Rows that the model was trained on are
+For each row: the most probable candidate and its share of the candidates' probability, the probability that
+the true label is outside the set, and whether that is probable. Rows that the model was trained on are
 judged by the out-of-fold predictions that `plench fit` stored in its file, never by the model itself.
 
 For each annotator: how often the answers contain the prediction, and the skill, which is corrected for
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -58,9 +59,11 @@ def run(args: argparse.Namespace) -> int:
     doubts, ratings = find_doubts(found), rate_annotators(found)
     names = items.names or [""] * len(found.label)
     if args.relabel is not None:
-        header = ["rank", "row", "item", "reason"]
-        ranked = [[n, each.row + 1, names[each.row], each.reason] for n, each in enumerate(doubts, 1)]
-        write_csv(args.relabel, [header, *ranked])
+        ranked = [
+            [n, each.row + 1, names[each.row], each.kind, f"{found.outside[each.row]:.6f}", each.reason]
+            for n, each in enumerate(doubts, 1)
+        ]
+        write_csv(args.relabel, [["rank", "row", "item", "kind", "outside", "reason"], *ranked])
     if args.annotators is not None:
         write_csv(args.annotators, list_annotators(ratings))
     n_unfair = int((~found.is_fair).sum())
@@ -71,22 +74,15 @@ def run(args: argparse.Namespace) -> int:
             "predictions of them: they are resolved, but not judged"
         )
     print_warnings(warnings)
-    lines = [f"{found.doubtful[found.is_fair].sum()} of {found.is_fair.sum()} sets probably miss the truth"]
+    kinds = Counter(each.kind for each in doubts)
+    lines = [f"{kinds['misses']} of {found.is_fair.sum()} sets probably miss the truth"]
+    lines[0] += f", {kinds['may_miss']} may miss it"
     if doubts:
         lines.append(f"{len(doubts)} rows to relabel" + ("" if args.relabel else " (--relabel FILE has all)"))
     lines += [f"  {names[each.row] or f'row {each.row + 1}'}: {each.reason}" for each in doubts[:ROWS_SHOWN]]
-    lines += [format_annotator(each) for each in ratings]
+    lines += [f"annotator {each}" for each in ratings]
     print(clean_text("\n".join(lines)), file=sys.stderr)
     return 0
-
-
-def format_annotator(rating: AnnotatorRating) -> str:
-    """Return the line about an annotator."""
-    has_skill = rating.skill is not None
-    skill = f"{rating.skill:.2f} ({rating.low:.2f} to {rating.high:.2f})" if has_skill else "none"
-    share = f"{rating.agreement:.1%} of {rating.n_answers} answers contain the prediction"
-    flag = f"; {rating.flag}" if rating.flag else ""
-    return f"annotator {rating.annotator}: skill {skill}; {share}, by chance {rating.chance:.1%}{flag}"
 
 
 def list_annotators(ratings: list[AnnotatorRating]) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,11 @@ def reserved_rows(model: TrainedModel) -> AuditRows:
             "the model was trained on all rows of its data, so none of them can be audited: give other data, "
             "or fit it again with --reserve 0.2 (300 rows or more)"
         )
+    if "logits" not in kept:
+        raise DataError(
+            "the model file has no predictions of its reserved rows (an earlier version of plench wrote it): "
+            "name the data that it was fitted to (plench audit MODEL DATA --labels FILE)"
+        )
     order = draw_order(len(kept["ids"]))
     return AuditRows(
         tuple(kept["ids"][row] for row in order),
@@ -101,9 +107,9 @@ def rows_of(
     own = [reserved.get(int(at[row])) for row in order]
     # A reserved row keeps the name that the model's file knows it by, whatever its place in this file.
     ids = [names[row] if n is None else rows["audit"]["ids"][n] for row, n in zip(order, own, strict=True)]
-    twice = next((name for name in ids if ids.count(name) > 1), None) if len(set(ids)) < len(ids) else None
-    if twice is not None:
-        raise DataError(f"two rows have the id {short_repr(twice)}; give the rows different ids")
+    name, n = Counter(ids).most_common(1)[0]
+    if n > 1:
+        raise DataError(f"{n} rows have the id {short_repr(name)}; give the rows different ids")
     place = {str(label): number for number, label in enumerate(model.classes)}
     columns = np.array([place.get(name, -1) for name in items.class_names])
     sets = spread(items.candidates, columns, len(place))[order] if has_sets else None

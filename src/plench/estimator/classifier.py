@@ -682,6 +682,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "rows": self.reserved_.tolist(),
                 "items": None if items is None else [items[row] for row in self.reserved_],
                 "n_examples": data.n_examples,
+                "mean_candidates": data.mean_candidates,
                 "fingerprint": data.fingerprint,
             },
         }
@@ -703,9 +704,21 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return X  # images, for an encoder
         fitted = getattr(self, "feature_names_in_", None)
         if is_frame(X):
-            self._check_names(
-                list(X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns)), fitted
-            )
+            names = list(X if isinstance(X, Mapping) else getattr(X, "column_names", X.columns))
+            if not all(isinstance(name, str) for name in names):
+                pass  # columns by their place
+            elif fitted is None:
+                warnings.warn(
+                    "X has feature names, but PartialLabelClassifier was fitted without feature names",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            elif missing := sorted(set(fitted.tolist()) - set(names)):  # others and the order do not matter
+                raise InputError(
+                    "The feature names should match those that were passed during fit.\n"
+                    "Feature names seen at fit time, yet now missing:\n"
+                    + "".join(f"- {name}\n" for name in missing[:5])
+                )
             if is_table:
                 return X
             X = np.column_stack(list(X.values())) if isinstance(X, Mapping) else X
@@ -727,26 +740,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if is_table:
             return dict(zip(self._columns, matrix.T, strict=True))
         return matrix
-
-    def _check_names(self, names: list[Any], fitted: NDArray[Any] | None) -> None:
-        """Raise InputError if a column of `fit` is missing; other columns and the order do not matter."""
-        if not all(isinstance(name, str) for name in names):
-            return
-        if fitted is None:
-            warnings.warn(
-                "X has feature names, but PartialLabelClassifier was fitted without feature names",
-                UserWarning,
-                stacklevel=4,
-            )
-            return
-        missing = sorted(set(fitted.tolist()) - set(names))
-        if missing:
-            lines = [
-                "The feature names should match those that were passed during fit.",
-                "Feature names seen at fit time, yet now missing:",
-                *(f"- {name}" for name in missing[:5]),
-            ]
-            raise InputError("\n".join(lines) + "\n")
 
 
 def count_copies(sample_weight: Any, n: int) -> NDArray[np.int64]:

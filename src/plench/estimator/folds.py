@@ -87,12 +87,12 @@ def fit_folds(
     model: TrainedModel,
     *,
     seed: int = 0,
-    n_folds: int = FOLDS,
     entry: AlgorithmEntry | None = None,
 ) -> Iterator[Fold]:
-    """Train the method and configuration of a model once per fold, on the other folds.
+    """Train the method and configuration of a model once per fold (five, at most one per group).
 
-    Every row is left out once. Each run makes as many updates as the model had, and holds nothing else out.
+    Every row is left out once, by the model of the other folds. Each run makes as many updates as the model
+    had, and holds nothing else out.
 
     Parameters
     ----------
@@ -102,8 +102,6 @@ def fit_folds(
         The model whose method and configuration are trained; its weights are not used.
     seed : int
         Seed of the division.
-    n_folds : int
-        Number of folds, at most one per group.
     entry : AlgorithmEntry, optional
         The method, if it is not one that `find_algorithm` finds by the name in the model's run.
 
@@ -128,7 +126,7 @@ def fit_folds(
     config = config.changed(device=device)
     entry = entry or find_algorithm(config.algorithm)
     place = np.random.RandomState(seed_hash(seed, "folds")).permutation(n_units)
-    fold = (place % min(n_folds, n_units))[units]
+    fold = (place % min(FOLDS, n_units))[units]
     for number in range(fold.max() + 1):
         trained, left_out = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         made = attempt(config, data.take(trained).repeated().whole(), entry)

@@ -304,7 +304,8 @@ class Reader:
         ]
         found = {label for labels in plain for label in labels}
         kinds = {
-            str if isinstance(label, str) else float if is_number(label) else type(label) for label in found
+            str if isinstance(label, str) else float if isinstance(label, int | float) else type(label)
+            for label in found
         }
         if not kinds <= {str, float} or len(kinds) > 1:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -343,25 +344,19 @@ class Reader:
                 raise InputError(
                     f"S has {matrix.shape[1]} columns, one a class; there are {len(self.classes)}"
                 )
-            if names is not None:
-                wide = wide[:, self.find_columns(names)]
             classes = self.classes
+            if names is not None:
+                order = [str(label) for label in classes.tolist()]
+                if set(names) != set(order):
+                    other = sorted(set(names) ^ set(order))[0]
+                    where = "of S is not a class" if other in names else "is a class but not a column of S"
+                    raise InputError(f"{other!r} {where}; expected {', '.join(order[:10])}")
+                wide = wide[:, [list(names).index(name) for name in order]]
         candidates = wide > 0
         if np.isin(wide, (0.0, 1.0)).all():
             return Labels(classes, candidates)
         total = wide.sum(1, keepdims=True)
         return Labels(classes, candidates, (wide / np.where(total > 0, total, 1)).astype(np.float32))
-
-    def find_columns(self, names: Sequence[Any]) -> list[int]:
-        """Return the column of each class, by its name; raise InputError where names are not the classes."""
-        assert self.classes is not None
-        classes = [str(label) for label in self.classes.tolist()]
-        if set(names) != set(classes):
-            wrong = sorted(set(names) ^ set(classes))[0]
-            where = "of S is not a class" if wrong in names else "is a class but not a column of S"
-            raise InputError(f"{wrong!r} {where}; expected {', '.join(classes[:10])}")
-        place = {name: column for column, name in enumerate(names)}
-        return [place[name] for name in classes]
 
     def read_frame(self, frame: Any) -> Labels:
         """Read a frame: columns of numbers are classes, columns of texts annotators."""
@@ -396,11 +391,6 @@ class Reader:
 def is_set(value: Any) -> bool:
     """Whether a value stands for several labels."""
     return isinstance(value, set | frozenset | tuple | list | np.ndarray)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a label is a number."""
-    return isinstance(value, int | float)
 
 
 def is_list_of_sets(values: list[Any]) -> bool:

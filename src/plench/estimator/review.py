@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ MAX_DOUBTS = 500  # rows to relabel in a model file
 NAMES_SHOWN = 6
 BINS, LEAST_OF_BIN = 10, 20  # of probabilities that are compared with how often predictions are candidates
 
-Kind = Literal["misses", "tie", "split"]
+Kind = Literal["misses", "may_miss", "tie", "split"]
 Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -71,7 +72,11 @@ class Items:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A row to relabel and the reason in words; `score` orders the rows of one kind, the highest first."""
+    """A row to relabel and the reason in words; `score` orders the rows of one kind, the highest first.
+
+    Kinds: the set `misses` the truth with probability above 0.5, or `may_miss` it, since the prediction is
+    outside; two candidates `tie`; the annotators are `split` and the model does not settle it.
+    """
 
     row: int
     kind: Kind
@@ -98,6 +103,12 @@ class AnnotatorRating:
     high: float | None
     confusions: tuple[str, ...]
     flag: str
+
+    def __str__(self) -> str:
+        skill = "none" if self.skill is None else f"{self.skill:.2f} ({self.low:.2f} to {self.high:.2f})"
+        share = f"{self.agreement:.1%} of {self.n_answers} answers contain the prediction"
+        flag = f"; {self.flag}" if self.flag else ""
+        return f"{self.annotator}: skill {skill}; {share}, by chance {self.chance:.1%}{flag}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,34 +328,42 @@ def estimate_outside(probs: Reals, candidates: Bools, answers: Answers | None, i
 
 
 def find_doubts(found: Resolution) -> list[Doubt]:
-    """Return the rows to relabel, the most urgent first.
+    """Return the rows to relabel, the most urgent first; each row has one reason, the first that applies.
 
-    First rows whose set probably misses the truth, by the probability of that; then rows whose two best
-    candidates tie; then rows whose annotators are split and whose best candidate is not probable enough.
+    First the sets that probably miss the truth. The other three kinds follow in turn, one row of each, so
+    that a kind with many rows does not hide the others. Within a kind the highest score comes first: the
+    probability that the set misses the truth, the closeness of the tie, the doubt that the model leaves.
     Rows that the model was trained on are left out: it agrees with their sets whatever these are.
     """
     names, shares = found.class_names, np.where(found.candidates, found.probs, 0)
     shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)
     votes = None if found.answers is None else count_votes(found.answers)[:, : len(names)]
-    doubts: dict[Kind, list[Doubt]] = {"misses": [], "tie": [], "split": []}
+    doubts: dict[Kind, list[Doubt]] = {"misses": [], "may_miss": [], "tie": [], "split": []}
     for row in np.flatnonzero(found.is_fair).tolist():
         own = np.flatnonzero(found.candidates[row])
-        candidates = join_names([names[k] for k in own.tolist()])
         split = "" if votes is None else describe_split(votes[row], names)
         best = own[np.argsort(-shares[row, own], kind="stable")]
         gap = shares[row, best[0]] - shares[row, best[1]] if len(own) > 1 else 1.0
-        says = f"{names[found.predicted[row]]} {found.probs[row].max():.2f}"
-        if found.doubtful[row]:
-            reason = f"set probably misses the truth: model says {says}, candidates {candidates}"
-            doubts["misses"].append(Doubt(row, "misses", float(found.outside[row]), reason))
+        says = f"model says {names[found.predicted[row]]} {found.probs[row].max():.2f}"
+        if not found.candidates[row, found.predicted[row]]:
+            score = float(found.outside[row])
+            kind: Kind = "misses" if found.doubtful[row] else "may_miss"
+            reason = "set probably misses the truth"
+            if kind == "may_miss":
+                reason = f"set may miss the truth (probability {score:.2f})"
+            reason += f": {says}, candidates {join_names([names[k] for k in own.tolist()])}"
         elif gap < TIE:
+            kind, score = "tie", float(1 - gap)
             tied = ", ".join(f"{names[k]} {shares[row, k]:.2f}" for k in best[:2].tolist())
             reason = f"two classes tie: {tied} of the candidates' probability"
-            doubts["tie"].append(Doubt(row, "tie", float(1 - gap), f"{reason}; {split}" if split else reason))
+            reason += f"; {split}" if split else ""
         elif split and shares[row, best[0]] < SETTLED:
-            score = float(1 - shares[row, best[0]])
-            doubts["split"].append(Doubt(row, "split", score, f"{split}; model says {says}"))
-    return [each for kind in doubts.values() for each in sorted(kind, key=lambda doubt: -doubt.score)]
+            kind, score, reason = "split", float(1 - shares[row, best[0]]), f"{split}; {says}"
+        else:
+            continue
+        doubts[kind].append(Doubt(row, kind, score, reason))
+    first, *others = (sorted(kind, key=lambda doubt: -doubt.score) for kind in doubts.values())
+    return [*first, *(each for turn in zip_longest(*others) for each in turn if each is not None)]
 
 
 def describe_split(votes: NDArray[np.int64], names: Sequence[str]) -> str:
@@ -392,7 +411,19 @@ def rate_annotators(found: Resolution) -> list[AnnotatorRating]:
         )
     rated = [each.skill for each in ratings if each.skill is not None and each.n_answers >= LEAST_ANSWERS]
     middle = float(np.median(rated)) if rated else 0.0
-    ratings = [replace(each, flag=flag_annotator(each, middle)) for each in ratings]
+    for place, each in enumerate(ratings):
+        flag = ""
+        if each.n_answers < LEAST_ANSWERS:
+            flag = TOO_FEW
+        elif each.low is None or each.high is None:
+            flag = "answers do not vary"
+        elif each.high < 0:
+            flag = "worse than chance"
+        elif each.low <= 0:
+            flag = "not better than chance"
+        elif each.high < middle:
+            flag = "agrees less than most"
+        ratings[place] = replace(each, flag=flag)
     return sorted(
         ratings, key=lambda each: (each.skill is None or each.n_answers < LEAST_ANSWERS, each.skill or 0.0)
     )
@@ -404,19 +435,6 @@ def describe_answer(answer: Bools, names: Sequence[str]) -> str:
     if len(labels) == len(names) - 1 > 1:
         return f"not {names[int(np.flatnonzero(~answer)[0])]}"
     return join_names([names[k] for k in labels.tolist()]) or "a class that the model does not know"
-
-
-def flag_annotator(rating: AnnotatorRating, middle: float) -> str:
-    """Return what is conspicuous about an annotator; `middle` is the median skill of all."""
-    if rating.n_answers < LEAST_ANSWERS:
-        return TOO_FEW
-    if rating.skill is None or rating.low is None or rating.high is None:
-        return "answers do not vary"
-    if rating.high < 0:
-        return "worse than chance"
-    if rating.low <= 0:
-        return "not better than chance"
-    return "agrees less than most" if rating.high < middle else ""
 
 
 def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]:

@@ -39,7 +39,12 @@ RANGES = {
     "confusable": "if distractors are confusable",
     "truth": "measured with true labels",
 }
-KINDS = {"misses": "set probably misses the truth", "tie": "two classes tie", "split": "annotators split"}
+KINDS = {
+    "misses": "set probably misses the truth",
+    "may_miss": "set may miss the truth",
+    "tie": "two classes tie",
+    "split": "annotators split",
+}
 
 
 def h(name: str, /, *content: Node | Iterable[Node], **attributes: Any) -> Element:
@@ -250,13 +255,12 @@ def draw_shares(rows: Sequence[tuple[str, float | None, float | None, float | No
 
 
 def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
-    """Show the verdict on the model, and what to do next."""
+    """Show the verdict on the model."""
     verdict, reserved = notes.get("verdict"), (notes.get("reserved") or {})
     n_examples = reserved.get("n_examples") or data["n_train"]
     n_reserved = len(reserved.get("rows") or ())
-    sets = (
-        f"{data['train_mean_candidates']:.2f} candidates per row" if data.get("train_mean_candidates") else ""
-    )
+    size = reserved.get("mean_candidates") or data.get("train_mean_candidates")
+    sets = f"{size:.2f} candidates per row" if size else ""
     learned = [f"{n_examples:,} rows", f"{data['n_classes']} classes", sets]
     kept = f"{n_reserved:,} rows were reserved: not trained on and not used to choose." if n_reserved else ""
     nodes: list[Node] = [h("p.lead", f"Learned from {', '.join(filter(None, learned))}. {kept}")]
@@ -454,7 +458,9 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
     if "relabel" not in review:
         return []
     total = sum(review["doubts"].values())
-    counts = [f"{KINDS[kind]}: {n:,}" for kind, n in review["doubts"].items()]
+    counts = [
+        f"{words}: {review['doubts'][kind]:,}" for kind, words in KINDS.items() if kind in review["doubts"]
+    ]
     nodes: list[Node] = [h("h2", "What to relabel")]
     if verdict == "no better than guessing":
         nodes.append(h("p.warning", "The model does not beat guessing, so what it says here means little."))
@@ -464,7 +470,8 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
         h(
             "p",
             f"{counted(total, 'row')} of {review['measured']:,}, each judged by a model that was not trained "
-            f"on it. {'; '.join(counts)}.",
+            f"on it: {', '.join(counts)}. Sets that probably miss the truth come first, then one row of each "
+            "other kind in turn, the clearest first.",
         )
     )
     listed = []
