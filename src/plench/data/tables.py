@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.images import hash_image, is_image_name
-from plench.data.readers import read_file
+from plench.data.readers import hash_image, is_image_name, read_file
 from plench.errors import DataError, UsageError, missing_package
 from plench.text import short_repr
 
