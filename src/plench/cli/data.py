@@ -59,7 +59,7 @@ from plench.report.dataset_stats import (
 from plench.report.drawing import check_figure, figure_style, save_figure
 from plench.runs.files import write_through
 from plench.settings import Settings
-from plench.text import clean, clean_text
+from plench.text import clean, clean_text, list_some
 
 COLUMNS_SHOWN = 40
 CLASSES_SHOWN = 10
@@ -386,12 +386,6 @@ def list_data_rows(info: dict[str, Any]) -> dict[str, str]:
     if parts:
         rows["features"] += f": {'; '.join(parts)}"
     return rows
-
-
-def list_some(texts: Any, most: int) -> str:
-    """Return the first texts, and a sign that there are more."""
-    texts = list(texts)
-    return ", ".join(texts[:most]) + (" …" if len(texts) > most else "")
 
 
 def format_histogram(set_sizes: dict[int, int]) -> list[str]:

@@ -58,7 +58,7 @@ from plench.data.tables import (
     read_table_file,
 )
 from plench.errors import DataError, UsageError
-from plench.text import short_repr
+from plench.text import list_some, short_repr
 
 CANDIDATES = "candidates.csv"
 OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers")  # spreadsheets that are not read
@@ -145,7 +145,7 @@ def read_content(
         features, messages = make_table(table, columns, roles.text, roles.images, chosen)
         warnings += messages
     elif roles.features:
-        unused = ", ".join(roles.features[:5]) + (" …" if len(roles.features) > 5 else "")
+        unused = list_some(roles.features, 5)
         warnings.append(f"{table.name}: {len(roles.features):,} columns are not used: {unused}")
     if options.classes == ():
         source, given_in = (long[0], [long[1].answer]) if long else (table, [*roles.annotators])
@@ -248,8 +248,7 @@ def check_truth(
     ]
     if not others:
         return roles
-    some = ", ".join(f"{short_repr(text)} ({counts[text]:,})" for text in others[:3])
-    some += " …" if len(others) > 3 else ""
+    some = list_some((f"{short_repr(text)} ({counts[text]:,})" for text in others), 3)
     if len(others) < len(counts) or any(read_number(text) is None for text in others):
         raise DataError(
             f"{table.name}: column {short_repr(column)} has the name of a truth, but {len(others):,} of its "
