@@ -100,3 +100,9 @@ def flag(name: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun: `1 run`, `1,200 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def list_some(texts: Iterable[str], most: int) -> str:
+    """Return the first texts, and a sign that there are more."""
+    every = list(texts)
+    return ", ".join(every[:most]) + (" …" if len(every) > most else "")

@@ -247,6 +247,22 @@ def run_command(capsys, *words):
     return code, *capsys.readouterr()
 
 
+def test_check_and_info_read_a_table_by_the_same_encoders(reviews, tmp_path, capsys):
+    spec = f"{tmp_path / 'mine.py'}:letters"
+    found = {}
+    for command in ("check", "info"):
+        code, text, _ = run_command(capsys, "data", command, f"{reviews}?text_encoder={spec}", "--json")
+        assert code == 0
+        found[command] = json.loads(text)
+    assert found["check"]["examples"] == found["info"]["examples"]
+    assert {row["name"]: row["kind"] for row in found["check"]["columns"]}["review"] == "text"
+    assert any(column.get("encoder", "").startswith("letters@") for column in found["info"]["columns"])
+    broken = spec.replace("letters", "broken")
+    code, text, _ = run_command(capsys, "data", "check", f"{reviews}?text_encoder={broken}")
+    assert code == 2
+    assert "error: the encoder broken@" in text
+
+
 def test_commands_take_encoders(photos, reviews, tmp_path, capsys, monkeypatch):
     spec, model = f"{tmp_path / 'mine.py'}:letters", tmp_path / "model.plench"
     assert run_command(capsys, "fit", reviews, "-o", model, "-a", "LR_EM", "--text-encoder", spec)[0] == 0

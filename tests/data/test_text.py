@@ -12,7 +12,7 @@ import plench
 from plench.data import load_dataset
 from plench.data.answers import count_votes, describe_answers
 from plench.data.encoding import TEXT_WIDTH, TableEncoder, count_inputs
-from plench.data.sources import emotionlines
+from plench.data.sources import crowd
 from plench.data.tables import find_kind, make_table, read_frame
 from plench.errors import DataError, MissingDataError, UsageError
 from plench.training.data import TableInputs
@@ -251,10 +251,10 @@ def test_the_facts_of_emotionlines(real_data):
     # The published figures count the test set too, whose votes are not part of the dataset.
     folder = real_data / "text" / "emotionlines"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    said = emotionlines.read_utterances(files[emotionlines.ARCHIVE], "EmotionLines")
+    said = crowd.read_utterances(files[crowd.ARCHIVE], "EmotionLines")
     assert len(said) == 14_503
     times = Counter(each.key for each in said)
-    labels = emotionlines.read_emotions(files, "EmotionLines")
+    labels = crowd.read_emotions(files, "EmotionLines")
     matched = [each for each in said if each.key in labels and times[each.key] == 1]
     assert len(matched) == 12_117
     sets = np.array([each.votes for each in matched]) > 0

@@ -46,13 +46,9 @@ from plench.data import (
 from plench.data.answers import describe_answers
 from plench.data.check import Finding, check_dataset, describe_columns
 from plench.data.dataset import OWN_TASK
-from plench.data.importers import IMPORTERS, Export, read_export
-from plench.data.readers import read_file
-from plench.data.roles import split_reference
 from plench.data.sources import add_encoders, find_source, split_encoders
-from plench.data.sources.exports import is_export
-from plench.data.sources.tables import assemble, make_table_card, read_table_files
-from plench.data.tables import Table, is_table_file, parse_table
+from plench.data.sources.exports import IMPORTERS, Export, read_export
+from plench.data.tables import Table, is_table_file
 from plench.errors import DataError, UsageError
 from plench.report.dataset_stats import (
     describe_candidates,
@@ -63,7 +59,7 @@ from plench.report.dataset_stats import (
 from plench.report.drawing import check_figure, figure_style, save_figure
 from plench.runs.folder import write_through
 from plench.settings import Settings
-from plench.text import clean, clean_text
+from plench.text import clean, clean_text, list_some
 
 COLUMNS_SHOWN = 40
 CLASSES_SHOWN = 10
@@ -217,22 +213,17 @@ def run_check(args: argparse.Namespace) -> int:
     """Print columns and findings; return 2 if the data cannot be learned from."""
     content: dict[str, Any] = {"data": args.name, "examples": None, "classes": None, "columns": []}
     try:
-        is_table = is_table_file(args.name.partition("?")[0]) and not is_export(args.name)
-        text, options = split_reference(split_encoders(args.name)[0]) if is_table else ("", None)
-        table = roles = None
-        if options is not None:
-            path = Path(text)
-            table = parse_table(read_file(path, text), path.suffix, path.name, options.sheet)
-            read, digest = read_table_files(path, options)
-            roles, dataset = read.roles.by_column(), assemble(read, make_table_card(path.stem, digest, read))
-        else:
-            dataset = find_source(args.name).load(None if args.data_dir is None else Path(args.data_dir))
+        name = args.name
+        if is_table_file(name.partition("?")[0]) and not split_encoders(name)[1]:
+            name = add_encoders(name, image_encoder="files")  # images are listed, not read
+        source = find_source(name)
+        dataset = source.load(None if args.data_dir is None else Path(args.data_dir))
         findings = [Finding("warning", "reading", text) for text in dataset.warnings] + check_dataset(dataset)
         content |= {
             "examples": dataset.n_examples,
             "classes": list(dataset.class_names or range(dataset.n_classes)),
             "mean_candidates": dataset.mean_candidates,
-            "columns": describe_columns(dataset, table, roles),
+            "columns": describe_columns(dataset, *(source.raw or ())),
         }
     except DataError as error:
         findings = [Finding("error", "reading", str(error))]
@@ -395,12 +386,6 @@ def list_data_rows(info: dict[str, Any]) -> dict[str, str]:
     if parts:
         rows["features"] += f": {'; '.join(parts)}"
     return rows
-
-
-def list_some(texts: Any, most: int) -> str:
-    """Return the first texts, and a sign that there are more."""
-    texts = list(texts)
-    return ", ".join(texts[:most]) + (" …" if len(texts) > most else "")
 
 
 def format_histogram(set_sizes: dict[int, int]) -> list[str]:

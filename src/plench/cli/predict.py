@@ -130,8 +130,7 @@ def read_data(
     model: TrainedModel, data: str, whole: bool = False
 ) -> Iterator[tuple[dict[str, Sequence[Any]], Any]]:
     """Yield columns that name the rows, and the features to predict on, in blocks of rows or `whole`."""
-    from plench.data.images import list_image_files, read_images
-    from plench.data.readers import read_array
+    from plench.data.readers import list_image_files, read_array, read_images
     from plench.data.roles import KNOWN_NAMES
     from plench.data.tables import BLOCK_ROWS, read_blocks, read_table_file
     from plench.training.data import TableInputs

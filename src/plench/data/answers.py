@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plench.data.tables import Cell, RawTable, clean_cell, to_text
 from plench.errors import DataError, UsageError
-from plench.text import short_repr
+from plench.text import list_some, short_repr
 
 CombineRule = Literal["union", "vaguest", "votes"]
 COMBINE_RULES: tuple[str, ...] = get_args(CombineRule)
@@ -148,7 +148,7 @@ class ClassList:
             for given in named.names:
                 name = merge_whole_number(given, self.leaves)
                 if name not in self.leaves:
-                    known = ", ".join(self.names[:10]) + (" …" if len(self.names) > 10 else "")
+                    known = list_some(self.names, 10)
                     place = named.cell.place
                     raise DataError(f"{place}: unknown class {short_repr(name)}; expected one of {known}")
                 sets[number, self.leaves[name]] = True

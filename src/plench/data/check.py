@@ -23,7 +23,7 @@ from plench.data.answers import Answers, Names
 from plench.data.dataset import Dataset
 from plench.data.tables import MIN_IDS, Column, RawTable, Table
 from plench.errors import DataError
-from plench.text import counted, short_repr
+from plench.text import counted, list_some, short_repr
 
 SEPARATORS = (",", ";", "/", "|", "+", "&", "\t", "\n", " or ", " and ")
 HASHED_ROWS = 4096
@@ -46,11 +46,6 @@ class Finding:
     def is_misread(self) -> bool:
         """Whether the data were probably not meant that way."""
         return self.severity == "error" or self.topic == "names"
-
-
-def list_some(texts: Sequence[str]) -> str:
-    """Return the first few texts, and a sign that there are more."""
-    return ", ".join(texts[:SHOWN]) + (" …" if len(texts) > SHOWN else "")
 
 
 def find_separator(used: Collection[str], separator: str) -> tuple[str, list[str]] | None:
@@ -287,7 +282,7 @@ def check_features(features: NDArray[Any] | Table) -> Iterator[Finding]:
             "warning",
             "constant",
             f"{len(constant):,} of {total:,} features have the same value in every row: "
-            f"{list_some(constant)}",
+            f"{list_some(constant, SHOWN)}",
         )
 
 
@@ -339,7 +334,7 @@ def check_classes(dataset: Dataset, generated: bool) -> Iterator[Finding]:
             "warning",
             "rare",
             f"{len(few):,} of {len(names):,} classes are in fewer than {MIN_EXAMPLES} {what}: "
-            f"{list_some(few)}",
+            f"{list_some(few, SHOWN)}",
         )
 
 
@@ -417,5 +412,5 @@ def check_annotators(answers: Answers) -> Iterator[Finding]:
             "warning",
             "annotators",
             f"{len(constant):,} of {len(numbers):,} annotators always give the same answer: "
-            f"{list_some(constant)}; consider leaving them out",
+            f"{list_some(constant, SHOWN)}; consider leaving them out",
         )

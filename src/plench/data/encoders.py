@@ -24,8 +24,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.images import read_image
-from plench.data.tables import Column, EncoderUsed, Table, freeze
+from plench.data.readers import read_image
+from plench.data.tables import Column, EncoderUsed, freeze
 from plench.errors import DataError, UsageError, missing_package
 from plench.registry import Registry, is_third_party
 from plench.text import normalise, short_repr
@@ -443,13 +443,6 @@ def hash_weights(place: Path) -> str:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         digest.update(f"{path.relative_to(place).as_posix()}\0{content}\0".encode())
     return digest.hexdigest()[:8]
-
-
-def embed_table(table: Table, text: FoundEncoder | None, image: FoundEncoder | None) -> Table:
-    """Return a table whose columns of text and of images are encoded, each by its encoder if there is one."""
-    encoders = {"text": text, "image": image}
-    columns = [(column, encoders.get(column.kind)) for column in table.columns]
-    return Table(tuple(embed_column(column, found) if found else column for column, found in columns))
 
 
 def embed_column(column: Column, found: FoundEncoder) -> Column:

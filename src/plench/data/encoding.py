@@ -32,7 +32,7 @@ from plench.data.encoders import (
 )
 from plench.data.tables import Column, ColumnKind, EncoderUsed, RawTable, Table, make_column, read_frame
 from plench.errors import DataError, UsageError
-from plench.text import short_repr
+from plench.text import list_some, short_repr
 
 TEXT_WIDTH = 256
 MAX_TERMS = 10_000  # of words, and of parts of words: the most frequent
@@ -364,7 +364,7 @@ class TableEncoder:
         missing = [code.name for code in self.codes if code.name not in present]
         if missing:
             more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            needed = ", ".join(code.name for code in self.codes[:20]) + (" …" if len(self.codes) > 20 else "")
+            needed = list_some((code.name for code in self.codes), 20)
             raise DataError(f"{name} has no column {short_repr(missing[0])}{more}; the model needs {needed}")
 
     def state(self) -> list[dict[str, Any]]:

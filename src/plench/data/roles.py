@@ -114,15 +114,21 @@ def read_options(values: Mapping[str, Any]) -> TableOptions:
     )
 
 
-def split_reference(reference: str) -> tuple[str, TableOptions]:
-    """Split `file.csv?candidates=tags&ignore=a,b` into the path and the options."""
+def split_query(reference: str) -> tuple[str, dict[str, str]]:
+    """Split `file.csv?candidates=tags&ignore=a,b` into the path and what follows it."""
     path, _, query = reference.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
         example = "candidates=tags&truth=species"
         raise UsageError(f"dataset {reference!r}: expected options such as {example} after the ?") from None
-    return path, read_options(dict(pairs))
+    return path, dict(pairs)
+
+
+def split_reference(reference: str) -> tuple[str, TableOptions]:
+    """Split the reference of a table into its path and the options."""
+    path, values = split_query(reference)
+    return path, read_options(values)
 
 
 def find_roles(

@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.images import hash_image, is_image_name
-from plench.data.readers import read_file
+from plench.data.readers import hash_image, is_image_name, read_file
 from plench.errors import DataError, UsageError, missing_package
-from plench.text import short_repr
+from plench.text import list_some, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +144,7 @@ class RawTable:
         """Raise DataError for a name that is not a column."""
         for name in names:
             if name not in self.frame.columns:
-                columns = ", ".join(self.columns[:20]) + (" …" if len(self.columns) > 20 else "")
+                columns = list_some(self.columns, 20)
                 raise DataError(f"{self.name} has no column {short_repr(name)}; it has {columns}")
 
 

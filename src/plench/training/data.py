@@ -23,7 +23,7 @@ from plench.data import Dataset, Split, choose_candidates, draw_candidates, spli
 from plench.data.candidates import weigh_candidates
 from plench.data.dataset import check_features
 from plench.data.encoding import TEXT_WIDTH, TableEncoder, TextCode
-from plench.data.images import list_image_files
+from plench.data.readers import list_image_files
 from plench.data.tables import Table, is_frame, read_frame, read_table_file
 from plench.data.views import SQUARE, VIEW_MAKERS, constant
 from plench.errors import UsageError

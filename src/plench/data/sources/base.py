@@ -5,7 +5,7 @@ import math
 import os
 import tempfile
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -17,14 +17,14 @@ from plench.data.answers import Answers
 from plench.data.dataset import Dataset, DatasetCard
 from plench.data.encoders import (
     FoundEncoder,
-    embed_table,
+    embed_column,
     find_available,
     find_encoder,
     list_encoders,
     make_image_column,
 )
 from plench.data.readers import hash_git_blob, hash_md5
-from plench.data.tables import Table
+from plench.data.tables import RawTable, Table
 from plench.errors import DataError, UsageError
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
@@ -110,7 +110,8 @@ class Source:
     data folder and the number of examples and returns the set of each annotator. `own_test`, `answers` and
     `anonymous` are for lists and suites: the dataset has its own test set, keeps the answers of annotators,
     and has votes only, of which nobody knows whose they are. `load_files`, if the data have image files,
-    loads the dataset with a column of these files, for encoders.
+    loads the dataset with a column of these files, for encoders. `raw` is a table given by path as it was
+    read, with the roles of its columns.
     """
 
     card: DatasetCard
@@ -122,6 +123,7 @@ class Source:
     answers: bool = False
     anonymous: bool = False
     load_files: Callable[[Path | None], Dataset] | None = None
+    raw: tuple[RawTable, Mapping[str, str]] | None = None
 
     @property
     def how(self) -> str:
@@ -179,22 +181,14 @@ def attach_encoders(
         if message:
             logger.warning("%s", message)  # before it takes its time
         load_base = source.load if image is None or source.load_files is None else source.load_files
-        return embed_dataset(load_base(data_dir), card, text, image)
+        dataset = load_base(data_dir)
+        parts = [dataset.features] if dataset.test is None else [dataset.features, dataset.test.features]
+        features, *tests = [embed_features(part, dataset.card.name, text, image) for part in parts]
+        test = replace(dataset.test, features=tests[0]) if dataset.test is not None else None
+        named = replace(card, class_names=dataset.class_names)
+        return replace(dataset, features=features, test=test, card=named)
 
     return replace(source, card=card, load=load, load_files=None)
-
-
-def embed_dataset(
-    dataset: Dataset, card: DatasetCard, text: FoundEncoder | None, image: FoundEncoder | None
-) -> Dataset:
-    """Return a dataset with its texts or images, and those of its test set, encoded."""
-
-    def embed(features: NDArray[Any] | Table) -> Table:
-        return embed_features(features, dataset.card.name, text, image)
-
-    test = dataset.test and replace(dataset.test, features=embed(dataset.test.features))
-    card = replace(card, class_names=dataset.class_names)
-    return replace(dataset, features=embed(dataset.features), test=test, card=card)
 
 
 def embed_features(
@@ -203,16 +197,21 @@ def embed_features(
     """Return columns or images with texts and images encoded; an encoder without any is a UsageError."""
     if not isinstance(features, Table) and features.ndim == 4 and image is not None:
         features = Table((make_image_column(features),))
-    kinds = {column.kind for column in features.columns} if isinstance(features, Table) else ()
-    for found in (text, image):
-        if found is not None and found.kind not in kinds:
+    columns = features.columns if isinstance(features, Table) else ()
+    encoders = {found.kind: found for found in (text, image) if found is not None}
+    for found in encoders.values():
+        if found.kind not in {column.kind for column in columns}:
             option = "text=COLUMN" if found.kind == "text" else "images=COLUMN"
             raise UsageError(
                 f"{name} has no {found.kind}s for the encoder {found.used.spec}; {option} behind the path of "
                 "a table says where they are"
             )
-    assert isinstance(features, Table)
-    return embed_table(features, text, image)
+    return Table(
+        tuple(
+            embed_column(column, encoders[column.kind]) if column.kind in encoders else column
+            for column in columns
+        )
+    )
 
 
 def encode_given(

@@ -17,7 +17,7 @@ import numpy as np
 
 from plench.data.check import keep_together
 from plench.data.dataset import Dataset, TestSet
-from plench.data.images import FORMATS, hash_files, read_images
+from plench.data.readers import FORMATS, hash_files, read_images
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder

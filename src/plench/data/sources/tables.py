@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +32,15 @@ from plench.data.answers import (
 from plench.data.check import check_separator, keep_together
 from plench.data.dataset import Dataset, DatasetCard, TestSet
 from plench.data.encoders import list_encoders
-from plench.data.images import read_images
-from plench.data.readers import read_array, read_file
-from plench.data.roles import TableOptions, find_roles, read_options, split_reference, strip_prefix
+from plench.data.readers import read_array, read_file, read_images
+from plench.data.roles import (
+    TableOptions,
+    find_roles,
+    read_options,
+    split_query,
+    split_reference,
+    strip_prefix,
+)
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder, attach_encoders
 from plench.data.tables import (
@@ -53,7 +58,7 @@ from plench.data.tables import (
     read_table_file,
 )
 from plench.errors import DataError, UsageError
-from plench.text import short_repr
+from plench.text import list_some, short_repr
 
 CANDIDATES = "candidates.csv"
 OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers")  # spreadsheets that are not read
@@ -71,6 +76,7 @@ class TableContent:
 
     `labels` has −1 where the truth is missing. `is_generated`: there are no candidates. `items` are the names
     of the items, if they have any; `features` is None if the items are elsewhere, such as image files.
+    `table` is the table as it was read.
     """
 
     features: Table | None
@@ -84,6 +90,7 @@ class TableContent:
     warnings: tuple[str, ...]
     is_generated: bool
     roles: TableOptions
+    table: RawTable
 
 
 def read_content(
@@ -95,7 +102,7 @@ def read_content(
     keep_ids: bool = False,
 ) -> TableContent:
     """Read a table, and perhaps one with one answer per row; ids are left out unless `keep_ids`."""
-    long = None
+    long, given_table = None, table
     warnings = list(table.warnings)
     if answers_table is not None:
         long = (
@@ -138,7 +145,7 @@ def read_content(
         features, messages = make_table(table, columns, roles.text, roles.images, chosen)
         warnings += messages
     elif roles.features:
-        unused = ", ".join(roles.features[:5]) + (" …" if len(roles.features) > 5 else "")
+        unused = list_some(roles.features, 5)
         warnings.append(f"{table.name}: {len(roles.features):,} columns are not used: {unused}")
     if options.classes == ():
         source, given_in = (long[0], [long[1].answer]) if long else (table, [*roles.annotators])
@@ -199,6 +206,7 @@ def read_content(
         warnings=tuple(warnings),
         is_generated=answers is None and not sets,
         roles=roles,
+        table=given_table,
     )
 
 
@@ -240,8 +248,7 @@ def check_truth(
     ]
     if not others:
         return roles
-    some = ", ".join(f"{short_repr(text)} ({counts[text]:,})" for text in others[:3])
-    some += " …" if len(others) > 3 else ""
+    some = list_some((f"{short_repr(text)} ({counts[text]:,})" for text in others), 3)
     if len(others) < len(counts) or any(read_number(text) is None for text in others):
         raise DataError(
             f"{table.name}: column {short_repr(column)} has the name of a truth, but {len(others):,} of its "
@@ -474,14 +481,19 @@ def read_table_files(
         file = path.parent / name if (path.parent / name).is_file() else Path(name)
         contents.append(read_file(file, file.name))
         others[option] = parse_table(contents[-1], file.suffix, file.name)
-    digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents))
-    chosen = {name: value for name, value in options.changed().items() if name not in others}
-    if chosen:
-        digest.update(repr(sorted(chosen.items())).encode())
+    digest = hash_tables(contents, {k: v for k, v in options.changed().items() if k not in others})
     answers = others.get("answers")
     taxonomy = Taxonomy.read(others["taxonomy"]) if "taxonomy" in others else None
     options = replace(options, answers=None) if answers is not None else options
-    return read_content(table, options, answers, taxonomy, has_features, keep_ids), digest.hexdigest()
+    return read_content(table, options, answers, taxonomy, has_features, keep_ids), digest
+
+
+def hash_tables(contents: Sequence[bytes], options: Mapping[str, Any]) -> str:
+    """Return a hash of the contents of files and of the options that they are read with."""
+    digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents))
+    if options:
+        digest.update(repr(sorted(options.items())).encode())
+    return digest.hexdigest()
 
 
 def find_table(name: str) -> Source | None:
@@ -502,11 +514,12 @@ def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
     Without an encoder a column of images is left out, or read as pixels if the table has nothing else.
     """
     columns = content.features.columns if content.features is not None else ()
+    raw = content.table, content.roles.by_column()
     images = [column for column in columns if column.kind == "image"]
     others = tuple(column for column in columns if column.kind != "image")
     if not images:
         card = make_table_card(stem, digest, content)
-        return Source(card, lambda data_dir: assemble(content, card))
+        return Source(card, lambda data_dir: assemble(content, card), raw=raw)
     hashes = [digest, *(each for column in images for each in column.categories)]
     digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
     card = make_table_card(stem, digest, content, "tabular" if others else "image")
@@ -528,7 +541,7 @@ def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
         return assemble(content, card, pixels["all"]).with_warnings(warnings)
 
     tabular = replace(card, kind="tabular")
-    return Source(card, load, load_files=lambda data_dir: assemble(content, tabular))
+    return Source(card, load, load_files=lambda data_dir: assemble(content, tabular), raw=raw)
 
 
 def find_embeddings(name: str) -> Source | None:
@@ -536,11 +549,12 @@ def find_embeddings(name: str) -> Source | None:
 
     Another table is named with `table=`; further options are those of that table.
     """
-    text, _, query = name.partition("?")
-    path, values = Path(text), dict(parse_qsl(query, keep_blank_values=True))
-    given = values.pop("table", None)
+    if not name.partition("?")[0].lower().endswith(".npy"):
+        return None
+    text, values = split_query(name)
+    path, given = Path(text), values.pop("table", None)
     table = given or CANDIDATES
-    if not text.lower().endswith(".npy") or not (given or (path.parent / table).is_file()):
+    if not given and not (path.parent / table).is_file():
         return None
     content, digest = read_table_files(path.parent / table, read_options(values), has_features=False)
     features = read_array(path, text, mapped=True)
