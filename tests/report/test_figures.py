@@ -372,6 +372,9 @@ def test_curves_give_the_outlier_a_scale_of_its_own(many):
     assert titles.pop(f"{FAILED} *")[0] < 1
     (shared,) = set(titles.values())
     assert shared[0] > 5
+    place = [axes.get_title(loc="left") for axes in figure.axes].index(f"{FAILED} *")
+    numbered = [axes.yaxis.get_tick_params()["labelleft"] for axes in figure.axes[place : place + 2]]
+    assert numbered == [True, True], "the next panel has other numbers"
     assert "n = 2 splits" in words_of(figure)
     assert "* on a scale of its own." in words_of(figure)
 
@@ -422,7 +425,9 @@ def test_six_datasets_fit_a_page_and_nothing_is_cut(tmp_path):
     datasets = ("Lost", "MSRCv2", "Birdsong", "Malagasy", "Yahoo!News", "SoccerPlayer")
     runs = read_runs(write_sweep(tmp_path, datasets=datasets, algorithms=names, n_trials=2, n_hparams=3))
     board = build_leaderboard(runs, [criteria[name] for name in ("CR", "AA", "OA", "OA_ES")])
-    for figure in (draw_criteria(runs, board.criteria), draw_boxes(board, ())):
+    clouds = draw_criteria(runs, board.criteria)
+    assert all(len(axes.get_xticks()) <= 2 for axes in clouds.axes), "three numbers run into each other"
+    for figure in (clouds, draw_boxes(board, ())):
         texts = visible_texts(figure)
         width, height = figure.canvas.get_width_height()
         assert figure.get_figheight() < 8

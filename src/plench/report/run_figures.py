@@ -58,13 +58,14 @@ def draw_curves(
             axes.scatter(xs, ys, s=9, color="white", edgecolor=DARK, linewidth=0.7, zorder=3)
         drawing.add_grid(axes, ticks=4)
         own = algorithm in apart
+        numbered = own or number % columns == 0 or list(chosen)[number - 1] in apart
         axes.set_title(label(algorithm, 18) + (" *" if own else ""), pad=2)
         axes.set_ylim(apart.get(algorithm, shared))
         steps_of = [record.step for choice in choices for record in choice.run.records]
         fitted = choices[0].run.experiment.fitted  # a few rounds would be a dot on the scale of steps
         is_last = number >= n - columns
         axes.set_xlim(Range(0, max(steps_of) if fitted else longest).padded(0.05))
-        axes.tick_params(labelleft=own or number % columns == 0, labelbottom=is_last or fitted)
+        axes.tick_params(labelleft=numbered, labelbottom=is_last or fitted)
         axes.set_xlabel("round" if fitted else "step" if is_last else "")
         axes.locator_params(axis="x", nbins=3)
         drawing.set_plain_ticks(axes.xaxis)
@@ -253,6 +254,8 @@ def _draw_cloud(axes: Axes, points: list[tuple[float, float]]) -> int:
     ends = (min(across.low, up.low), max(across.high, up.high))
     axes.plot(ends, ends, color=GREY, linewidth=0.7, linestyle=":")
     axes.set(xlim=across, ylim=up)
-    drawing.add_grid(axes, "x", ticks=2)  # numbers side by side need more room than below each other
+    drawing.add_grid(axes, "x", ticks=2)
     drawing.add_grid(axes, "y", ticks=3)
+    ticks = [tick for tick in axes.get_xticks() if across.holds(tick)]
+    axes.set_xticks(ticks[:1] + ticks[1:][-1:])  # three numbers side by side run into each other
     return len(points) - len(inside)
