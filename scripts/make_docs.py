@@ -62,7 +62,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "classical",
     ),
     "Gallery": ("gallery/index",),
-    "Concepts": ("theory", "trust", "candidates", "stacks", "public-code"),
+    "Concepts": ("theory", "trust", "candidates", "stacks", "public-code", "compare"),
     "Reference": (
         "cli",
         "api",

@@ -61,4 +61,6 @@ def run(args: argparse.Namespace) -> int:
     main(["report", str(folder), "-o", str(folder / "site"), "--data-dir", str(folder)])
     for entry in outcome.failed:
         print(f"failed: {entry.run.folder}: {entry.message}")
+    page = folder / "site" / "index.html"
+    print(f"open {page}: compare the columns, which choose with and without true labels")
     return outcome.exit_code
