@@ -341,6 +341,17 @@ def test_encodings_of_spreadsheets_are_recognised(write, encoding):
     assert bool(warned(dataset, "read as Windows-1252, for instance 'Säure'")) == (encoding == "cp1252")
 
 
+def test_a_space_of_windows_is_enough_to_recognise_its_encoding(write):
+    dataset = load_dataset(write(make_frame(**{"net\xa0weight": np.arange(N) / 7}), encoding="cp1252"))
+    assert warned(dataset, "read as Windows-1252")
+
+
+def test_a_space_alone_is_shown_too(write):
+    path = write(make_frame(weight=np.arange(N) / 7))
+    path.write_bytes(b"\xa0" + path.read_bytes())
+    assert warned(load_dataset(path), "read as Windows-1252")
+
+
 def test_a_workbook_is_a_table(tmp_path, write):
     pytest.importorskip("openpyxl")
     frame, path = make_frame(colour=["red", "white"] * (N // 2)), tmp_path / "wine.xlsx"

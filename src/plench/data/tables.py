@@ -314,10 +314,11 @@ def decode(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
             where += f" (byte {content[error.start]:#04x})"
             with contextlib.suppress(UnicodeDecodeError):
                 text = content.decode("cp1252")
-                word = next(word for word in re.findall(r"[^\s,;]+", text) if not word.isascii())
+                word = re.search(r"[^ \t\r\n,;]*[^\x00-\x7f][^ \t\r\n,;]*", text)
+                assert word  # not UTF-8, so not all ASCII
                 return text, (
-                    f"{where}; the file is read as Windows-1252, for instance {short_repr(word)}; if that is "
-                    "wrong, save it as UTF-8",
+                    f"{where}; the file is read as Windows-1252, for instance {short_repr(word[0])}; if "
+                    "that is wrong, save it as UTF-8",
                 )
         raise DataError(f"{where}; save the table as UTF-8") from None
 
