@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from scipy import stats
+
 from benchmarks.study import (
     CR,
     Part,
@@ -25,8 +27,6 @@ from benchmarks.study import (
     read_study,
     table,
 )
-from scipy import stats
-
 from plench.estimator.search import DEFAULT_RUNS, LEADERS, PORTFOLIO
 from plench.report.leaderboard import bootstrap_ranks, offered
 from plench.report.statistics import find_test_ratio
@@ -173,8 +173,8 @@ def tell_portfolio(part: Part) -> list[str]:
         f"A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the default of each method, "
         f"further configurations of the {LEADERS} best so far, and the run with the highest CR. Test "
         "accuracy in percent, differences in points with 95 % intervals over splits (corrected resampled "
-        "t-test). The estimator differs in three ways: its runs are shorter, its choice is more cautious and looks at "
-        "further splits, and it trains the choice once more on all examples.",
+        "t-test). The estimator differs in three ways: its runs are shorter, its choice is more cautious "
+        "and looks at further splits, and it trains the choice once more on all examples.",
         *table(["dataset", "portfolio", "accuracy", *(f"compared with {rival}" for rival in rivals)], rows),
     ]
 

@@ -347,8 +347,8 @@ def tell_odd(part: Part) -> list[str]:
         if shares:
             line += (
                 f" In {percent(fmean(shares), 0)} % of its steps some class's estimated risk is negative. "
-                "Such a step pushes this risk up and ignores the others: that is the method, whose assumption of "
-                "uniform complementary labels does not hold here."
+                "Such a step pushes this risk up and ignores the others: that is the method, whose assumption "
+                "of uniform complementary labels does not hold here."
             )
         best = [value for run in own if (chosen := offered(run, OA_ES)) and (value := chosen[2]) is not None]
         if best:
