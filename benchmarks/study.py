@@ -342,20 +342,19 @@ def tell_odd(part: Part) -> list[str]:
             continue
         own = [run for run in part.runs if run.experiment.algorithm == name]
         line = f"- {name} is below guessing a class at random on {', '.join(sorted(below))}."
-        logged = [record.values.get("logged") or {} for run in own for record in run.records]
+        logged = [record.values.get("logged") or {} for run in own for record in run.records if record.step]
         shares = [values["ascent"] for values in logged if values.get("ascent") is not None]
         if shares:
             line += (
                 f" In {percent(fmean(shares), 0)} % of its steps some class's estimated risk is negative. "
-                "Such a step pushes this risk up and ignores the others: that is the method, whose assumption "
+                "Such a step pushes this risk up and ignores the others. That is the method; its assumption "
                 "of uniform complementary labels does not hold here."
             )
-        best = [value for run in own if (chosen := offered(run, OA_ES)) and (value := chosen[2]) is not None]
-        if best:
-            line += (
-                " Choosing does not help: checkpoints chosen by true validation labels have "
-                f"{percent(fmean(best))} % in the mean over its runs."
-            )
+        oracle = [part.board.dataset_means(dataset, OA_ES)[name] for dataset in means]
+        line += (
+            f" Choosing by true validation labels does not help: {percent(fmean(oracle))} % in the mean over "
+            f"datasets, {percent(fmean(own[name] for own in means.values()))} % by CR."
+        )
         lines.append(line)
     ranks = part.board.rank(CR)
     order = sorted((n for n in part.deep if "vanilla" in part.board.family(n)), key=lambda n: ranks[n][0])
