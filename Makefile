@@ -12,7 +12,7 @@ BIN := $(VENV)/$(SCRIPTS)
 LOWEST := .venv-lowest
 READY := $(VENV)/.ready
 
-.PHONY: bench demo docs test test-fast test-real test-lowest soak lint format clean
+.PHONY: bench demo docs study test test-fast test-real test-lowest soak lint format clean
 SECONDS ?= 300
 
 $(READY): pyproject.toml constraints.txt
@@ -67,3 +67,9 @@ format: $(READY)
 
 clean:
 	rm -rf $(VENV) $(LOWEST) build dist src/*.egg-info
+
+# Pages that follow from results/study.parquet.
+study: $(READY)
+	$(BIN)/python benchmarks/study.py
+	$(BIN)/python -m benchmarks.portfolio
+	$(BIN)/python scripts/make_pages.py

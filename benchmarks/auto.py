@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -312,6 +313,10 @@ def write_report(options: argparse.Namespace) -> None:
         f"{platform.machine()}, one thread per run.",
     ]
     path = ROOT / "docs" / "results" / "auto.md"
+    # What benchmarks/portfolio.py adds at the end of the page stays.
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    added = re.search(r"<!-- benchmarks/portfolio.py: begin.*", old, re.DOTALL)
+    parts += [added[0].rstrip("\n")] if added else []
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     print(f"wrote {path}")
 

@@ -10,6 +10,7 @@ planned runs are finished, and the page names what is missing.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import re
@@ -44,6 +45,7 @@ from plench.text import counted
 
 CR, AA, OA_ES = (find_criterion(name) for name in ("CR", "AA", "OA_ES"))
 CROWD, WIDTH = "_Crowd", 6.5
+STATE = "study 2026-11"  # the name under which a frozen state is cited
 Rows = list[list[str]]
 
 
@@ -326,6 +328,66 @@ def tell_leaderboard(board: Leaderboard, folder: Path) -> list[str]:
     return lines
 
 
+def tell_odd(part: Part) -> list[str]:
+    """Explain methods that are worse than guessing, and say what the paper's tables allow to compare."""
+    title, means, lines = "## Methods that fail, and the paper", mean_accuracies(part.board), []
+    classes = {
+        run.experiment.dataset: n
+        for run in part.runs
+        if (n := part_of(run.info, "dataset").get("n_classes")) is not None
+    }
+    for name in part.deep:
+        below = [d for d, n in classes.items() if means[d][name] < 1 / n]
+        if not below:
+            continue
+        own = [run for run in part.runs if run.experiment.algorithm == name]
+        line = f"- {name} is below guessing a class at random on {', '.join(sorted(below))}."
+        logged = [record.values.get("logged") or {} for run in own for record in run.records if record.step]
+        shares = [values["ascent"] for values in logged if values.get("ascent") is not None]
+        if shares:
+            line += (
+                f" In {percent(fmean(shares), 0)} % of its steps some class's estimated risk is negative. "
+                "Such a step pushes this risk up and ignores the others. That is the method; its assumption "
+                "of uniform complementary labels does not hold here."
+            )
+        oracle = [part.board.dataset_means(dataset, OA_ES)[name] for dataset in means]
+        line += (
+            f" Choosing by true validation labels does not help: {percent(fmean(oracle))} % in the mean over "
+            f"datasets, {percent(fmean(own[name] for own in means.values()))} % by CR."
+        )
+        lines.append(line)
+    ranks = part.board.rank(CR)
+    order = sorted((n for n in part.deep if "vanilla" in part.board.family(n)), key=lambda n: ranks[n][0])
+    named = [n for n in ("PRODEN", "Forward", "SCL_EXP", "OP_W", "NN", "GA") if n in order]
+    if named:
+        places = ", ".join(f"{n} {order.index(n) + 1}" for n in named)
+        lines.append(
+            "- The paper's tables of these datasets are empty in its source, so that accuracies cannot be "
+            "compared. Its text calls PRODEN very strong in most cases, Forward, SCL_EXP and OP_W good, and "
+            f"leaves NN and GA out of its figure. Places here among {len(order)} vanilla methods: {places}."
+        )
+    return [title, "", *lines] if lines else []
+
+
+def tell_state(source: Path, n_runs: int) -> list[str]:
+    """Name the state of the results file, and say how many repeated runs agree."""
+    if not source.is_file():
+        return []
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    lines = [
+        f"State: {STATE}, {n_runs:,} runs, `results/{source.name}` with SHA-256 `{digest[:16]}…`. "
+        "`results/README.md` says how to cite it."
+    ]
+    verified = source.with_name("verified.txt")
+    if verified.exists():
+        *_, last = verified.read_text(encoding="utf-8").splitlines()
+        lines.append(
+            f"Repeated with `plench results verify`: {last[:1].lower()}{last[1:]}; `results/verified.txt` "
+            "has each run. Runs from another processor need not be bit-equal."
+        )
+    return lines
+
+
 def tell_classical(main: Part, second: Part | None) -> list[str]:
     title = "## Deep against classical"
     if not main.deep or not main.classical:
@@ -489,8 +551,9 @@ def tell_power(part: Part) -> list[str]:
         n_found += found[0] <= 0.01
         smaller = sum(abs(fmean(pair)) < found[0] for pair in pairs)
         rows.append([dataset, *map(percent, (spread, *found)), f"{smaller} of {len(pairs)}"])
+    where = "any of them" if n_found == 0 else "the other datasets"
     claim = (
-        "On the others a published lead of one point from so few splits is not evidence."
+        f" A published lead of one point from so few splits is not evidence on {where}."
         if n_found < len(rows)
         else ""
     )
@@ -498,7 +561,7 @@ def tell_power(part: Part) -> list[str]:
         title,
         "",
         f"With {n} splits a difference of one point can be found on {n_found} of "
-        f"{counted(len(rows), 'dataset')}. {claim} The table has the mean difference of two methods, in "
+        f"{counted(len(rows), 'dataset')}.{claim} The table has the mean difference of two methods, in "
         f"points, that the corrected resampled t-test finds at {100 * ALPHA:.0f} % in {100 * POWER:.0f} % of "
         "studies. Splits of one dataset overlap, so that even a thousand of them are not enough for less.",
         *table(
@@ -639,8 +702,18 @@ def tell_limits(part: Part) -> list[str]:
     ]
 
 
-def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
-    """Write the page and its pictures; return its path."""
+@dataclass
+class Study:
+    """The runs of the study, what was planned, and the part with the main grid and the classical methods."""
+
+    runs: Sequence[Run]
+    planned: list[Part]
+    main: Part
+    others: list[Grid]
+
+
+def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
+    """Read the runs and divide them by what the sweep files plan."""
     runs = read_results(source, criteria=["CR", "AA", "OA_ES"]).runs
     planned = []
     for path in sweeps:
@@ -657,6 +730,14 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     }
     classical = sorted(fitted.difference(first.algorithms))
     main = take_part("main", replace(first, algorithms=(*first.algorithms, *classical)), runs)
+    return Study(runs, planned, main, others)
+
+
+def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
+    """Write the page and its pictures; return its path."""
+    study = read_study(source, sweeps)
+    runs, planned, main, others = study.runs, study.planned, study.main, study.others
+    first = main.grid
 
     def find(wanted: Any) -> Part | None:
         grids = [grid for grid in others if wanted(grid)]
@@ -672,9 +753,11 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     sections: list[list[str]] = [
         ["# The study", "", *tell_first(main)],
         [] if complete else ["**The study is not complete**, and this page changes with it."],
+        tell_state(source, len(runs)),
         tell_extent(planned, main),
         tell_network(main, network, folder),
         tell_leaderboard(main.board, folder),
+        tell_odd(main),
         tell_classical(main, network),
         tell_slow(slow, main, runs),
         tell_criteria(main, folder),

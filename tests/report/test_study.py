@@ -1,5 +1,6 @@
 """The page of the study: complete on complete results, and no comparison of different numbers of runs."""
 
+import hashlib
 import re
 import shutil
 from dataclasses import replace
@@ -7,19 +8,24 @@ from itertools import product
 
 import numpy as np
 import pytest
+from benchmarks.portfolio import build_portfolio, interval, search, tell_advice, tell_portfolio
 from benchmarks.study import (
     AA,
     CR,
+    STATE,
     detectable,
     divide_variance,
     explain_variance,
     mean_accuracies,
     merge_grids,
+    read_study,
     take_part,
     write_page,
 )
 
+from plench.estimator.search import PORTFOLIO
 from plench.report.leaderboard import build_leaderboard
+from plench.report.results import read_results
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from tests.conftest import ROOT
@@ -171,3 +177,52 @@ def test_the_sweep_files_of_the_study_are_as_planned():
         )
         assert {(g.steps, len(g.trial_seeds)) for g in grids} == {(10_000, 5)}
     assert counts == {"study-1": 7200, "study-2": 3600, "study-3": 775, "study-4": 200, "study-5": 2400}
+
+
+def test_the_page_shows_the_state_of_the_file():
+    """Number of runs and checksum on the page are those of the results file; the sample was repeated."""
+    text = (ROOT / "docs" / "results" / "study.md").read_text(encoding="utf-8")
+    source = ROOT / "results" / "study.parquet"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    assert f"State: {STATE}, {len(read_results(source, criteria=['CR']).runs):,} runs" in text
+    assert f"SHA-256 `{digest}…`" in text
+    assert "20 of 20 repeated runs agree" in text
+    assert f"**{STATE}**" in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_search_tries_defaults_then_leaders_and_takes_the_highest_covering_rate():
+    split = {
+        "A": {0: (0.5, 0.1), 1: (0.9, 0.2), 2: (0.9, 0.3)},
+        "B": {0: (0.6, 0.4), 1: (0.7, 0.5), 2: (0.95, 0.6)},
+    }
+    assert search(split, ("A", "B"), 2) == 0.4
+    assert search(split, ("A", "B"), 3) == 0.5, "the leader goes first where both were tried as often"
+    assert search(split, ("A", "B"), 4) == 0.2
+    assert search(split, ("A", "B"), 5) == 0.2, "equal rates go to the earlier run"
+    assert search(split, ("A", "B"), 6) == 0.6
+
+
+def test_a_portfolio_takes_what_adds_most_and_then_stops():
+    """B is best alone, A helps on the second dataset, C never."""
+    good, poor = {0: (0.9, 0.9)}, {0: (0.2, 0.1)}
+    splits = {
+        "one": [{"A": poor, "B": good, "C": poor}],
+        "two": [{"A": good, "B": {0: (0.5, 0.4)}, "C": poor}],
+    }
+    assert build_portfolio(splits, ("A", "B", "C"), 3) == ["B", "A"]
+
+
+def test_the_interval_of_a_mean_difference():
+    mean, low, high = interval([[0.01, 0.03], [0.05, 0.07]], [0.0, 0.0])
+    assert mean == pytest.approx(0.04)
+    assert high - mean == pytest.approx(4.302653 * (2 * 0.0002 / 2) ** 0.5 / 2, rel=1e-4)
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_pages_on_the_choice_agree_with_the_study():
+    """The parts that the script writes are up to date, and the estimator's portfolio is the one they name."""
+    sweeps = sorted((ROOT / "results").glob("study-*.toml"))
+    part = read_study(ROOT / "results" / "study.parquet", sweeps).main
+    for name, lines in (("results/auto.md", tell_portfolio(part)), ("which-algorithm.md", tell_advice(part))):
+        assert "\n".join(lines) in (ROOT / "docs" / name).read_text(encoding="utf-8"), "run make study"
+    assert f"`auto` tries {', '.join(PORTFOLIO)}, in this order" in "\n".join(tell_portfolio(part))

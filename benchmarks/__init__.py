@@ -1,0 +1,1 @@
+"""Scripts that measure, and write the pages of what they measured."""

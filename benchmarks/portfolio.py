@@ -1,0 +1,245 @@
+"""Derives the portfolio of `auto` from the study, and says what the study recommends.
+
+    python -m benchmarks.portfolio     results/study.parquet → docs/results/auto.md, docs/which-algorithm.md
+
+A search of 20 runs is simulated from the study's records, as `auto` makes it: the default configuration of
+each method of a portfolio, further configurations of the three methods that are best so far, and then the
+run with the highest covering rate. A portfolio is built greedily: the method that adds most to the mean test
+accuracy comes next, until none adds a tenth of a point. It is judged on a dataset that it was not chosen on.
+Each page has one part between two comments that this script replaces; the rest is written elsewhere.
+"""
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.study import (
+    CR,
+    Part,
+    mean_accuracies,
+    percent,
+    points,
+    read_study,
+    table,
+)
+from plench.estimator.search import DEFAULT_RUNS, LEADERS, PORTFOLIO
+from plench.report.leaderboard import bootstrap_ranks, offered
+from plench.report.statistics import find_test_ratio
+from plench.text import counted
+
+LEAST_GAIN = 0.001
+REFERENCE = PORTFOLIO[0]
+BEGIN, END = "<!-- benchmarks/portfolio.py: begin -->", "<!-- benchmarks/portfolio.py: end -->"
+# Covering rate and test accuracy at the checkpoint that CR chooses, by configuration.
+Runs = Mapping[int, tuple[float, float]]
+# The runs of each method on one split.
+Split = Mapping[str, Runs]
+Splits = Mapping[str, Sequence[Split]]
+
+
+def read_splits(part: Part) -> dict[str, list[Split]]:
+    """Return what the choice needs to know of each dataset's splits."""
+    found: dict[str, dict[int, dict[str, dict[int, tuple[float, float]]]]] = {}
+    for run in part.runs:
+        chosen = offered(run, CR)
+        assert chosen is not None
+        assert chosen[2] is not None
+        split = found.setdefault(run.experiment.dataset, {}).setdefault(run.trial_seed, {})
+        split.setdefault(run.experiment.algorithm, {})[run.hparams_seed] = (chosen[1], chosen[2])
+    return {dataset: [own[trial] for trial in sorted(own)] for dataset, own in sorted(found.items())}
+
+
+def search(split: Split, portfolio: Sequence[str], n_runs: int = DEFAULT_RUNS) -> float:
+    """Return the test accuracy of what a search chooses: the run with the highest covering rate.
+
+    Equal covering rates go to the earlier run, as in the estimator.
+    """
+    tried = [(name, 0) for name in portfolio[:n_runs]]
+    counts = {name: 1 for name, _ in tried}
+    best = {name: split[name][0][0] for name in counts}
+    while len(tried) < n_runs:
+        leaders = sorted(best, key=lambda name: -best[name])[:LEADERS]
+        name = min(leaders, key=lambda leader: counts[leader])
+        if counts[name] not in split[name]:
+            break
+        tried.append((name, counts[name]))
+        best[name] = max(best[name], split[name][counts[name]][0])
+        counts[name] += 1
+    name, number = max(tried, key=lambda item: split[item[0]][item[1]][0])
+    return split[name][number][1]
+
+
+def build_portfolio(splits: Splits, names: Sequence[str], n_runs: int = DEFAULT_RUNS) -> list[str]:
+    """Return methods in the order in which they add most to the accuracy of a search."""
+    portfolio: list[str] = []
+    accuracy = -math.inf
+    while len(portfolio) < min(len(names), n_runs):
+        found = {
+            name: fmean(fmean(search(s, (*portfolio, name), n_runs) for s in own) for own in splits.values())
+            for name in names
+            if name not in portfolio
+        }
+        name = max(found, key=lambda each: found[each])
+        if found[name] < accuracy + LEAST_GAIN:
+            break
+        portfolio.append(name)
+        accuracy = found[name]
+    return portfolio
+
+
+def best_default(splits: Splits, names: Sequence[str]) -> str:
+    """Return the method whose default configuration has the highest mean test accuracy."""
+    return max(
+        names, key=lambda name: fmean(fmean(split[name][0][1] for split in own) for own in splits.values())
+    )
+
+
+def interval(differences: Sequence[Sequence[float]], ratio: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean over datasets of mean differences over splits, with its 95 % interval.
+
+    Splits of a dataset overlap: their variance is corrected as Nadeau and Bengio do it. The datasets count as
+    fixed.
+    """
+    means = [fmean(own) for own in differences]
+    variances = [
+        float(np.var(own, ddof=1)) * (1 / len(own) + share)
+        for own, share in zip(differences, ratio, strict=True)
+    ]
+    freedom = sum(len(own) - 1 for own in differences)
+    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(sum(variances)) / len(means)
+    return fmean(means), fmean(means) - half, fmean(means) + half
+
+
+def show_interval(values: tuple[float, float, float]) -> str:
+    """Show a difference in points with its interval."""
+    mean, low, high = map(points, values)
+    return f"{mean} ({low} to {high})"
+
+
+def tell_portfolio(part: Part) -> list[str]:
+    """Return the part of docs/results/auto.md that follows from the study."""
+    title = "## The portfolio, from the study"
+    names = [*part.deep, *part.classical]
+    missing = [name for name in PORTFOLIO if name not in names]
+    if missing or len(part.board.datasets) < 2:
+        return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
+    splits = read_splits(part)
+    ratios = {
+        dataset: find_test_ratio(cell)
+        for dataset, settings in part.board.datasets.items()
+        if (cell := part.board.cell(settings[0], REFERENCE, CR)) is not None
+    }
+    rivals = ("default " + REFERENCE, "best default of the others", "today's portfolio")
+    rows = []
+    differences: dict[str, list[list[float]]] = {rival: [] for rival in rivals}
+    for dataset, own in splits.items():
+        others = {name: values for name, values in splits.items() if name != dataset}
+        portfolio, default = build_portfolio(others, names), best_default(others, names)
+        found = {
+            rivals[0]: [split[REFERENCE][0][1] for split in own],
+            rivals[1]: [split[default][0][1] for split in own],
+            rivals[2]: [search(split, PORTFOLIO) for split in own],
+        }
+        made = [search(split, portfolio) for split in own]
+        for rival in rivals:
+            differences[rival].append([a - b for a, b in zip(made, found[rival], strict=True)])
+        shown = [show_interval(interval([differences[rival][-1]], [ratios[dataset]])) for rival in rivals]
+        shown[1] += f", {default}"
+        rows.append([dataset, ", ".join(portfolio), percent(fmean(made)), *shown])
+    overall = {rival: interval(own, list(ratios.values())) for rival, own in differences.items()}
+    rows.append(["mean", "", "", *(show_interval(overall[rival]) for rival in rivals)])
+    everywhere = build_portfolio(splits, names)
+    better = overall[rivals[2]][1] > 0
+    decision = (
+        "is better than today's beyond what chance explains, so that the estimator should take it"
+        if better
+        else "is not better than today's beyond what chance explains, so that the estimator keeps its own"
+    )
+    return [
+        title,
+        "",
+        f"`auto` tries {', '.join(PORTFOLIO)}, in this order. A portfolio built from the study on the other "
+        f"datasets {decision}: the difference is {show_interval(overall[rivals[2]])} points. Compared with "
+        f"default {REFERENCE} it is {show_interval(overall[rivals[0]])}, and with the best single default of "
+        f"the other datasets {show_interval(overall[rivals[1]])}. From all datasets together it would be "
+        f"{', '.join(everywhere)}.",
+        "",
+        f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods. "
+        f"A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the default of each method, "
+        f"further configurations of the {LEADERS} best so far, and the run with the highest CR. Test "
+        "accuracy in percent, differences in points with 95 % intervals over splits (corrected resampled "
+        "t-test). The estimator differs in three ways: its runs are shorter, its choice is more cautious "
+        "and looks at further splits, and it trains the choice once more on all examples.",
+        *table(["dataset", "portfolio", "accuracy", *(f"compared with {rival}" for rival in rivals)], rows),
+    ]
+
+
+def tell_advice(part: Part) -> list[str]:
+    """Return the part of docs/which-algorithm.md that follows from the study."""
+    board, means = part.board, mean_accuracies(part.board)
+    ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
+    order = sorted(ranks, key=lambda name: ranks[name][0])
+    lead = order[0]
+    close = [name for name in order if name in limits and limits[name][0] <= limits[lead][1]]
+    splits, names = read_splits(part), [*part.deep, *part.classical]
+    tuned = {name: fmean(own[name] for own in means.values()) for name in names}
+    default = {
+        name: fmean(fmean(split[name][0][1] for split in own) for own in splits.values()) for name in names
+    }
+    first = best_default(splits, names)
+    gain = fmean(tuned[name] - default[name] for name in names)
+    by_dataset = []
+    for dataset, own in means.items():
+        deep, classical = (max(group, key=lambda n: own[n]) for group in (part.deep, part.classical))
+        by_dataset.append(f"{dataset} {deep} {percent(own[deep])} and {classical} {percent(own[classical])}")
+    worst = [name for name in order if tuned[name] < tuned[lead] - 0.2]
+    extent = f"{len(names)} methods on {', '.join(means)}"
+    return [
+        f"What the [study](results/study.md) says, of {extent}, each tuned without true labels "
+        f"({len(part.grid.hparams_seeds)} configurations on {len(part.grid.trial_seeds)} splits, chosen by "
+        "CR):",
+        "",
+        f"- **With tuning:** {', '.join(close)}. Their rank intervals overlap with that of {lead}, which has "
+        "the best average rank, so the study cannot tell them apart.",
+        f"- **Without tuning:** the best default is {first} ({percent(default[first])} % in the mean over "
+        f"datasets); default {REFERENCE} has {percent(default[REFERENCE])} %. Tuning "
+        f"changes a method by {points(gain)} points in the mean, and {first} by "
+        f"{points(tuned[first] - default[first])}.",
+        f"- **A network or not:** the best deep and the best classical method are on "
+        f"{'; on '.join(by_dataset)}.",
+        f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind {lead} in the mean.",
+        "- `auto` tries methods of several kinds on your data and chooses by CR: "
+        f"[what that gains](results/auto.md) over {counted(len(means), 'dataset')}.",
+    ]
+
+
+def replace_part(page: Path, lines: Sequence[str]) -> None:
+    """Replace what lies between the two comments of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, f"{page} has no comment {BEGIN}"
+    assert end, f"{page} has no comment {END}"
+    page.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + after, encoding="utf-8")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Write the parts of both pages."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("results", type=Path, nargs="?", default=Path("results/study.parquet"))
+    default = sorted(Path("results").glob("study-*.toml"))
+    parser.add_argument("--sweeps", type=Path, nargs="+", default=default, metavar="TOML")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR")
+    args = parser.parse_args(words)
+    part = read_study(args.results, args.sweeps).main
+    for name, lines in (("results/auto.md", tell_portfolio(part)), ("which-algorithm.md", tell_advice(part))):
+        replace_part(args.docs / name, lines)
+        print(args.docs / name)
+
+
+if __name__ == "__main__":
+    main()
