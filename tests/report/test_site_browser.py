@@ -85,7 +85,7 @@ class Reader:
 
     def settle(self):
         self.page.wait_for_selector("h1")
-        self.page.wait_for_function("!document.querySelector('[aria-busy=true]')")
+        self.page.wait_for_selector("[aria-busy=true]", state="detached")
         return self.page
 
     def rows(self, table="main table"):

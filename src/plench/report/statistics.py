@@ -411,7 +411,7 @@ def rank_algorithms(board: Leaderboard, scores: Scores, alpha: float = ALPHA) ->
         "friedman": None,
         "critical_difference": None,
     }
-    if k >= 2:
+    if k >= 2 and n:
         ranks = rank_values(scores.values).mean(axis=0)
         found["average_ranks"] = dict(zip(scores.algorithms, ranks.tolist(), strict=True))
     if k >= 3 and n >= 2:
