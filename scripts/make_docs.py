@@ -62,7 +62,15 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "classical",
     ),
     "Gallery": ("gallery/index",),
-    "Concepts": ("theory", "trust", "candidates", "stacks", "public-code"),
+    "Concepts": (
+        "theory",
+        "theory-estimates",
+        "theory-probabilities",
+        "trust",
+        "candidates",
+        "stacks",
+        "public-code",
+    ),
     "Reference": (
         "cli",
         "api",
@@ -71,7 +79,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "named-datasets",
         "criteria",
         "networks",
+        "settings",
         "run-folder",
+        "checks",
     ),
     "Results": ("results/README",),
     "For contributors": (
