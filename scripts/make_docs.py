@@ -2,7 +2,7 @@
 
     python scripts/make_docs.py [--output build/docs]
 
-The pages of docs/, README.md (the first page), CONTRIBUTING.md, CHANGELOG.md and examples/README.md are taken
+The pages of docs/ (index.md is the first), CONTRIBUTING.md, CHANGELOG.md and examples/README.md are taken
 as they are; links between them are turned into links of the site, and one that leads nowhere is an error.
 Made from the code are the reference of the commands (from their parsers), of the functions (from docstrings)
 and a page for each dataset, criterion and network. Sphinx does the rest, with warnings as errors; what it
@@ -32,7 +32,7 @@ from plench.networks import networks
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
-OWN = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+OWN = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
 # The order of the first page's list; what is not named here follows by name.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Get started": ("start", "which-algorithm", "faq", "glossary"),
@@ -62,7 +62,15 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "classical",
     ),
     "Gallery": ("gallery/index",),
-    "Concepts": ("theory", "trust", "candidates", "stacks", "public-code", "compare"),
+    "Concepts": (
+        "theory",
+        "theory-estimates",
+        "theory-probabilities",
+        "trust",
+        "candidates",
+        "stacks",
+        "public-code",
+    ),
     "Reference": (
         "cli",
         "api",
@@ -71,7 +79,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "named-datasets",
         "criteria",
         "networks",
+        "settings",
         "run-folder",
+        "checks",
     ),
     "Results": ("results/README",),
     "For contributors": (
@@ -95,7 +105,7 @@ def site_path(path: Path) -> str | None:
     name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
     if path.is_dir():
         return site_path(path / "README.md") if (path / "README.md").exists() else None
-    if name == "README.md":
+    if name == "README.md":  # is not part of the site, whose first page says the same
         return "index.md"
     if name in OWN:
         return name
@@ -138,8 +148,6 @@ def copy_pages(folder: Path) -> None:
             continue
         text = turn_links(path.read_text(encoding="utf-8"), path, target)
         text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")  # one figure, one line
-        if target == "index.md":
-            text = text.replace("](docs/", "](")  # pictures
         place.write_text(text, encoding="utf-8")
 
 

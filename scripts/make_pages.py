@@ -1,8 +1,8 @@
 """Writes docs/algorithms: a page per algorithm, from its card, its docstring and its notes/NAME.md.
 
 Each page has a chart of accuracies (charts/NAME.svg), from the complete cells of results/study.parquet.
-Also the tables of settings in docs/runs.md, of keys and criteria in docs/run-folder.md and of checks in
-docs/add-an-algorithm.md.
+Also the tables of settings in docs/settings.md, of keys and criteria in docs/run-folder.md and of checks in
+docs/checks.md.
 
 python scripts/make_pages.py            write the pages
 python scripts/make_pages.py --check    fail if a page is not what would be written
@@ -48,9 +48,9 @@ CR, DEFAULT_STEPS = find_criterion("CR"), 2000  # the length of the runs with de
 
 # Pages with tables that are written, each by a function.
 TABLES = {
-    "runs.md": (format_table,),
+    "settings.md": (format_table,),
     "run-folder.md": (format_keys, format_criteria),
-    "add-an-algorithm.md": (format_checks,),
+    "checks.md": (format_checks,),
 }
 WRITTEN_BY = "<!-- Written by scripts/make_pages.py from the class and from {source}: change those. -->"
 KINDS = {"tabular": DataTraits("tabular"), "image": DataTraits("image")}

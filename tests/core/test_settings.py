@@ -190,7 +190,7 @@ def test_the_functions_show_their_keywords() -> None:
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [("runs.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)],
+    [("settings.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)],
 )
 def test_the_pages_on_runs_have_the_tables(name, make) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")

@@ -97,12 +97,20 @@ def test_without_the_posterior_it_is_not():
     assert figures["val_approximated_acc"] > 0.3
 
 
-def test_the_page_runs():
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    assert len(blocks) == 8
+def run_page(name, n_blocks):
+    """Run the Python of a page in one namespace, and return it."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == n_blocks
     namespace = {}
     for block in blocks:
         exec(block, namespace)
+    return namespace
+
+
+def test_the_page_of_the_estimates_runs():
+    assert np.mean(run_page("theory-estimates.md", 3)["kept"]) >= 0.8
+
+
+def test_the_page_of_the_criteria_runs():
+    namespace = run_page("theory.md", 5)
     assert namespace["too_sure"]["val_approximated_acc"] > namespace["figures"]["val_approximated_acc"]

@@ -113,7 +113,7 @@ def checks() -> dict[str, Check]:
 
 
 def format_checks() -> str:
-    """Return the table of checks in Markdown, for docs/add-an-algorithm.md."""
+    """Return the table of checks in Markdown, for docs/checks.md."""
     rows = [f"| {each.name.replace('_', ' ')} | {each.level} | {each.demand} |" for each in checks().values()]
     return "\n".join(["| check | level | demand |", "|---|---|---|", *rows])
 

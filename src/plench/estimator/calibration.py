@@ -1,6 +1,6 @@
 """Probabilities and prediction sets calibrated on candidate sets of rows that were not trained on.
 
-The promises are proved in docs/theory.md. With the score s(x, y) = 1 − p(y | x):
+The promises are proved in docs/theory-estimates.md. With the score s(x, y) = 1 − p(y | x):
 
 | promise | score of a row | what a prediction set contains with probability ≥ coverage |
 |---|---|---|

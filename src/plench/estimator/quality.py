@@ -1,5 +1,5 @@
 """How good a classifier is, from candidate sets of rows it was not trained on: agreement first, then what is
-certain of its accuracy, then what assumptions say of it. Formulas and proofs are in docs/theory.md.
+certain of its accuracy, then what assumptions say of it. Formulas and proofs are in docs/theory-estimates.md.
 """
 
 from __future__ import annotations

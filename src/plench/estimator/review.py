@@ -289,7 +289,7 @@ def estimate_outside(probs: Reals, candidates: Bools, answers: Answers | None, i
     of annotators). Where there are no answers, the set is the one answer to its row, and 1 − accuracy is the
     noise rate of the sets. Accuracies and a temperature of the probabilities maximise the likelihood of all
     answers to rows that the model was not trained on, so a model that explains no answers has a high
-    temperature and speaks against few sets. docs/theory.md has the formulas.
+    temperature and speaks against few sets. docs/theory-probabilities.md has the formulas.
     """
     n, n_classes = candidates.shape
     item, annotator, sets = np.arange(n), np.zeros(n, np.int64), candidates
