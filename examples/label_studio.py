@@ -1,14 +1,16 @@
-"""An export of Label Studio: annotators who disagree or skip, gold labels, and a model's predictions.
+"""An export of Label Studio.
 
-python examples/label_studio.py [FOLDER]
+Annotators disagree or skip tasks; some tasks have a gold label and a model's prediction. The export is read
+as it is: several choices are a candidate set, and gold labels are for evaluation only.
 
-The export is read as it is. Several choices are a candidate set, gold labels are for evaluation only.
+    python examples/label_studio.py [FOLDER]
 """
 
 import json
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import plench
@@ -16,6 +18,7 @@ import plench
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "label_studio")
 folder.mkdir(exist_ok=True)
 
+# %%
 # What "Export → JSON" writes, without the fields that are not read.
 random = np.random.default_rng(0)
 words = {"praise": "lovely great thank", "complaint": "broken late refund", "question": "when how where"}
@@ -44,13 +47,29 @@ for number in range(240):
     )
 (folder / "export.json").write_text(json.dumps(tasks))
 
-# plench data info 'export.json?predictions=no'
-export = f"{folder / 'export.json'}?predictions=no"  # the model guesses: its predictions are left out
+# %%
+# The predictions in the export are guesses, so they are left out. On the command line:
+# `plench data info 'export.json?predictions=no'`.
+export = f"{folder / 'export.json'}?predictions=no"
 dataset = plench.Dataset.load(export)
 print(f"{dataset.n_examples} tasks, {len(dataset.answers.item)} answers of {dataset.answers.annotator_names}")
 print(f"{dataset.mean_candidates:.2f} candidates on average, classes {dataset.class_names}")
 
-# plench train -a PRODEN -d 'export.json?predictions=no' --steps 300
-outcome = plench.train("PRODEN", export, folder / "runs", steps=300, checkpoint_freq=100)
+# %%
+# On the command line: `plench train -a PRODEN -d 'export.json?predictions=no' --steps 300`.
+outcome = plench.train("PRODEN", export, folder / "runs", steps=300, checkpoint_freq=100, progress=False)
 model = plench.load(outcome.folder)
 print(model.predict({"text": ["lovely, thank you so much", "broken again, i want a refund"]}))
+
+# %%
+# Picture: a table of three classes by three: how many tasks have both as candidates. The diagonal, a class by
+# itself, has about a hundred each, every pair 20 to 27.
+together = dataset.candidates.astype(int).T @ dataset.candidates
+fig, axes = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
+axes.imshow(together, cmap="Blues", vmin=0, vmax=1.6 * together.max())
+for row, column in np.ndindex(together.shape):
+    axes.text(column, row, together[row, column], ha="center", va="center")
+ticks = range(len(dataset.class_names))
+axes.set(xticks=ticks, xticklabels=dataset.class_names, yticks=ticks, yticklabels=dataset.class_names)
+axes.set(xlabel="candidate", ylabel="candidate", title="Tasks in which both are candidates")
+fig.savefig(folder / "label_studio.png", dpi=110)

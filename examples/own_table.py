@@ -1,11 +1,15 @@
-"""A spreadsheet of your own: features of several kinds, gaps, and a column of candidate labels.
+"""A table with candidate labels.
 
-python examples/own_table.py [FOLDER]
+A CSV file with features of several kinds, gaps, and a column of the labels that were considered possible.
+A model learns from it and predicts new rows.
+
+    python examples/own_table.py [FOLDER]
 """
 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import plench
@@ -13,7 +17,8 @@ import plench
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "own_table")
 folder.mkdir(exist_ok=True)
 
-# The table: one row an animal. In `candidates` the labels that were considered possible.
+# %%
+# The table has one row per animal. `candidates` names the true animal and one other.
 random = np.random.default_rng(0)
 animals = ["cat", "dog", "rabbit"]
 rows = ["weight,colour,tame,candidates"]
@@ -25,14 +30,32 @@ for number in range(400):
     other = (label + random.integers(1, 3)) % 3
     rows.append(f"{weight},{colour},{tame},{animals[label]}|{animals[other]}")
 (folder / "animals.csv").write_text("\n".join(rows))
+print("\n".join(rows[:4]))
 
-# plench train -a PRODEN -d animals.csv
+# %%
+# On the command line: `plench train -a PRODEN -d animals.csv`.
 outcome = plench.train("PRODEN", folder / "animals.csv", folder / "runs", steps=300, progress=False)
 
-# plench predict FOLDER new.csv: columns in any order, others are ignored.
+# %%
+# New rows may have their columns in any order; other columns are ignored. On the command line:
+# `plench predict FOLDER new.csv`.
 (folder / "new.csv").write_text("tame,name,weight,colour\ntrue,Rex,22,brown\nfalse,Hazel,,white\n")
 model = plench.load(outcome.folder)
 for name, label, probs in zip(
     ["Rex", "Hazel"], model.predict(folder / "new.csv"), model.predict_proba(folder / "new.csv"), strict=True
 ):
     print(f"{name}: {label} ({probs.max():.0%})")
+
+# %%
+# Picture: the probability of cat, dog and rabbit by weight: rabbit is highest below 3 kg, cat between 4 and
+# 10 kg, dog above 11 kg.
+weights = np.geomspace(1, 30, 100)
+probs = model.predict_proba({"weight": weights, "colour": ["brown"] * 100, "tame": [True] * 100})
+fig, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
+for column, style in enumerate(["-", "--", ":"]):
+    axes.plot(weights, probs[:, column], style, lw=2, label=model.classes[column])
+axes.set(xscale="log", xticks=[1, 2, 4, 8, 16, 30], xticklabels=[1, 2, 4, 8, 16, 30])
+axes.set(xlabel="weight in kg", ylabel="probability", title="What a tame brown animal of this weight is")
+axes.minorticks_off()
+axes.legend()
+fig.savefig(folder / "own_table.png", dpi=110)

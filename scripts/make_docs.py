@@ -275,6 +275,8 @@ def add_lists(folder: Path) -> None:
     append(folder / "algorithms/README.md", toctree([card.name for card in by_family], hidden=True))
     results = sorted(p.stem for p in (folder / "results").glob("*.md") if p.stem != "README")
     append(folder / "results/README.md", toctree(results, hidden=True))
+    examples = sorted(p.stem for p in (folder / "gallery").glob("*.md") if p.stem != "index")
+    append(folder / "gallery/index.md", toctree(examples, hidden=True))
 
 
 def append(path: Path, lines: list[str]) -> None:

@@ -6,14 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from plench.cli import main
-from tests.conftest import skip_without
+from tests.conftest import ROOT, skip_without
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 SAYS = {
     "own_table.py": ["Rex: dog", "Hazel: "],
     "annotators.py": ["answers, ", "no true labels", "CR chooses", "['jazz' 'rock']"],
@@ -24,7 +23,8 @@ SAYS = {
     "own_dataset.py": ["done Rings@", "a point of the inner ring: 0"],
     "tensorboard_callback.py": ["done 1 file of events"],
     "text_annotators.py": ["of the messages are resolved", "delivery: ", "payment: ", "return: "],
-    "images_encoder.py": ["of the images are resolved to their shape", "'disc': "],
+    "images_encoder.py": ["of the images are resolved to their shape", "new images of a disc: "],
+    "prediction_sets.py": ["accuracy on new rows: 8", "asked  candidate sets", "95%    100.0% "],
     "label_studio.py": ["240 tasks, 453 answers", "['praise' 'complaint']"],
 }
 
@@ -64,3 +64,32 @@ def test_the_commands_that_examples_name_run(name, tmp_path, monkeypatch):
     for line in re.findall(r"^    plench (.*)$", text, re.MULTILINE):
         more = ["--steps", "3"] if line.startswith("train") else []
         assert main([*shlex.split(line), *more]) == 0
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "scripts" / "make_gallery.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_of_the_gallery_have_the_code_of_their_scripts(gallery):
+    folder = ROOT / "docs" / "gallery"
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    assert set(pages) == {"index", *gallery.GALLERY}
+    assert pages.pop("index") == gallery.write_index(), "run python scripts/make_gallery.py"
+    for name, page in pages.items():
+        source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        output = page.rpartition("## Output\n\n```text\n")[2].removesuffix("\n```\n")
+        assert page == gallery.write_page(name, source, output), f"run python scripts/make_gallery.py {name}"
+
+
+def test_pictures_of_the_gallery_are_small_and_described(gallery):
+    folder = ROOT / "docs" / "gallery"
+    for name in gallery.GALLERY:
+        text = gallery.alternative_text((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
+        assert len(text) > 60
+        assert (folder / f"{name}.png").stat().st_size <= gallery.LARGEST
+        assert (folder / "thumbnails" / f"{name}.png").stat().st_size <= gallery.LARGEST
+    assert sum(path.stat().st_size for path in folder.rglob("*.*")) < 1_500_000
