@@ -263,6 +263,19 @@ def test_export_says_what_it_wrote_and_what_is_wrong(folder, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
+def test_copies_left_out_by_an_export_are_reported_once(tmp_path, capsys):
+    """Merging a file again must not repeat the warning of the merge before it."""
+    first = write_sweep(tmp_path / "first", datasets=("Lost",), algorithms=("CC",), n_trials=1, n_hparams=2)
+    copy, merged = shutil.copytree(first, tmp_path / "copy"), tmp_path / "merged.parquet"
+    assert main(["results", "export", str(first), str(copy), "-o", str(merged)]) == 0
+    assert "2 folders are copies of runs that count once" in capsys.readouterr().err
+    again = tmp_path / "again.parquet"
+    assert main(["results", "export", str(merged), "-o", str(again)]) == 0
+    assert main(["collect", str(again)]) == 0
+    assert capsys.readouterr().err == ""
+    assert len(read_results_file(again).runs) == 2
+
+
 def test_folders_of_one_name_stay_two_runs(tmp_path):
     rng = np.random.default_rng(0)
     for root in ("a", "b"):

@@ -35,6 +35,7 @@ from plench.text import counted
 
 SCHEMA = 1
 SUFFIX = ".parquet"
+COUNT_ONCE = "of runs that count once; left out: "
 FORMAT_KEY, WARNINGS_KEY, SWEEPS_KEY = (f"plench.{name}" for name in ("schema", "notices", "sweeps"))
 MOST_ROWS = 5_000_000  # a file that declares more is not read: no benchmark has that many records
 
@@ -186,7 +187,7 @@ def drop_copies(runs: Iterable[Run], *, refuse_conflicts: bool = False) -> tuple
         return list(kept.values()), []
     shown = ", ".join(["/".join(run.path.parts[-2:]) for run in copies[:3]] + ["…"] * (len(copies) > 3))
     noun = "folder is a copy" if len(copies) == 1 else "folders are copies"
-    return list(kept.values()), [f"{len(copies)} {noun} of runs that count once; left out: {shown}"]
+    return list(kept.values()), [f"{len(copies)} {noun} {COUNT_ONCE}{shown}"]
 
 
 def check_name(path: Path) -> None:
@@ -364,6 +365,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, list[str], dict[str, str]]]:
             isinstance(text, str) for text in (*warnings, *sweeps.values())
         ):
             raise ValueError("its warnings or sweep files are not texts")
+        # The copies that an export left out say nothing about the runs in the file.
+        warnings = [warning for warning in warnings if COUNT_ONCE not in warning]
         with pq.ParquetFile(path, metadata=described, **options) as file:
             yield file, warnings, sweeps
     except FileNotFoundError as error:
