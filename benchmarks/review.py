@@ -24,7 +24,6 @@ from plench.estimator.review import (
     LEAST_ANSWERS,
     MISSING,
     find_doubts,
-    items_of,
     rate_annotators,
     resolve,
     review_fit,
@@ -62,9 +61,7 @@ def measure(
     skills, agreements = [], []
     for seed in seeds:
         model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
-        own = resolve(
-            model.predict_proba(data.features), data.candidates, items_of(data).class_names, data.answers
-        )
+        own = resolve(model.predict_proba(data.features), data.candidates, data.label_names, data.answers)
         rankings["model trained on the rows"].append(score(wrong, own.outside))
         found = review_fit(TrainingData(data), model, np.arange(0), seed)
         rankings["out of fold"].append(score(wrong, found.outside))

@@ -16,7 +16,6 @@ from plench.estimator.review import (
     drop_annotators,
     find_doubts,
     find_stored,
-    items_of,
     rate_annotators,
     resolve,
     resolve_items,
@@ -268,19 +267,19 @@ def test_rows_of_a_fit_are_judged_by_models_that_were_not_trained_on_them():
     model = (
         plench.PartialLabelClassifier("PRODEN", hparams=hparams, steps=300, random_state=0).fit(data).model_
     )
-    assert resolve_items(model, items_of(data)).doubtful[:6].sum() <= 3, "it has learned the wrong sets"
+    assert resolve_items(model, data).doubtful[:6].sum() <= 3, "it has learned the wrong sets"
     reserved = np.array([0, 50, 100])
     found = review_fit(TrainingData(data), model, reserved)
     assert np.allclose(found.probs[reserved], model.predict_proba(features[reserved]))
     assert found.doubtful[1:6].all()
     assert found.doubtful.sum() < 15
     model.notes["rows"] = store_rows(data, model, reserved, found, range(1, 121))
-    again = resolve_items(model, items_of(data.take(np.arange(100)[::-1])))
+    again = resolve_items(model, data.take(np.arange(100)[::-1]))
     assert np.allclose(again.probs, found.probs[:100][::-1], atol=1e-3), "the file has what was found"
     assert again.is_fair.all()
     del model.notes["rows"]["probs"]
-    assert np.flatnonzero(resolve_items(model, items_of(data)).is_fair).tolist() == reserved.tolist()
-    shown = describe_review(found, items_of(data), range(1, 121))
+    assert np.flatnonzero(resolve_items(model, data).is_fair).tolist() == reserved.tolist()
+    shown = describe_review(found, data, range(1, 121))
     assert {each["row"] for each in shown["relabel"] if each["kind"] == "misses"} >= {2, 3, 4, 5, 6}
     assert sum(map(sum, shown["confusion"])) == sum(shown["after"]) == 120
     assert shown["before"] == pytest.approx(sets.sum(0))

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plench
@@ -29,8 +30,8 @@ from plench.errors import DataError, UsageError
 from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # imports torch
+    from plench.data import Dataset
     from plench.estimator.audit import Audit
-    from plench.estimator.review import Items
     from plench.training.model import TrainedModel
 
 UNSCALED = "probabilities as they were, since the labels do not determine a temperature"
@@ -113,19 +114,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_data(model: TrainedModel, data: str, data_dir: str | None) -> tuple[Items, list[int] | None]:
+def read_data(model: TrainedModel, data: str, data_dir: str | None) -> tuple[Dataset, list[int] | None]:
     """Return the rows of some data with their numbers in its file; None if they have no candidate sets."""
     import numpy as np
 
     from plench.cli.predict import read_data as read_new
-    from plench.data import as_dataset
+    from plench.data import Dataset, as_dataset
+    from plench.data.sources.arrays import make_card
     from plench.estimator.inputs import hide_truth
-    from plench.estimator.review import Items, items_of, number_rows
+    from plench.estimator.review import number_rows
 
     try:
         images = "files" if model.inputs.kind == "table" else None  # as the model's encoder takes them
-        items = items_of(hide_truth(as_dataset(data, data_dir, image_encoder=images)))
-        return items, number_rows(data, len(items.candidates))
+        items = hide_truth(as_dataset(data, data_dir, image_encoder=images))
+        return items, number_rows(data, items.n_examples)
     except (DataError, UsageError) as error:
         try:  # new rows without candidates, as `plench predict` takes them
             ((columns, features),) = read_new(model, data, whole=True)
@@ -134,7 +136,9 @@ def read_data(model: TrainedModel, data: str, data_dir: str | None) -> tuple[Ite
             raise error from None
     sets = np.ones((len(features), len(model.classes)), np.bool_)
     names = next((tuple(map(str, values)) for values in columns.values()), None)
-    return Items(features, sets, tuple(map(str, model.classes)), names=names), None
+    card = make_card(Path(data), "", "image" if len(features.shape) > 2 else "tabular", has_candidates=True)
+    card = replace(card, class_names=tuple(map(str, model.classes)))
+    return Dataset(features, sets, None, card, items=names), None
 
 
 def list_lines(found: Audit, quality: dict[str, Any]) -> list[str]:

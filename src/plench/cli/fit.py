@@ -183,7 +183,7 @@ def review_model(
 ) -> dict[str, Any] | None:
     """Find rows to relabel and rate annotators, and store both in the model; None if that is not possible."""
     from plench.algorithms import find_algorithm
-    from plench.estimator.review import describe_review, items_of, review_fit, store_rows
+    from plench.estimator.review import describe_review, review_fit, store_rows
     from plench.estimator.search import TrainingData
 
     logits = model._fold_logits  # those that assessed the model serve here too
@@ -197,7 +197,7 @@ def review_model(
         return None
     truth = data.known_labels if data.labels is None else data.labels
     model.model_.notes["rows"] = store_rows(hidden, model.model_, model.reserved_, found, numbers)
-    review = describe_review(found, items_of(hidden), numbers, truth)
+    review = describe_review(found, hidden, numbers, truth)
     model.model_.notes["review"] = review
     return review
 

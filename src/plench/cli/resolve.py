@@ -26,7 +26,8 @@ from plench.cli.options import add_model_options, check_outputs, given_encoders,
 from plench.text import clean_text
 
 if TYPE_CHECKING:  # imports torch
-    from plench.estimator.review import AnnotatorRating, Items, Resolution
+    from plench.data import Dataset
+    from plench.estimator.review import AnnotatorRating, Resolution
 
 ROWS_SHOWN = 10
 UNKNOWN = (
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     found = resolve_items(model, items)
     write_csv(args.output, list_rows(found, items))
     doubts, ratings = find_doubts(found), rate_annotators(found)
-    names = items.names or [""] * len(found.label)
+    names = items.items or [""] * len(found.label)
     if args.relabel is not None:
         ranked = [
             [n, each.row + 1, names[each.row], each.kind, f"{found.outside[each.row]:.6f}", each.reason]
@@ -94,12 +95,12 @@ def list_annotators(ratings: list[AnnotatorRating]) -> Iterator[list[str]]:
         yield [each.annotator, str(each.n_answers), *shown, "; ".join(each.confusions), each.flag]
 
 
-def list_rows(found: Resolution, items: Items) -> Iterator[list[str]]:
+def list_rows(found: Resolution, items: Dataset) -> Iterator[list[str]]:
     """Yield the header and the resolved rows."""
-    first = ["row"] if items.names is None else ["row", "item"]
+    first = ["row"] if items.items is None else ["row", "item"]
     yield [*first, "label", "probability", "predicted", "outside", "probably_misses_truth"]
     for row in range(len(found.label)):
-        place = [str(row + 1), *([] if items.names is None else [items.names[row]])]
+        place = [str(row + 1), *([] if items.items is None else [items.items[row]])]
         label, predicted = (found.class_names[k[row]] for k in (found.label, found.predicted))
         doubtful = ("yes" if found.doubtful[row] else "no") if found.is_fair[row] else "trained on"
         yield [

@@ -314,7 +314,7 @@ def check_classes(dataset: Dataset, generated: bool) -> Iterator[Finding]:
     """Find names that are nearly the same, and classes with few examples."""
     full = dataset.candidates.all(axis=1)  # these name no class
     counts = dataset.candidates[~full].sum(axis=0)
-    names = dataset.class_names or [str(number) for number in range(dataset.n_classes)]
+    names = dataset.label_names
     if dataset.class_names is not None:
         for rare, known, how in find_similar(names, counts):
             yield Finding(

@@ -256,6 +256,11 @@ class Dataset:
         return self.card.class_names
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the K classes; their numbers if they have no names."""
+        return self.class_names or tuple(map(str, range(self.n_classes)))
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """(N, D) or (N, C, H, W); of a table, D is the number of columns."""
         return self.features.shape

@@ -5,9 +5,7 @@ from plench.estimator.classifier import PartialLabelClassifier
 from plench.estimator.inputs import hide_truth
 from plench.estimator.quality import Estimate, Quality, bound_accuracy
 from plench.estimator.review import (
-    Items,
     Resolution,
-    items_of,
     number_rows,
     read_items,
     resolve_items,
@@ -15,13 +13,11 @@ from plench.estimator.review import (
 
 __all__ = [
     "Estimate",
-    "Items",
     "PartialLabelClassifier",
     "Quality",
     "Resolution",
     "bound_accuracy",
     "hide_truth",
-    "items_of",
     "number_rows",
     "read_items",
     "resolve_items",

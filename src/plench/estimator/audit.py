@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from plench.data import Dataset
 from plench.data.tables import Table, read_table_file
 from plench.errors import DataError, UsageError
 from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate_by_truth
 from plench.estimator.quality import CONFIDENCE, Estimate, estimate_share
-from plench.estimator.review import Items, Rows, find_stored, name_rows, spread, unpack
+from plench.estimator.review import Rows, find_stored, name_rows, spread, unpack
 from plench.settings import seed_hash
 from plench.text import guard_formula, short_repr, unknown_name
 from plench.training.model import TrainedModel
@@ -87,7 +88,7 @@ def reserved_rows(model: TrainedModel) -> AuditRows:
 
 
 def rows_of(
-    model: TrainedModel, items: Items, numbers: Sequence[int] | None = None, has_sets: bool = True
+    model: TrainedModel, items: Dataset, numbers: Sequence[int] | None = None, has_sets: bool = True
 ) -> AuditRows:
     """Return the rows of some data that the model was not trained on: its reserved rows, and new ones."""
     rows = model.notes.get("rows")
@@ -95,7 +96,7 @@ def rows_of(
         raise DataError(FORGOTTEN)
     at = find_stored(rows, items.features)
     reserved = {place: n for n, place in enumerate(rows["reserved"])}
-    names = name_rows(items.names, len(at), numbers)
+    names = name_rows(items.items, len(at), numbers)
     is_trained = (at >= 0) & ~np.isin(at, rows["reserved"])
     free = np.flatnonzero(~is_trained)
     if len(free) == 0:
@@ -111,7 +112,7 @@ def rows_of(
     if n > 1:
         raise DataError(f"{n} rows have the id {short_repr(name)}; give the rows different ids")
     place = {str(label): number for number, label in enumerate(model.classes)}
-    columns = np.array([place.get(name, -1) for name in items.class_names])
+    columns = np.array([place.get(name, -1) for name in items.label_names])
     sets = spread(items.candidates, columns, len(place))[order] if has_sets else None
     return AuditRows(
         tuple(ids),
@@ -129,7 +130,7 @@ def draw_order(n: int) -> NDArray[np.int64]:
 
 
 def list_audit(
-    model: TrainedModel, rows: AuditRows, items: Items, n: int, labels: Mapping[str, str]
+    model: TrainedModel, rows: AuditRows, items: Dataset, n: int, labels: Mapping[str, str]
 ) -> list[list[str]]:
     """Return the table to label: id, features that a person can read, candidates, and a column for the label.
 

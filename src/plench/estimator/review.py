@@ -27,7 +27,7 @@ from plench.data.dataset import Dataset
 from plench.data.roles import split_reference
 from plench.data.sources import split_encoders
 from plench.data.sources.exports import is_export
-from plench.data.sources.tables import TableContent, read_table_files
+from plench.data.sources.tables import TableContent, make_table_card, read_table_files
 from plench.data.tables import Table, is_table_file
 from plench.errors import DataError, RunFailedError, UsageError
 from plench.estimator.calibration import LEAST_LABELS, fit_temperature
@@ -57,17 +57,6 @@ Kind = Literal["misses", "may_miss", "tie", "split"]
 Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Items:
-    """Examples with candidate sets (N, K), and perhaps names and annotators' answers."""
-
-    features: NDArray[Any] | Table
-    candidates: Bools
-    class_names: tuple[str, ...]
-    answers: Answers | None = None
-    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,8 +142,8 @@ def resolve(
     return Resolution(probs, candidates, names, answers, fair, label, probability, probs.argmax(1), outside)
 
 
-def read_items(reference: str, data_dir: str | None = None, *, as_files: bool = False) -> Items:
-    """Read examples with candidate sets: every row of a table, or any other dataset.
+def read_items(reference: str, data_dir: str | None = None, *, as_files: bool = False) -> Dataset:
+    """Read examples with candidate sets: every row of a table (no test set), or another dataset.
 
     `as_files`: images are a column of files, for a model with an encoder.
     """
@@ -162,11 +151,13 @@ def read_items(reference: str, data_dir: str | None = None, *, as_files: bool = 
     columns = content.features.columns if content is not None and content.features is not None else ()
     if content is None or (not as_files and any(column.kind == "image" for column in columns)):
         image_encoder = "files" if as_files else None
-        return items_of(hide_truth(as_dataset(reference, data_dir, image_encoder=image_encoder)))
+        return hide_truth(as_dataset(reference, data_dir, image_encoder=image_encoder))
     if content.is_generated:
         raise DataError(f"{reference} has neither candidates nor answers to resolve")
     assert content.features is not None
-    return Items(content.features, content.candidates, content.class_names, content.answers, content.items)
+    card = replace(make_table_card(reference, "", content), class_names=content.class_names)
+    sets, answers = content.candidates, content.answers
+    return Dataset(content.features, sets, None, card, answers=answers, items=content.items)
 
 
 def number_rows(reference: str, n_examples: int) -> list[int]:
@@ -185,13 +176,7 @@ def read_own_table(reference: str) -> TableContent | None:
     return read_table_files(Path(path), options, keep_ids=True)[0]
 
 
-def items_of(data: Dataset) -> Items:
-    """Take the examples of a dataset."""
-    names = data.class_names or tuple(str(label) for label in range(data.n_classes))
-    return Items(data.features, data.candidates, names, data.answers, data.items)
-
-
-def resolve_items(model: TrainedModel, items: Items) -> Resolution:
+def resolve_items(model: TrainedModel, items: Dataset) -> Resolution:
     """Resolve examples with a model, whose classes are met by their names.
 
     Rows that it was trained on are resolved by the out-of-fold probabilities in its file, if it has any. If
@@ -199,7 +184,7 @@ def resolve_items(model: TrainedModel, items: Items) -> Resolution:
     """
     known = [str(label) for label in model.classes]
     place = {name: number for number, name in enumerate(known)}
-    columns = np.array([place.get(name, -1) for name in items.class_names])
+    columns = np.array([place.get(name, -1) for name in items.label_names])
     candidates = spread(items.candidates, columns, len(known))
     empty = np.flatnonzero(~candidates.any(1))
     if len(empty):
@@ -251,7 +236,7 @@ def review_fit(
         if len(reserved):
             logits[reserved] = model.predict_logits(dataset.features[reserved])
     probs = model.calibrate_logits(logits)
-    return resolve(probs, dataset.candidates, items_of(dataset).class_names, dataset.answers)
+    return resolve(probs, dataset.candidates, dataset.label_names, dataset.answers)
 
 
 def spread(sets: Bools, columns: NDArray[np.int64], n_classes: int) -> Bools:
@@ -570,7 +555,7 @@ def unpack(text: str, dtype: Any) -> NDArray[Any]:
 
 
 def describe_review(
-    found: Resolution, items: Items, numbers: Sequence[int], truth: NDArray[np.int64] | None = None
+    found: Resolution, items: Dataset, numbers: Sequence[int], truth: NDArray[np.int64] | None = None
 ) -> dict[str, Any]:
     """Return the rows to relabel, the annotators and the balance of classes as plain values.
 
@@ -592,7 +577,7 @@ def describe_review(
             {
                 "row": numbers[each.row],
                 "place": each.row,
-                "item": None if items.names is None else items.names[each.row],
+                "item": None if items.items is None else items.items[each.row],
                 "kind": each.kind,
                 "score": round(each.score, 4),
                 "reason": each.reason,
