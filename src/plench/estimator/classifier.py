@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +96,7 @@ class Given:
     test: TestSet | None = None
 
 
+@dataclass(eq=False, repr=False)  # its parameters are the fields, as scikit-learn expects them
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn classifier that learns from candidate sets.
 
@@ -176,59 +177,37 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     >>> model.save("model.plench")
     """
 
-    _answer_columns: int | None = None  # of the matrix of answers that was learned from
-    _unresolved: TrainingData | None = None  # what was learned from, until it is resolved
-    _fold_logits: NDArray[np.float64] | None = None  # of all rows, where models of folds assessed the model
-    quality_: Quality | None
-    verdict_: Verdict | None
-    calibration_: Calibration | None
+    algorithm: str = "PRODEN"
+    _: KW_ONLY
+    hparams: Mapping[str, Any] | None = None
+    steps: int = STEPS
+    early_stopping: str | None = None
+    validation_fraction: float = VALIDATION_FRACTION
+    candidate_weights: str = "uniform"
+    classes: Sequence[Any] | None = None
+    separator: str = SEPARATOR
+    text_encoder: str | None = None
+    image_encoder: str | None = None
+    time: float | None = None
+    n_runs: int | None = None
+    criterion: str = "CR"
+    portfolio: Sequence[str] | None = None
+    refit: bool = True
+    reserve: float = 0.0
+    noise_rate: float = 0.0
+    random_state: Any = None
+    device: str = "cpu"
+    threads: int = 1
+    verbose: bool = False
 
-    def __init__(
-        self,
-        algorithm: str = "PRODEN",
-        *,
-        hparams: Mapping[str, Any] | None = None,
-        steps: int = STEPS,
-        early_stopping: str | None = None,
-        validation_fraction: float = VALIDATION_FRACTION,
-        candidate_weights: str = "uniform",
-        classes: Sequence[Any] | None = None,
-        separator: str = SEPARATOR,
-        text_encoder: str | None = None,
-        image_encoder: str | None = None,
-        time: float | None = None,
-        n_runs: int | None = None,
-        criterion: str = "CR",
-        portfolio: Sequence[str] | None = None,
-        refit: bool = True,
-        reserve: float = 0.0,
-        noise_rate: float = 0.0,
-        random_state: Any = None,
-        device: str = "cpu",
-        threads: int = 1,
-        verbose: bool = False,
-    ) -> None:
-        self.algorithm = algorithm
-        self.hparams = hparams
-        self.steps = steps
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.candidate_weights = candidate_weights
-        self.classes = classes
-        self.separator = separator
-        self.text_encoder = text_encoder
-        self.image_encoder = image_encoder
-        self.time = time
-        self.n_runs = n_runs
-        self.criterion = criterion
-        self.portfolio = portfolio
-        self.refit = refit
-        self.reserve = reserve
-        self.noise_rate = noise_rate
-        self.random_state = random_state
-        self.device = device
-        self.threads = threads
-        self.verbose = verbose
+    quality_: Quality | None = field(init=False)
+    verdict_: Verdict | None = field(init=False)
+    calibration_: Calibration | None = field(init=False)
+    # The width of the matrix of answers that was learned from; what was learned from, until it is resolved;
+    # logits of all rows, where models of folds assessed the model.
+    _answer_columns: int | None = field(default=None, init=False)
+    _unresolved: TrainingData | None = field(default=None, init=False)
+    _fold_logits: NDArray[np.float64] | None = field(default=None, init=False)
 
     def __sklearn_tags__(self) -> Any:
         """Declare that sparse matrices are accepted."""
@@ -479,8 +458,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         made.reserved_ = np.array((notes.get("reserved") or {}).get("rows", []), dtype=np.int64)
         for name, kind in (("quality", Quality), ("verdict", Verdict), ("calibration", Calibration)):
             content: Any = notes.get(name)
-            is_current = content and "assumptions" not in content  # of the quality of earlier versions
-            setattr(made, f"{name}_", kind.from_json(content) if is_current else None)
+            setattr(made, f"{name}_", kind.from_json(content) if content else None)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
