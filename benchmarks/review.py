@@ -127,8 +127,9 @@ Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch
 figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows as
 `plench fit` does: by the probability that the truth is outside the set, from models that were not trained on
 the row and the answers of its annotators ([theory](../theory-probabilities.md#sets-that-miss-the-truth)).
-"Model trained on the rows" is the same with the model itself. The true labels were used for these tables only: no constant of the score
-was chosen with them. Figures of an earlier form of this score on these data had been seen when it was chosen.
+"Model trained on the rows" is the same with the model itself. The true labels were used for these tables
+only: no constant of the score was chosen with them. Figures of an earlier form of this
+score on these data had been seen when it was chosen.
 
 {render_table(header, sets)}
 

@@ -122,7 +122,7 @@ def test_a_stated_noise_rate_widens_the_range_and_corrects_the_estimate():
 
 
 def test_accuracy_cannot_be_told_from_sets_of_the_truth_and_the_best_wrong_label():
-    """The example of docs/theory-estimates.md: a model that is never right and one that always is have equal sets."""
+    """The example of docs/theory-estimates.md: never right and always right have equal sets."""
     candidates = np.tile([True, True, False], (200, 1))
     right, wrong = np.tile([2.0, 1.0, 0.0], (200, 1)), np.tile([1.0, 2.0, 0.0], (200, 1))
     found = [estimate_quality(score_examples(logits, candidates), candidates) for logits in (right, wrong)]
