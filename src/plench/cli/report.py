@@ -25,7 +25,7 @@ from plench.errors import DataError, UsageError
 from plench.model_file import is_model_file, read_head
 from plench.report.figures import read_costs
 from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
-from plench.report.site import SiteInput, list_sweep_files, write_site
+from plench.report.site import list_sweep_files, write_site
 from plench.report.tables import describe_incomplete
 from plench.text import flag
 
@@ -83,13 +83,14 @@ def run(args: argparse.Namespace) -> int:
     while True:
         found, sweeps = read_input(args), list_sweep_files(args.folders)
         costs = () if args.costs is None else read_costs(args.costs)
-        given = SiteInput(found, sweeps, describe_command(args), costs, args.data_dir)
-        written = write_site(given, args.output)
-        print(f"{written.page}  ({written.n_files} files, {written.n_bytes / 1e6:.1f} MB)", flush=True)
-        if args.every is None or written.complete:
+        given = sweeps, describe_command(args), costs, args.data_dir
+        page, is_complete, warnings = write_site(found, args.output, *given)
+        sizes = [path.stat().st_size for path in args.output.rglob("*") if path.is_file()]
+        print(f"{page}  ({len(sizes)} files, {sum(sizes) / 1e6:.1f} MB)", flush=True)
+        if args.every is None or is_complete:
             break
         time.sleep(args.every)
-    print_warnings(written.warnings)
+    print_warnings(warnings)
     return 0
 
 

@@ -12,7 +12,6 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -43,41 +42,25 @@ _VERSIONS = (
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'"}
 
 
-@dataclass(frozen=True)
-class SiteInput:
-    """What a site is made of: results, and what else is known of them.
-
-    `sweeps` are the names and texts of the sweep files, `command` the one that makes the page, `data_dir` the
-    folder of the data: candidate sets of settings whose data are there are measured.
-    """
-
-    results: Results
-    sweeps: Sequence[tuple[str, str]] = ()
-    command: str = ""
-    costs: Sequence[StepCost] = ()
-    data_dir: Path | None = None
-
-
-@dataclass(frozen=True)
-class SiteOutput:
-    """Where the page is, how large the site is, whether all planned runs are in it, and all warnings."""
-
-    page: Path
-    n_files: int
-    n_bytes: int
-    complete: bool
-    warnings: Sequence[str]
-
-
-def write_site(given: SiteInput, folder: Path) -> SiteOutput:
+def write_site(
+    results: Results,
+    folder: Path,
+    sweeps: Sequence[tuple[str, str]],
+    command: str,
+    costs: Sequence[StepCost],
+    data_dir: Path | None,
+) -> tuple[Path, bool, list[str]]:
     """Write the site into a folder of its own: new, empty, or one that an earlier call wrote.
 
     The data of each writing have a folder of their own, named after their content. The page, which names it,
-    is replaced last, so that a reader never sees half of one.
+    is replaced last, so that a reader never sees half of one. `sweeps` are the names and texts of the sweep
+    files, `command` the one that makes the page, `data_dir` the folder of the data: candidate sets of
+    settings whose data are there are measured.
+
+    Returns the page, whether all planned runs are in it, and all warnings.
     """
     check_folder(folder)
-    results = given.results
-    measured, missed = content.measure_candidates(results, given.data_dir)
+    measured, missed = content.measure_candidates(results, data_dir)
     warnings = [*results.warnings, *missed]
     downloads = {
         "cells.csv": render_csv(results.cells()),
@@ -89,15 +72,19 @@ def write_site(given: SiteInput, folder: Path) -> SiteOutput:
     records = folder / "download" / RECORDS
     try:
         import_pyarrow()
-        write_results_file(StoredResults(results.runs, warnings, dict(given.sweeps)), records)
+        write_results_file(StoredResults(results.runs, warnings, dict(sweeps)), records)
     except (UsageError, DataError) as error:  # no pyarrow, or a value that no column can hold
         records.unlink(missing_ok=True)  # that of an earlier writing
         offered.remove(RECORDS)
         warnings = [*warnings, f"{RECORDS} is not among the downloads: {error}"]
     progress = describe_progress(results)
+    said = group_warnings([*warnings, *warn_of_defects(results.board)])
+    launches = [[name, text, launch_command(name, text, data_dir)] for name, text in sweeps]
     chunks = {
-        "provenance": describe_provenance(given, [*warnings, *warn_of_defects(results.board)]),
-        **dict(make_chunks(given, measured)),
+        "provenance": {"command": command, "sweeps": launches}
+        | describe_provenance(results.runs)
+        | {"warnings": said},
+        **dict(make_chunks(results, measured, costs, data_dir)),
     }
     chunks["index"] |= {"progress": progress, "downloads": offered}
     scripts = {name: as_script(name, value) for name, value in chunks.items()}
@@ -111,15 +98,17 @@ def write_site(given: SiteInput, folder: Path) -> SiteOutput:
     for entry in (folder / "data").iterdir():  # those of earlier writings, which no page names any more
         if entry.name != stamp and len(entry.name) == len(stamp):
             shutil.rmtree(entry, ignore_errors=True)
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return SiteOutput(page, len(sizes), sum(sizes), progress["complete"], warnings)
+    return page, progress["complete"], warnings
 
 
 def make_chunks(
-    given: SiteInput, measured: Mapping[Experiment, CandidateStats]
+    results: Results,
+    measured: Mapping[Experiment, CandidateStats],
+    costs: Sequence[StepCost],
+    data_dir: Path | None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and value of every chunk: `index` is loaded first, the others when they are needed."""
-    all_runs, board = given.results.runs, given.results.board
+    all_runs, board = results.runs, results.board
     judged = judge_criteria(all_runs, board.criteria)
     by_experiment = group_by(all_runs, lambda run: run.experiment)
     # The runs behind each row of each setting; those of a fitted method may stand in several.
@@ -142,11 +131,11 @@ def make_chunks(
         for a, algorithm in enumerate(board.algorithms):
             if own := groups.get((setting, algorithm)):
                 chosen = [board.cells[setting, algorithm, criterion.name] for criterion in board.criteria]
-                yield f"cell-{s}-{a}", content.describe_runs(own, chosen, given.data_dir)
+                yield f"cell-{s}-{a}", content.describe_runs(own, chosen, data_dir)
     for a, algorithm in enumerate(board.algorithms):
         by_setting = [groups.get((setting, algorithm), []) for setting in board.settings]
         card = board.cards.get(algorithm, {})
-        yield f"algorithm-{a}", content.describe_algorithm(card, by_setting, board.criteria, given.costs)
+        yield f"algorithm-{a}", content.describe_algorithm(card, by_setting, board.criteria, costs)
     yield "criteria", content.describe_quality(board, groups, judged)
     for c, criterion in enumerate(board.criteria):
         yield f"pairs-{c}", content.describe_pairs(board, criterion)
@@ -175,9 +164,8 @@ def list_sweep_files(folders: Iterable[str | Path]) -> list[tuple[str, str]]:
     return [(Path(name).name, text) for name, text in texts]
 
 
-def describe_provenance(given: SiteInput, warnings: Iterable[str]) -> dict[str, Any]:
-    """Return everything that the page of provenance shows."""
-    runs = given.results.runs
+def describe_provenance(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what the page of provenance shows of the runs."""
     timings = [part_of(run.info, "timings") for run in runs]
     seconds = [timing.get("training_seconds") for timing in timings]
     begun, written = (
@@ -208,8 +196,6 @@ def describe_provenance(given: SiteInput, warnings: Iterable[str]) -> dict[str, 
 
     versions = [(name, count(part_of(run.info, "versions").get(name) for run in runs)) for name in _VERSIONS]
     return {
-        "command": given.command,
-        "sweeps": [[name, text, launch_command(name, text, given.data_dir)] for name, text in given.sweeps],
         "protocols": count(run.experiment.details.get("protocol") for run in runs),
         "versions": [entry for entry in versions if entry[1]],
         "commits": count(run.info.get("commit") or None for run in runs),
@@ -221,7 +207,6 @@ def describe_provenance(given: SiteInput, warnings: Iterable[str]) -> dict[str, 
         "failures": list_runs(["failed"], describe_failure),
         "diverged": list_runs(["diverged"], lambda run: [run.diverged_after_step]),
         "unfinished": list_runs(["running", "interrupted"], describe_unfinished),
-        "warnings": group_warnings(warnings),
     }
 
 
