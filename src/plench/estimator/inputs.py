@@ -172,23 +172,20 @@ def read_labels(
         return labels
 
 
+@dataclass(frozen=True, eq=False)
 class Reader:
-    """Reads candidates, whatever form they have."""
+    """Reads candidates, whatever form they have; `meaning` is that of a matrix, if it was named."""
 
-    def __init__(
-        self,
-        classes: NDArray[Any] | None,
-        separator: str,
-        ignore_unknown: bool,
-        answer_columns: int | None = None,
-        meaning: str | None = None,
-    ) -> None:
-        self.classes = classes
-        self.separator = separator
-        self.ignore_unknown = ignore_unknown
-        self.answer_columns = answer_columns
-        self.meaning = meaning
-        self.declared = frozenset(() if classes is None else map(str, classes.tolist()))
+    classes: NDArray[Any] | None
+    separator: str
+    ignore_unknown: bool
+    answer_columns: int | None
+    meaning: str | None
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The names of the classes that are given."""
+        return frozenset(() if self.classes is None else map(str, self.classes.tolist()))
 
     def read(self, S: Any) -> Labels:
         """Tell the form by what is there."""
