@@ -215,7 +215,7 @@ def test_emotionlines_matches_votes_and_truth_by_what_was_said(tmp_path):
     assert dataset.test.labels.tolist() == [5]
     assert dataset.answers.anonymous
     stats = describe_answers(dataset.answers)
-    assert (stats.n_answers, stats.n_annotators, stats.answers_per_annotator) == (10, 0, ())
+    assert (stats["n_answers"], stats["n_annotators"], stats["answers_per_annotator"]) == (10, 0, {})
     assert len(dataset.warnings) == 4
     assert not dataset.verified
     assert load_dataset("EmotionLines_Votes_3", tmp_path).candidates.sum(1).tolist() == [1, 5]

@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     importing.add_argument(
         "-o", "--output", required=True, metavar="FILE.csv", help="items; answers go to FILE-answers.csv"
     )
-    importing.add_argument("--tool", help=f"{', '.join(IMPORTERS.own)} (default: recognised)")
+    importing.add_argument("--tool", help=f"{', '.join(IMPORTERS)} (default: recognised)")
     importing.add_argument("--from-name", metavar="NAME", help="the question to read, if there are several")
     importing.add_argument("--no-predictions", action="store_true", help="leave predictions of models out")
     importing.add_argument("--force", action="store_true", help="replace files that are there")
@@ -304,11 +304,7 @@ def summarise_answers(dataset: Dataset) -> dict[str, Any]:
     """Return counts, agreement and, with true labels, noise by the number of annotators, as data."""
     answers, labels = dataset.answers, dataset.labels
     assert answers is not None
-    stats = asdict(describe_answers(answers))
-    given = stats["answers_per_annotator"]
-    names = answers.annotator_names or [str(number) for number in range(len(given))]
-    stats["answers_per_annotator"] = dict(zip(names, given, strict=True))
-    stats["noise_by_annotators"] = None
+    stats = describe_answers(answers) | {"noise_by_annotators": None}
     sure = answers.sets.any(1)
     if labels is not None and sure.any():
         contains = answers.sets[sure][np.arange(sure.sum()), labels[answers.item[sure]]]

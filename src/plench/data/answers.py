@@ -372,28 +372,14 @@ def weigh_by_votes(candidates: NDArray[np.bool_], answers: Answers) -> NDArray[n
     return shares
 
 
-@dataclass(frozen=True)
-class AnswerStats:
-    """How annotators answered. Shares are of items with at least two answers, None if there are none.
+def describe_answers(answers: Answers) -> dict[str, Any]:
+    """Count answers by item and annotator, set sizes, and how far the annotators agree.
 
-    `agreement` is the share of equal ones among the pairs of answers to one item, `unanimous` the share of
-    items whose answers are all equal, `common` the share of items with a class that is in every answer. An
-    answer of "unsure" is counted, but agrees with nothing and is not asked for a common class.
+    Shares are of items with at least two answers, None if there are none: `agreement` is the share of equal
+    ones among the pairs of answers to one item, `unanimous` the share of items whose answers are all equal,
+    `common` the share of items with a class that is in every answer. An answer of "unsure" is counted, but
+    agrees with nothing and is not asked for a common class.
     """
-
-    n_answers: int
-    n_annotators: int
-    n_unsure: int
-    answers_per_item: dict[int, int]
-    answers_per_annotator: tuple[int, ...]
-    set_sizes: dict[int, int]
-    agreement: float | None
-    unanimous: float | None
-    common: float | None
-
-
-def describe_answers(answers: Answers) -> AnswerStats:
-    """Count answers by item and annotator, set sizes, and how far the annotators agree."""
     sizes = answers.sets.sum(1)
     sure = sizes > 0
     item, sets = answers.item[sure], answers.sets[sure]
@@ -408,19 +394,20 @@ def describe_answers(answers: Answers) -> AnswerStats:
         agreement = float(equal.sum() / pairs.sum())
         unanimous = float((equal == pairs)[several].mean())
         common = float((count_votes(answers).max(1) == given)[several].mean())
-    return AnswerStats(
-        n_answers=len(sizes),
-        n_annotators=len(np.unique(answers.annotator[answers.annotator >= 0])),
-        n_unsure=int((~sure).sum()),
-        answers_per_item=dict(
-            sorted(Counter(np.bincount(answers.item, minlength=answers.n_items).tolist()).items())
-        ),
-        answers_per_annotator=() if answers.anonymous else tuple(np.bincount(answers.annotator).tolist()),
-        set_sizes=dict(sorted(Counter(sizes.tolist()).items())),
-        agreement=agreement,
-        unanimous=unanimous,
-        common=common,
-    )
+    counts_of_items = Counter(np.bincount(answers.item, minlength=answers.n_items).tolist())
+    per_annotator = [] if answers.anonymous else np.bincount(answers.annotator).tolist()
+    names = answers.annotator_names or [str(number) for number in range(len(per_annotator))]
+    return {
+        "n_answers": len(sizes),
+        "n_annotators": len(np.unique(answers.annotator[answers.annotator >= 0])),
+        "n_unsure": int((~sure).sum()),
+        "answers_per_item": dict(sorted(counts_of_items.items())),
+        "answers_per_annotator": dict(zip(names, per_annotator, strict=True)),
+        "set_sizes": dict(sorted(Counter(sizes.tolist()).items())),
+        "agreement": agreement,
+        "unanimous": unanimous,
+        "common": common,
+    }
 
 
 def has_gaps(array: NDArray[Any]) -> bool:

@@ -27,7 +27,6 @@ from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import assemble, hash_tables, make_table_card, read_content
 from plench.data.tables import MISSING_TEXTS, parse_table, read_number, strip_text
 from plench.errors import DataError, UsageError
-from plench.registry import Registry
 from plench.text import counted, find_name, short_repr
 
 OPTIONS = ("tool", "from_name", "predictions")
@@ -205,15 +204,6 @@ class Importer:
     read: Callable[[Export, list[Record]], None]
 
 
-IMPORTERS = Registry[Importer](
-    "annotation tool",
-    __name__,
-    "a plench.data.sources.exports.Importer",
-    lambda value: isinstance(value, Importer),
-    lambda importer: importer.name,
-)
-
-
 def read_export(
     path: Path, tool: str | None = None, from_name: str | None = None, predictions: bool = True
 ) -> Export:
@@ -229,8 +219,8 @@ def read_export(
     ]
     if not records:
         raise DataError(f"{path.name} has no records; expected files ending in {', '.join(SUFFIXES)}")
-    names = IMPORTERS.own if tool is None else [find_name(tool, IMPORTERS.own, IMPORTERS.what)]
-    importers = [IMPORTERS.own[name].member for name in names]
+    names = IMPORTERS if tool is None else [find_name(tool, IMPORTERS, "annotation tool")]
+    importers = [IMPORTERS[name] for name in names]
     fitting = {each: [each.recognise(record.value) for record in records] for each in importers}
     chosen = [each for each in importers if all(fitting[each])]
     if len(chosen) > 1:
@@ -554,6 +544,7 @@ PRODIGY = Importer(
     lambda value: {"_input_hash", "answer"} <= value.keys(),
     read_prodigy,
 )
+IMPORTERS = {each.name: each for each in (LABEL_STUDIO, LABEL_STUDIO_ROWS, DOCCANO, PRODIGY)}
 
 
 def is_export(reference: str) -> bool:
@@ -617,7 +608,7 @@ def find_export(name: str) -> Source | None:
 
 EXPORTS = SourceFinder(
     "path/to/export.json",
-    f"an export of {', '.join(IMPORTERS.own)}: .json, .jsonl, .csv, .zip or a folder of such files "
+    f"an export of {', '.join(IMPORTERS)}: .json, .jsonl, .csv, .zip or a folder of such files "
     "(docs/annotation-tools.md)",
     find_export,
 )
