@@ -141,7 +141,6 @@ def estimate_quality(
     right: Floats | None = None,
     units: NDArray[np.int64] | None = None,
     noise_rate: float = 0.0,
-    seed: int = 0,
     **about: Any,
 ) -> Quality:
     """Estimate criteria and accuracy.
@@ -160,7 +159,7 @@ def estimate_quality(
     inner = max(0.0, exact.value - noise_rate), min(1.0, covering.value + noise_rate)
     columns = np.stack([scores["CR"], scores["AA"], size, scores["runner_up"]])
     made_up = np.array([[0, 0, size.mean(), 1], [1, 1, size.mean(), 0]]).T
-    means = draw_means(columns, made_up, units, seed)
+    means = draw_means(columns, made_up, units)
     value = columns.mean(1)
 
     def wrong_covered(mean: Floats) -> tuple[Any, Any]:
@@ -201,7 +200,7 @@ def recover_accuracy(covering_rate: Any, wrong_covered: Any, noise_rate: float =
     return np.clip((covering_rate - wrong_covered) / rest, 0.0, 1.0)
 
 
-def draw_means(columns: Floats, made_up: Floats, units: NDArray[np.int64] | None, seed: int) -> Floats:
+def draw_means(columns: Floats, made_up: Floats, units: NDArray[np.int64] | None) -> Floats:
     """Return bootstrap draws (m, DRAWS) of the means of columns (m, n); whole units are drawn."""
     table = np.vstack([columns, np.ones(columns.shape[1])])
     if units is not None:
@@ -210,7 +209,7 @@ def draw_means(columns: Floats, made_up: Floats, units: NDArray[np.int64] | None
     weight = table[-1].mean()
     extra = np.vstack([made_up, np.ones(made_up.shape[1])]) * weight
     n_units, table = table.shape[1], np.hstack([table, extra])
-    stream = np.random.default_rng(seed)  # one draw at a time: all of them would be 2000 times the rows
+    stream = np.random.default_rng(0)  # one draw at a time: all of them would be 2000 times the rows
     sums = np.stack(
         [table.take(stream.integers(table.shape[1], size=n_units), axis=1).sum(1) for _ in range(DRAWS)]
     )

@@ -171,15 +171,15 @@ def format_number(value: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def set_plain_ticks(axis: Axis, most: int = 4) -> None:
-    """Write the numbers of an axis as `format_number` does, on a log scale at most `most` of them."""
+def set_plain_ticks(axis: Axis) -> None:
+    """Write the numbers of an axis as `format_number` does, on a log scale at most four of them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value)))
     if axis.get_scale() == "log":
         low, high = axis.get_view_interval()
         subs = (1.0,) if high / low > 50 else (1.0, 2.0, 5.0)
-        axis.set_major_locator(LogLocator(subs=subs, numticks=most))
+        axis.set_major_locator(LogLocator(subs=subs, numticks=4))
         axis.set_minor_formatter(NullFormatter())
 
 

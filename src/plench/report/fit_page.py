@@ -193,11 +193,9 @@ def figure(title: str, words: str, drawing: Element) -> Element:
     return h("figure.figure", h("figcaption", h("strong", title), " ", h("span", words)), drawing)
 
 
-def svg(height: float, *content: Node | Iterable[Node], width: float = WIDTH) -> Element:
+def svg(height: float, *content: Node | Iterable[Node]) -> Element:
     """Return a drawing."""
-    return h(
-        "svg.chart", *content, viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}", height=f"{height:g}"
-    )
+    return h("svg.chart", *content, viewBox=f"0 0 {WIDTH} {height:g}", width=f"{WIDTH}", height=f"{height:g}")
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Element:

@@ -30,6 +30,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 # Below so many splits (or datasets) a bootstrap gives little more than the least and the largest value.
 FEWEST = 5
+RESAMPLES = 2000
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -293,9 +294,7 @@ class RankIntervals:
         return "datasets" if self.over_splits is None else "datasets and splits"
 
 
-def bootstrap_ranks(
-    board: Leaderboard, criterion: Criterion, names: Sequence[str], n_resamples: int = 2000
-) -> RankIntervals:
+def bootstrap_ranks(board: Leaderboard, criterion: Criterion, names: Sequence[str]) -> RankIntervals:
     """Return percentile bootstrap intervals of the average ranks among these algorithms.
 
     The same splits are drawn for all algorithms, of those that all have. Drawing again adds noise, which
@@ -312,11 +311,11 @@ def bootstrap_ranks(
         splits = [board.dataset_splits(dataset, name, criterion) for name in there]
         shared = sorted(set.intersection(*map(set, splits)))
         fewest = min(fewest, len(shared))
-        row, rows = np.full(len(names), np.nan), np.full((n_resamples, len(names)), np.nan)
+        row, rows = np.full(len(names), np.nan), np.full((RESAMPLES, len(names)), np.nan)
         row[places] = [means[name] for name in there]
         if shared:
             table = np.array([[own[trial] for own in splits] for trial in shared])
-            chosen = rng.integers(len(shared), size=(n_resamples, len(shared)))
+            chosen = rng.integers(len(shared), size=(RESAMPLES, len(shared)))
             rows[:, places] = table[chosen].mean(axis=1)
         plain.append(rank_values(board.sign(criterion) * row))
         drawn.append(rank_values(board.sign(criterion) * rows))
@@ -341,8 +340,8 @@ def bootstrap_ranks(
             reasons.append(f"no rank intervals over splits: {shared_by}, and {FEWEST} are needed")
             by_dataset = np.broadcast_to(np.array(plain), by_dataset.shape)
         if n >= FEWEST:
-            chosen = rng.integers(n, size=(n_resamples, n))
-            found = find_limits(np.nanmean(by_dataset[np.arange(n_resamples)[:, None], chosen], axis=1))
+            chosen = rng.integers(n, size=(RESAMPLES, n))
+            found = find_limits(np.nanmean(by_dataset[np.arange(RESAMPLES)[:, None], chosen], axis=1))
             counts = dict(zip(names, np.sum(~np.isnan(plain), axis=0), strict=True))
             over_datasets = {name: limits for name, limits in found.items() if counts[name] >= FEWEST}
         else:

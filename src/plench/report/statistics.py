@@ -160,10 +160,8 @@ def find_groups(
     return groups
 
 
-def find_interval(
-    samples: list[list[float]], confidence: float = 0.95, n_resamples: int = 9999, seed: int = 0
-) -> Comparison | None:
-    """Return the mean over datasets of the mean over splits, with `low` and `high` of an interval.
+def find_interval(samples: list[list[float]]) -> Comparison | None:
+    """Return the mean over datasets of the mean over splits, with `low` and `high` of its 95 % interval.
 
     It is a percentile bootstrap (`method`): splits are drawn again within each dataset, so that the datasets
     stay as they are. If a dataset has fewer than five splits it is a t-interval, with the degrees of freedom
@@ -183,17 +181,11 @@ def find_interval(
         freedom = np.sum(squares**2 / np.array([len(sample) - 1 for sample in data]))
         reach = 0.0
         if freedom > 0:
-            limit = stats.t.ppf((1 + confidence) / 2, squares.sum() ** 2 / freedom)
+            limit = stats.t.ppf(0.975, squares.sum() ** 2 / freedom)
             reach = float(limit) * math.sqrt(squares.sum()) / len(data)
         return {"mean": mean, "low": mean - reach, "high": mean + reach, "method": "t"}
     result = stats.bootstrap(
-        data,
-        mean_of_means,
-        confidence_level=confidence,
-        n_resamples=n_resamples,
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(seed),
+        data, mean_of_means, method="percentile", vectorized=True, rng=np.random.default_rng(0)
     )
     low, high = result.confidence_interval
     return {"mean": mean, "low": float(low), "high": float(high), "method": "bootstrap"}
@@ -326,21 +318,22 @@ def smallest_p(n_datasets: int) -> float:
 
 
 @cache
-def smallest_effect(n_datasets: int, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the mean difference, in standard deviations, that a test over n datasets finds with this power.
+def smallest_effect(n_datasets: int) -> float | None:
+    """Return the mean difference, in standard deviations, that a test over n datasets finds.
 
     It is that of the paired t-test, which the signed-rank test comes within five percent of for normal
-    differences. None where the signed-rank test cannot reach `alpha` at all.
+    differences, at the level `ALPHA` with the power `POWER`. None where the signed-rank test cannot reach
+    that level at all.
     """
-    if smallest_p(n_datasets) >= alpha:
+    if smallest_p(n_datasets) >= ALPHA:
         return None
     freedom = n_datasets - 1
-    limit = float(stats.t.ppf(1 - alpha / 2, freedom))
+    limit = float(stats.t.ppf(1 - ALPHA / 2, freedom))
 
     def lacking(effect: float) -> float:
         shift = effect * math.sqrt(n_datasets)
         found = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
-        return float(found) - power
+        return float(found) - POWER
 
     high = 1.0
     while lacking(high) < 0:
@@ -348,7 +341,7 @@ def smallest_effect(n_datasets: int, alpha: float = ALPHA, power: float = POWER)
     return float(optimize.brentq(lacking, 0.0, high))
 
 
-def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
+def describe_test(pair: Pair, n_tested: int) -> str:
     """Describe what the test over datasets found, whichever algorithm is first."""
     datasets = counted(pair.n_datasets, "dataset")
     if pair.p_value is None or pair.p_holm is None:
@@ -358,15 +351,15 @@ def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
             "cannot stand in for datasets."
         )
     test = f"Wilcoxon's signed-rank test over the {datasets} that both have: p = {pair.p_value:.2g}"
-    level = f"{100 * alpha:g} %"
+    level = f"{100 * ALPHA:g} %"
     if n_tested < 2:
-        found = "a difference" if pair.p_value < alpha else "no difference"
+        found = "a difference" if pair.p_value < ALPHA else "no difference"
         return f"{test}. At {level} that shows {found}."
     holm = f"{pair.p_holm:.2g} after Holm's correction for the {n_tested:,} pairs of this page."
     corrected = f"{test}, and {holm}"
-    if pair.p_holm < alpha:
+    if pair.p_holm < ALPHA:
         return f"{corrected} At {level} they differ, even as one pair picked out of so many."
-    if pair.p_value < alpha:
+    if pair.p_value < ALPHA:
         return (
             f"{corrected} At {level} they differ only if this pair was the question before anyone looked; "
             "picked out of all pairs, it shows no difference."
@@ -374,14 +367,14 @@ def describe_test(pair: Pair, n_tested: int, alpha: float = ALPHA) -> str:
     return f"{corrected} At {level} that shows no difference."
 
 
-def describe_power(pair: Pair, alpha: float = ALPHA) -> str:
+def describe_power(pair: Pair) -> str:
     """Describe the power of the test with so many datasets."""
-    n, level = pair.n_datasets, f"{100 * alpha:g} %"
+    n, level = pair.n_datasets, f"{100 * ALPHA:g} %"
     datasets = counted(n, "dataset")
     if pair.p_value is None:
         return ""
-    if smallest_p(n) >= alpha:
-        needed = next(m for m in range(n, 100) if smallest_p(m) < alpha)
+    if smallest_p(n) >= ALPHA:
+        needed = next(m for m in range(n, 100) if smallest_p(m) < ALPHA)
         return (
             f"Power: none. With {datasets} the smallest p-value this test can give is {smallest_p(n):.2g}, "
             f"even if one algorithm wins on all of them; below {level} takes at least {needed} datasets. "
