@@ -245,14 +245,12 @@ class Answers:
         position = np.full(self.n_items, -1)
         position[rows] = np.arange(len(rows))
         kept = position[self.item] >= 0
-        return Answers(
-            position[self.item[kept]],
-            self.annotator[kept],
-            self.sets[kept],
-            len(rows),
-            self.lengths[kept],
-            self.annotator_names,
-        )
+        return self.take(kept, position[self.item[kept]], len(rows))
+
+    def take(self, rows: NDArray[Any], item: NDArray[np.int64], n_items: int) -> Answers:
+        """Some of the answers, which are then those to the given items."""
+        parts = {name: getattr(self, name)[rows] for name in ("annotator", "sets", "lengths")}
+        return replace(self, item=item, n_items=n_items, **parts)
 
 
 class Answer(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.readers import read_image
+from plench.data.readers import read_image, write_file
 from plench.data.tables import Column, EncoderUsed, freeze
 from plench.errors import DataError, UsageError, missing_package
 from plench.registry import Registry, is_third_party
@@ -571,12 +571,9 @@ def read_cached(file: Path, n: int) -> NDArray[np.float32] | None:
 
 def write_cached(file: Path, array: NDArray[np.float32]) -> None:
     """Write a file of the cache, whole or not at all; a cache that cannot be written is only a warning."""
+    content = io.BytesIO()
+    np.save(content, array)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            dir=file.parent, prefix=".", suffix=".npy", delete=False
-        ) as temporary:
-            np.save(temporary, array)
-        os.replace(temporary.name, file)
+        write_file(file, content.getvalue())
     except OSError as error:
         logger.warning("embeddings are not kept: %s cannot be written (%s)", file.parent, error.strerror)

@@ -12,6 +12,7 @@ import io
 import os
 import pickle
 import tarfile
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -94,6 +95,19 @@ def read_file(path: Path, name: str) -> bytes:
         raise DataError(f"{name}: {path} is damaged ({error})") from None
     except OSError as error:
         raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, readable for all; its folder is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)  # files of mkstemp are for the owner only
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
 
 
 def read_array(source: Path | bytes, name: str, *, mapped: bool = False) -> np.ndarray:

@@ -445,13 +445,7 @@ def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]
             f"the candidate sets of {data.card.name} are not made of its answers alone, so no annotator can "
             "be dropped"
         )
-    left = replace(
-        answers,
-        item=answers.item[kept],
-        annotator=answers.annotator[kept],
-        sets=answers.sets[kept],
-        lengths=answers.lengths[kept],
-    )
+    left = answers.take(kept, answers.item[kept], answers.n_items)
     rows = np.flatnonzero(np.bincount(left.item[left.sets.any(1)], minlength=data.n_examples))
     if len(rows) == 0:
         raise UsageError(f"without {', '.join(names)} no row has an answer")

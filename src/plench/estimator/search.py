@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from plench.algorithms import AlgorithmEntry, find_algorithm
 from plench.callbacks import Callback
 from plench.data import Dataset
-from plench.data.answers import Answers
 from plench.data.encoders import LITE0_PACKAGES
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.estimator.quality import score_examples
@@ -112,14 +111,7 @@ class TrainingData:
             times = counts[answers.item]
             copy = np.arange(len(own)) - np.repeat(times.cumsum() - times, times)
             item = (counts.cumsum() - counts)[answers.item[own]] + copy
-            answers = Answers(
-                item,
-                answers.annotator[own],
-                answers.sets[own],
-                len(rows),
-                answers.lengths[own],
-                answers.annotator_names,
-            )
+            answers = answers.take(own, item, len(rows))
         groups = rows if data.groups is None else data.groups[rows]
         taken = replace(replace(data, answers=None).take(rows), answers=answers, groups=groups)
         return TrainingData(taken, None if self.weights is None else self.weights[rows])

@@ -24,21 +24,6 @@ from plench.errors import DataError, UsageError
 from plench.registry import Entry, Registry, is_third_party
 from plench.text import find_name
 
-__all__ = [
-    "DATASETS",
-    "answered_datasets",
-    "as_dataset",
-    "check_answers",
-    "dataset_card",
-    "dataset_names",
-    "dataset_patterns",
-    "describe_datasets",
-    "download_dataset",
-    "find_source",
-    "keeps_name",
-    "load_dataset",
-]
-
 logger = logging.getLogger("plench")
 
 AnySource = Source | SourceFinder

@@ -2,8 +2,6 @@
 
 import logging
 import math
-import os
-import tempfile
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +21,7 @@ from plench.data.encoders import (
     list_encoders,
     make_image_column,
 )
-from plench.data.readers import hash_git_blob, hash_md5
+from plench.data.readers import hash_git_blob, hash_md5, write_file
 from plench.data.tables import RawTable, Table
 from plench.errors import DataError, UsageError
 
@@ -85,16 +83,7 @@ class RemoteFile:
                 if self.explain_mismatch(path.read_bytes()) is None:
                     return path
                 raise DataError(f"{path} exists and is not the public file; move it away first")
-            content = self.fetch()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                os.chmod(temporary, 0o644)  # files of mkstemp are for the owner only; data folders are shared
-                os.replace(temporary, path)
-            finally:
-                Path(temporary).unlink(missing_ok=True)
+            write_file(path, self.fetch())
         except OSError as error:
             raise DataError(f"{path} could not be written ({error})") from None
         return path
