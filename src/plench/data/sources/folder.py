@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-
-from plench.data.check import keep_together
-from plench.data.dataset import Dataset, TestSet
+from plench.data.dataset import Dataset, DatasetCard
 from plench.data.readers import FORMATS, hash_files, read_images
 from plench.data.roles import TableOptions, split_reference
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import (
     CANDIDATES,
+    TableContent,
     assemble,
-    describe_generated,
     make_table_card,
+    read_content,
     read_table_files,
 )
 from plench.data.tables import Table, make_images, read_frame
 from plench.errors import DataError, UsageError
 from plench.text import short_repr
-
-Kind = Literal["tabular", "image"]
 
 
 def find_folder(name: str) -> Source | None:
@@ -53,35 +48,13 @@ def find_folder(name: str) -> Source | None:
     classes = list_subfolders(folders["train"])
     if len(classes) < 2:
         raise UsageError(f"dataset {name!r}: a folder of images needs two or more sub-folders, one per class")
-    files = {part: list_images(folder, classes) for part, folder in folders.items()}
-    digest = hash_files(path, [file for part in files.values() for file, _ in part])
-    card = make_card(path.resolve(), digest, "image", has_candidates=False)
-    card = replace(card, class_names=tuple(classes))
-
-    labels = {part: np.array([label for _, label in entries]) for part, entries in files.items()}
-
-    def make(images: Mapping[str, Any], kind: Kind, warnings: Sequence[str] = ()) -> Dataset:
-        dataset = Dataset(
-            images["train"],
-            labels["train"][:, None] == np.arange(len(classes)),  # until candidate sets are drawn
-            labels["train"],
-            replace(card, kind=kind),
-            TestSet(images["test"], labels["test"]) if "test" in files else None,
-            (describe_generated(card), *warnings),
-        )
-        return keep_together(dataset)
-
-    def load(data_dir: Path | None) -> Dataset:
-        paths = {part: [file for file, _ in entries] for part, entries in files.items()}
-        images, warnings = read_images(paths, card.name)
-        return make(images, "image", warnings)
-
-    def load_files(data_dir: Path | None) -> Dataset:
-        table = make_file_table([file for part in files.values() for file, _ in part])
-        rows = np.split(np.arange(len(table)), [len(files["train"])])
-        return make({part: table[index] for part, index in zip(files, rows, strict=False)}, "tabular")
-
-    return Source(card, load, load_files=load_files)
+    parts = {part: list_images(folder, classes) for part, folder in folders.items()}
+    listed = [(file, name, part) for part, entries in parts.items() for file, name in entries]
+    files, truth, split = map(list, zip(*listed, strict=True))
+    card = make_card(path.resolve(), hash_files(path, files), "image", has_candidates=False)
+    table = read_frame({"truth": truth, "split": split}, str(path))
+    content = read_content(table, TableOptions(classes=tuple(classes)), has_features=False)
+    return make_image_source(replace(card, class_names=tuple(classes)), content, files)
 
 
 def read_described(folder: Path, options: TableOptions) -> Source:
@@ -106,21 +79,22 @@ def read_described(folder: Path, options: TableOptions) -> Source:
         raise DataError(f"{name}: the image {twice.relative_to(folder)} has two rows; expected one")
     digest = hashlib.sha256(f"{table_digest}{hash_files(folder, files)}".encode()).hexdigest()
     card = make_table_card(folder.resolve().name, digest, content, "image")
+    return make_image_source(card, content, files)
+
+
+def make_image_source(card: DatasetCard, content: TableContent, files: Sequence[Path]) -> Source:
+    """Return the source of image files, of which a table says all else."""
 
     def load(data_dir: Path | None) -> Dataset:
         images, warnings = read_images({"all": files}, card.name)
         return assemble(content, card, images["all"]).with_warnings(warnings)
 
     def load_files(data_dir: Path | None) -> Dataset:
-        return assemble(content, replace(card, kind="tabular"), make_file_table(files))
+        paths = [str(file.absolute()) for file in files]
+        column = make_images(read_frame({"image": paths}, "the images"), "image", list(paths))
+        return assemble(content, replace(card, kind="tabular"), Table((column,)))
 
     return Source(card, load, load_files=load_files)
-
-
-def make_file_table(files: Sequence[Path]) -> Table:
-    """Make a table of one column, `image`."""
-    paths = [str(path.absolute()) for path in files]
-    return Table((make_images(read_frame({"image": paths}, "the images"), "image", list(paths)),))
 
 
 def list_subfolders(folder: Path) -> list[str]:
@@ -136,14 +110,14 @@ def list_folder(folder: Path) -> list[Path]:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror or error})") from None
 
 
-def list_images(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
+def list_images(folder: Path, classes: list[str]) -> list[tuple[Path, str]]:
     """Return every image file with its class, sorted by class and name."""
     extra = sorted(set(list_subfolders(folder)) - set(classes))
     if extra:
         raise DataError(f"{folder} has a class {extra[0]!r} that the training images do not have")
     files = [
-        (path, label)
-        for label, name in enumerate(classes)
+        (path, name)
+        for name in classes
         if (folder / name).is_dir()
         for path in list_folder(folder / name)
         if path.suffix.lower() in FORMATS
