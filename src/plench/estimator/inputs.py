@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -246,24 +246,16 @@ class Reader:
 
     def read_answers(self, values: NDArray[Any]) -> Labels:
         """Read answers (N, M) with −1 or NaN in gaps: classes by value, or by position if they are texts."""
-        known = self.classes
-        if known is not None and known.dtype.kind not in "fiu":
-            n_classes = None if self.ignore_unknown else len(known)
-            return replace(
-                self.combine(read_answer_matrix(values, n_classes, "S"), known),
-                answer_columns=values.shape[1],
-            )
-        positions = read_answer_matrix(values, name="S")  # checks them
-        item, annotator = positions.item, positions.annotator
-        labels = values[item, annotator].astype(np.int64)
-        found = np.unique(labels)
-        classes = found if known is None else np.array([*known, *np.setdiff1d(found, known)])
-        answers = replace(positions, sets=labels[:, None] == classes)
-        if known is not None:
-            self.check_known(found.tolist())
-        return replace(
-            self.combine(answers, found if known is None else known), answer_columns=values.shape[1]
-        )
+        if self.classes is not None and self.classes.dtype.kind not in "fiu":
+            classes, n_classes = self.classes, None if self.ignore_unknown else len(self.classes)
+            answers = read_answer_matrix(values, n_classes, "S")
+        else:
+            answers = read_answer_matrix(values, name="S")  # checks them
+            labels = values[answers.item, answers.annotator].astype(np.int64)
+            classes = self.choose_classes(np.unique(labels))
+            unknown = np.setdiff1d(labels, classes)
+            answers = replace(answers, sets=labels[:, None] == np.array([*classes, *unknown]))
+        return replace(self.combine(answers, classes), answer_columns=values.shape[1])
 
     def read_column(self, values: NDArray[Any]) -> Labels:
         """Read one label or text an example."""
@@ -272,11 +264,7 @@ class Reader:
             return self.read_texts(read_set_column(table, "S", self.separator, self.declared), len(table))
         checked = check_array(values, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(checked)
-        found, position = np.unique(checked, return_inverse=True)
-        classes = found if self.classes is None else self.classes
-        if self.classes is None:
-            return Labels(classes, position[:, None] == np.arange(len(classes)))
-        self.check_known(found.tolist())
+        classes = self.choose_classes(np.unique(checked))
         return Labels(classes, checked[:, None] == classes)
 
     def read_texts(self, cells: Sequence[Names], n_rows: int) -> Labels:
@@ -289,8 +277,7 @@ class Reader:
             return Labels(np.array(names), ClassList(names, n_rows, "S").encode(cells))
         classes = [str(label) for label in self.classes.tolist()]
         others = sorted({merge_whole_number(name, classes) for name in names} - set(classes))
-        if others and not self.ignore_unknown:
-            self.check_known(others)
+        self.choose_classes(np.array(others))
         candidates = ClassList([*classes, *others], n_rows, "S").encode(cells)
         return Labels(self.classes, candidates[:, : len(classes)])
 
@@ -307,22 +294,22 @@ class Reader:
         if not kinds <= {str, float} or len(kinds) > 1:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise InputError(f"labels must be all texts or all numbers, not {names}")
-        classes = np.array(sorted(found)) if self.classes is None else self.classes
-        if self.classes is not None:
-            self.check_known(found)
+        classes = self.choose_classes(np.array(sorted(found)))
         position = {label: place for place, label in enumerate(classes.tolist())}
         candidates = np.zeros((len(plain), len(classes)), np.bool_)
         for row, labels in enumerate(plain):
             candidates[row, [position[label] for label in labels if label in position]] = True
         return Labels(classes, candidates)
 
-    def check_known(self, found: Iterable[Any]) -> None:
-        """Raise InputError for a label that is not a class."""
-        assert self.classes is not None
-        unknown = sorted(set(found) - set(self.classes.tolist()), key=str)
+    def choose_classes(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Return the given classes, or what was found; raise InputError for a label that is not given."""
+        if self.classes is None:
+            return found
+        unknown = sorted(set(found.tolist()) - set(self.classes.tolist()), key=str)
         if unknown and not self.ignore_unknown:
             shown = ", ".join(map(str, self.classes[:10].tolist()))
             raise InputError(f"label {unknown[0]!r} is not a class; expected one of {shown}")
+        return self.classes
 
     def read_matrix(self, matrix: NDArray[Any], names: Sequence[Any] | None = None) -> Labels:
         """Read 0/1 or weights, one column a class."""
