@@ -301,7 +301,8 @@ def show_accuracy(notes: Notes) -> list[Node]:
         nodes.append(table("Baselines", header, gains, (1, 2)))
     if quality and "CR" in quality:
         shown = [(words, quality.get(key)) for key, words in RANGES.items() if quality.get(key)]
-        rows = [("prediction is a candidate (CR)", *ends(quality["CR"]), "chosen")]
+        rate = quality["CR"]
+        rows = [("prediction is a candidate (CR)", rate["value"], rate["low"], rate["high"], "chosen")]
         for words, found in shown:
             value = None if words == RANGES["certain"] else found["value"]
             rows.append(
@@ -320,11 +321,6 @@ def show_accuracy(notes: Notes) -> list[Node]:
             )
         )
     return [h("h2", "How good it is"), h("div.pair", charts), *nodes] if charts else []
-
-
-def ends(found: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return a figure and the ends of its interval."""
-    return found["value"], found["low"], found["high"]
 
 
 def show_classes(review: Notes) -> list[Node]:

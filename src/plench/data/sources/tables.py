@@ -104,17 +104,13 @@ def read_content(
     """Read a table, and perhaps one with one answer per row; ids are left out unless `keep_ids`."""
     long, given_table = None, table
     warnings = list(table.warnings)
-    if answers_table is not None:
-        long = (
-            answers_table,
-            find_roles(answers_table, answer_options(options, answers_table), is_answers_file=True),
-        )
-        own = (
-            options.item
-            if options.item in table.columns or options.item not in answers_table.columns
-            else None
-        )
-        options = replace(options, annotator=None, answer=None, item=own)
+    if answers_table is not None:  # `item=` is for both tables, where they have such a column
+        is_own, is_theirs = options.item in table.columns, options.item in answers_table.columns
+        item = options.items_of_answers or (options.item if is_theirs else None)
+        theirs = TableOptions(annotator=options.annotator, answer=options.answer, item=item)
+        long = answers_table, find_roles(answers_table, theirs, is_answers_file=True)
+        own_item = options.item if is_own or not is_theirs else None
+        options = replace(options, annotator=None, answer=None, item=own_item)
         warnings += answers_table.warnings
     roles = find_roles(table, options, has_answers_file=long is not None)
     if roles.annotator:
@@ -208,12 +204,6 @@ def read_content(
         roles=roles,
         table=given_table,
     )
-
-
-def answer_options(options: TableOptions, answers: RawTable) -> TableOptions:
-    """Return the options of a file of answers: `item=` is for both files, where they have such a column."""
-    item = options.items_of_answers or (options.item if options.item in answers.columns else None)
-    return TableOptions(annotator=options.annotator, answer=options.answer, item=item)
 
 
 def announce_roles(
