@@ -143,9 +143,9 @@ def read_data(
         if kind == "table":
             yield names, data
             return
-        images, warnings = read_images({"all": files}, data)
+        images, warnings = read_images(files, data)
         print_warnings(warnings)
-        yield names, images["all"]
+        yield names, images
     elif has_table or (kind == "table" and not data.lower().endswith(".npy")):
         for table in [read_table_file(data)] if whole else read_blocks(data):
             known = [name for name in table.columns if name.lower() in KNOWN_NAMES["item"]]

@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -228,32 +228,28 @@ def hash_files(folder: Path, files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def read_images(files: Mapping[str, Sequence[Path]], name: str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Read images, as gray ones if all are gray; images of another size than most are resized.
+def read_images(files: Sequence[Path], name: str) -> tuple[np.ndarray, list[str]]:
+    """Read images as an array (N, C, H, W), gray if all are gray; return warnings with it.
 
-    Returns an array (N, C, H, W) for each part, and warnings.
+    Images of another size than most are resized.
     """
-    images = {part: [read_image(path, name) for path in paths] for part, paths in files.items()}
-    every = [image for part in images.values() for image in part]
-    gray = all(image.mode in GRAY_MODES for image in every)
-    sizes = Counter(image.size for image in every)
+    images = [read_image(path, name) for path in files]
+    gray = all(image.mode in GRAY_MODES for image in images)
+    sizes = Counter(image.size for image in images)
     size = sizes.most_common(1)[0][0]  # the first that came up, of those that are as frequent
-    arrays = {}
-    for part, decoded in images.items():
-        stacked = np.empty((len(decoded), 1 if gray else 3, size[1], size[0]), np.uint8)
-        for row, image in enumerate(decoded):
-            converted = image.convert("L" if gray else "RGB")
-            pixels = np.asarray(converted if image.size == size else converted.resize(size, BILINEAR))
-            stacked[row] = pixels if gray else pixels.transpose(2, 0, 1)
-        arrays[part] = stacked
+    stacked = np.empty((len(images), 1 if gray else 3, size[1], size[0]), np.uint8)
+    for row, image in enumerate(images):
+        converted = image.convert("L" if gray else "RGB")
+        pixels = np.asarray(converted if image.size == size else converted.resize(size, BILINEAR))
+        stacked[row] = pixels if gray else pixels.transpose(2, 0, 1)
     warnings = []
     if len(sizes) > 1:
-        others = len(every) - sizes[size]
+        others = len(images) - sizes[size]
         warnings.append(
-            f"{name}: {others:,} of {len(every):,} images have another size than most and are resized to "
+            f"{name}: {others:,} of {len(images):,} images have another size than most and are resized to "
             f"{size[0]}×{size[1]} pixels, whatever their shape"
         )
-    return arrays, warnings
+    return stacked, warnings
 
 
 def read_image(path: Path, name: str) -> Any:

@@ -86,8 +86,8 @@ def make_image_source(card: DatasetCard, content: TableContent, files: Sequence[
     """Return the source of image files, of which a table says all else."""
 
     def load(data_dir: Path | None) -> Dataset:
-        images, warnings = read_images({"all": files}, card.name)
-        return assemble(content, card, images["all"]).with_warnings(warnings)
+        images, warnings = read_images(files, card.name)
+        return assemble(content, card, images).with_warnings(warnings)
 
     def load_files(data_dir: Path | None) -> Dataset:
         paths = [str(file.absolute()) for file in files]

@@ -527,8 +527,8 @@ def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
                 f"{card.name}: a network is trained on one image per row; {names} needs an image encoder: "
                 f"{list_encoders('image')} (--image-encoder)"
             )
-        pixels, warnings = read_images({"all": [images[0].images[v] for v in images[0].values]}, card.name)
-        return assemble(content, card, pixels["all"]).with_warnings(warnings)
+        pixels, warnings = read_images([images[0].images[v] for v in images[0].values], card.name)
+        return assemble(content, card, pixels).with_warnings(warnings)
 
     tabular = replace(card, kind="tabular")
     return Source(card, load, load_files=lambda data_dir: assemble(content, tabular), raw=raw)
