@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections import Counter
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -56,6 +56,21 @@ def real_data() -> Path:
     if folder is None:
         skip_without("data", f"{SHARED} has no folder data (set PLENCH_SHARED)")
     return folder
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a `plench` command, check its exit code, and return what it printed."""
+    from plench.cli import main
+
+    def call(*words: Any, code: int = 0) -> Any:
+        capsys.readouterr()
+        returned = main([str(word) for word in words])
+        printed = capsys.readouterr()
+        assert returned == code, printed.err
+        return printed
+
+    return call
 
 
 @pytest.fixture(scope="session")

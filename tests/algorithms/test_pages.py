@@ -11,7 +11,6 @@ import pytest
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import PAPER
-from plench.cli import main
 from plench.runs.sweep_spec import Grid
 from tests.conftest import ROOT
 
@@ -110,22 +109,20 @@ def test_page_tells_the_protocols_noise_rates(make_pages: ModuleType) -> None:
     assert "| `pure_ratio` | 1.0; 0.99868 (PLCIFAR10_Aggregate); 0.82444 (PLCIFAR10_Vaguest) |" in page
 
 
-def test_cite_prints_the_entry_of_a_card(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cite_prints_the_entry_of_a_card(cli) -> None:
     for name in ON_BATCHES:
-        assert main(["cite", name.lower().replace("_", "-")]) == 0
-        assert capsys.readouterr().out.strip() == find_algorithm(name).card.bibtex.strip()
+        shown = cli("cite", name.lower().replace("_", "-")).out
+        assert shown.strip() == find_algorithm(name).card.bibtex.strip()
 
 
-def test_cite_prints_a_shared_paper_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cite", "NN", "GA", "PC"]) == 0
-    out = capsys.readouterr().out
+def test_cite_prints_a_shared_paper_once(cli) -> None:
+    out = cli("cite", "NN", "GA", "PC").out
     assert out.count("ishida2019complementary") == 1
     assert out.count("@inproceedings") == 2
 
 
-def test_cite_of_an_unknown_name_offers_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cite", "PRODENN"]) == 2
-    assert "PRODEN" in capsys.readouterr().err
+def test_cite_of_an_unknown_name_offers_the_nearest(cli) -> None:
+    assert "PRODEN" in cli("cite", "PRODENN", code=2).err
 
 
 def test_every_algorithm_of_the_paper_is_there() -> None:

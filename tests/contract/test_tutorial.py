@@ -38,9 +38,8 @@ def test_tutorial_has_code_and_commands() -> None:
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("plench check")])
-def test_checks_pass_without_advice(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*shlex.split(command)[1:], "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_checks_pass_without_advice(command: str, folder: Path, cli) -> None:
+    report = json.loads(cli(*shlex.split(command)[1:], "--json").out)
     assert report["passed"] is True
     assert {row["name"]: row["detail"] for row in report["checks"] if row["status"] == "advice"} == {}
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from plench import bench
-from plench.cli import main
 from plench.errors import DataError, UsageError
 from plench.report.figures import read_costs
 
@@ -32,11 +31,10 @@ def test_evaluation_and_reading_are_measured():
     assert (row["runs"], row["records"]) == (3, 33)
 
 
-def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
+def test_the_json_says_on_what_and_figures_read_it(tmp_path, cli):
     path = tmp_path / "bench.json"
     words = ["bench", "step", "fleet", "reading", "-a", "CC", "-d", "Synthetic_500", "--repeats", "1"]
-    assert main([*words, "--runs", "3", "--fleet", "2", "--output", str(path)]) == 0
-    assert "ratio" in capsys.readouterr().out
+    assert "ratio" in cli(*words, "--runs", "3", "--fleet", "2", "--output", path).out
     content = json.loads(path.read_text())
     assert content["hardware"]["cores"] >= 1
     assert {"python", "torch", "plench"} <= set(content["versions"])
@@ -61,6 +59,5 @@ def test_the_json_says_on_what_and_figures_read_it(tmp_path, capsys):
         (["step", "-a", "CC", "-d", "Synthetic_x"], "a made-up dataset is Synthetic_N"),
     ],
 )
-def test_bad_usage(words, text, capsys):
-    assert main(["bench", *words]) == 2
-    assert text in capsys.readouterr().err
+def test_bad_usage(words, text, cli):
+    assert text in cli("bench", *words, code=2).err

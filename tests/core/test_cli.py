@@ -40,9 +40,8 @@ def exit_with(code: int, *words: str) -> None:
     assert stop.value.code == code
 
 
-def read_json(capsys, *words: str):
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def read_json(cli, *words: str):
+    return json.loads(cli(*words, "--json").out)
 
 
 def run_python(code: str, *words: str) -> subprocess.CompletedProcess:
@@ -152,9 +151,8 @@ def test_a_wrong_word_names_the_nearest(words, message, capsys):
         (["citations", "PRODAN"], "unknown algorithm 'PRODAN'"),
     ],
 )
-def test_a_list_of_an_unknown_name_is_an_error(words, message, capsys):
-    assert main(["list", *words]) == 2
-    assert message in capsys.readouterr().err
+def test_a_list_of_an_unknown_name_is_an_error(words, message, cli):
+    assert message in cli("list", *words, code=2).err
 
 
 def test_help_names_the_folder_that_a_command_writes_to(capsys):
@@ -189,15 +187,14 @@ def test_help_names_the_folder_that_a_command_writes_to(capsys):
         (["--skip_model_save", "--save_model_every_checkpoint"], "contradict each other"),
     ],
 )
-def test_bad_input_names_what_is_expected_and_writes_nothing(words, message, tmp_path, capsys):
-    assert main([*TRAIN, *words, "--output_dir", str(tmp_path / "runs")]) == 2
-    assert message in capsys.readouterr().err
+def test_bad_input_names_what_is_expected_and_writes_nothing(words, message, tmp_path, cli):
+    assert message in cli(*TRAIN, *words, "--output_dir", tmp_path / "runs", code=2).err
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_in_one_call_is_that_of_the_command(tmp_path, capsys):
+def test_a_run_in_one_call_is_that_of_the_command(tmp_path, cli):
     words = [*TRAIN, "--hparams", '{"lr": 0.01}', "--output_dir", str(tmp_path)]
-    first = read_json(capsys, *words)
+    first = read_json(cli, *words)
     assert (first["status"], first["updates_made"]) == ("done", 3)
     assert first["last_record"]["step"] == 2
     assert set(first["chosen"]) == set(CRITERIA.own) >= {"CR", "AA", "OA", "OA_ES"}
@@ -222,49 +219,47 @@ def test_the_paper_s_command_takes_every_flag_of_the_protocol(tmp_path):
     assert not list(tmp_path.glob("runs/*/model_*"))
 
 
-def test_algorithms_are_listed_by_pattern_as_their_cards_say(capsys):
+def test_algorithms_are_listed_by_pattern_as_their_cards_say(cli):
     cards = {name: entry.card for name, entry in algorithms().items()}
-    rows = {row["name"]: row for row in read_json(capsys, "list", "algorithms")}
+    rows = {row["name"]: row for row in read_json(cli, "list", "algorithms")}
     assert set(rows) == set(cards)
     keys = ("family", "answers", "idea", "venue", "views", "passes", "state")
     for name, row in rows.items():
         shown = {key: getattr(cards[name], key) for key in keys}
         assert row == {"name": name, **shown, "views": list(shown["views"])}
-    assert [row["name"] for row in read_json(capsys, "list", "algorithms", "scl_*")] == ["SCL_EXP", "SCL_NL"]
-    assert [row["name"] for row in read_json(capsys, "list", "algorithms", "pico+")] == ["PiCO_plus"]
+    assert [row["name"] for row in read_json(cli, "list", "algorithms", "scl_*")] == ["SCL_EXP", "SCL_NL"]
+    assert [row["name"] for row in read_json(cli, "list", "algorithms", "pico+")] == ["PiCO_plus"]
 
 
-def test_a_named_algorithm_shows_its_hyperparameters(capsys):
-    (row,) = read_json(capsys, "list", "algorithms", "abs gce")
+def test_a_named_algorithm_shows_its_hyperparameters(cli):
+    (row,) = read_json(cli, "list", "algorithms", "abs gce")
     by_name = {parameter.pop("name"): parameter for parameter in row["hyperparameters"]}
     expected = {"default": 0.001, "search": "10^U(-4.5, -2.5)", "range": "> 0"}
     expected |= {"meaning": "learning rate of Adam", "image_default": None, "image_search": None}
     assert by_name["lr"] == expected
     assert by_name["batch_size"]["image_default"] == 256
-    assert main(["list", "algorithms", "abs gce"]) == 0
-    text = capsys.readouterr().out
+    text = cli("list", "algorithms", "abs gce").out
     for part in ("hyperparameters of ABS_GCE", "10^U(-4.5, -2.5)", "Average the generalised cross entropy"):
         assert part in text
 
 
-def test_json_lists_hold_data_and_tables_hold_text(capsys):
-    digits, lost = read_json(capsys, "list", "datasets", "lost", "digits_fps")
+def test_json_lists_hold_data_and_tables_hold_text(cli):
+    digits, lost = read_json(cli, "list", "datasets", "lost", "digits_fps")
     assert lost.items() >= {"name": "Lost", "kind": "tabular", "data": "download", "examples": 1122}.items()
     assert lost.items() >= {"classes": 16, "candidates": "real", "mean_size": 2.23, "steps": 10_000}.items()
     assert (digits["data"], digits["examples"], digits["noise_rate"]) == ("built in", 1797, None)
-    rows = read_json(capsys, "list", "datasets", "music*", "emotion*", "plcifar10_v*", "mnist")
+    rows = read_json(cli, "list", "datasets", "music*", "emotion*", "plcifar10_v*", "mnist")
     assert [(row["name"], row["test_set"], row["answers"]) for row in rows] == [
         ("EmotionLines", "own", "votes"),
         ("MNIST", "own", None),
         ("Music_Crowd", "own", "kept"),
         ("PLCIFAR10_Vaguest", "own", "combined"),
     ]
-    criteria = read_json(capsys, "list", "criteria")
+    criteria = read_json(cli, "list", "criteria")
     assert [row["name"] for row in criteria][:4] == ["CR", "AA", "OA", "OA_ES"]
     assert [row["needs_labels"] for row in criteria] == [c.member.needs_labels for c in CRITERIA.own.values()]
     for what in ("algorithms", "criteria", "models", "datasets"):
-        assert main(["list", what]) == 0
-        text = capsys.readouterr().out
+        text = cli("list", what).out
         assert "name" in text
     assert all(part in text for part in ("1,122", "17.56%", "also path/to/file.npz"))
 
@@ -289,11 +284,11 @@ def test_a_warning_goes_to_the_standard_error_of_the_moment():
     assert above_the_bar.getvalue() == "warning: something is odd\n"
 
 
-def test_doctor_finds_data_and_says_how_to_get_what_is_missing(tmp_path, capsys, monkeypatch):
+def test_doctor_finds_data_and_says_how_to_get_what_is_missing(tmp_path, cli, monkeypatch):
     write_mat(tmp_path / "lost.mat")
     (tmp_path / "MSRCv2.mat").write_bytes(b"not MATLAB")
     words = ["doctor", "--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "r")]
-    found = read_json(capsys, *words)
+    found = read_json(cli, *words)
     assert found["plench"] == __version__
     assert found["packages"]["torch"]
     assert "cpu" in found["devices"]
@@ -306,8 +301,7 @@ def test_doctor_finds_data_and_says_how_to_get_what_is_missing(tmp_path, capsys,
     assert data["Birdsong"]["problem"] is None
     assert data["English"]["how"] == "by hand"
     monkeypatch.setattr(doctor, "find_version", lambda name: None if name in ("ray", "torch") else "1.0")
-    assert main(words) == 1  # nothing runs without torch
-    text = capsys.readouterr().out
+    text = cli(*words, code=1).out
     for part in ("torch MISSING", "missing: pip install ray (sweeps on a Ray cluster)", "English"):
         assert part in text
     assert f"plench data download NAME … --data-dir {tmp_path}" in text
@@ -325,10 +319,9 @@ def test_extras_are_those_of_the_package(extra):
         assert any(text.startswith(package) for text in declared)
 
 
-def test_the_demo_runs_selects_and_names_its_files(tmp_path, capsys):
+def test_the_demo_runs_selects_and_names_its_files(tmp_path, cli):
     folder = tmp_path / "demo"
-    assert main(["demo", "--steps", "12", "--output_dir", str(folder), "--workers", "2"]) == 0
-    text = capsys.readouterr().out
+    text = cli("demo", "--steps", "12", "--output_dir", folder, "--workers", "2").out
     for name in (*ALGORITHMS, "Digits_USS", "Digits_FPS", "CR", "AA", "OA w/ ES", str(folder)):
         assert name in text
     runs = read_runs(folder)
@@ -338,5 +331,4 @@ def test_the_demo_runs_selects_and_names_its_files(tmp_path, capsys):
     assert str(page) in text
     assert "plench report" in page.read_text()
     assert r"\toprule" in (folder / "leaderboard.tex").read_text()
-    assert main(["demo", "--steps", "12", "--output_dir", str(folder)]) == 0
-    assert capsys.readouterr().out == text
+    assert cli("demo", "--steps", "12", "--output_dir", folder).out == text

@@ -230,14 +230,14 @@ def test_entry_points_are_imported_one_by_one_when_asked_for(package: Path, tmp_
 
 @pytest.mark.parametrize("way", ["path", "module", "entry point"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_others_come_by_path_module_and_entry_point(kind: str, way: str, others: Path, capsys) -> None:
+def test_others_come_by_path_module_and_entry_point(kind: str, way: str, others: Path, cli) -> None:
     registry, attribute, name = KINDS[kind]
     spec = f"{others if way == 'path' else 'made_by_others'}:{attribute}"
     if way == "entry point":
         install(others.parent, f"plench.{kind}", Theirs=f"made_by_others:{attribute}")
         spec = "theirs"
-        assert main(["list", "models" if kind == "networks" else kind, "--json"]) == 0
-        assert "Theirs" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+        listed = cli("list", "models" if kind == "networks" else kind, "--json").out
+        assert "Theirs" in [row["name"] for row in json.loads(listed)]
     entry = registry.find(spec)
     assert (entry.name, entry.source) == (f"{name}@{short_hash(others)}", str(others))
     assert registry.find(entry.name).member == entry.member

@@ -91,11 +91,10 @@ def test_what_a_name_takes_from_the_features_is_announced_with_the_option_that_g
     assert not warned(load_dataset(f"{path}?{role}={name}"), "because of its name")
 
 
-def test_the_roles_of_columns_are_in_the_first_line_of_output(write, tmp_path, capsys):
+def test_the_roles_of_columns_are_in_the_first_line_of_output(write, tmp_path, cli):
     path = write(make_frame())
     run = ["train", "-a", "CC", "-d", str(path), "--steps", "1", "--output-dir", str(tmp_path / "runs")]
-    assert main(run) == 0
-    first = capsys.readouterr().err.splitlines()[0]
+    first = cli(*run).err.splitlines()[0]
     assert "the user's own table: candidates in 'candidates', 2 columns of features" in first
     assert not first.startswith("warning")
 
@@ -424,7 +423,7 @@ def check(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_every_column_is_listed_with_role_kind_gaps_and_values(write, capsys):
+def test_every_column_is_listed_with_role_kind_gaps_and_values(write, capsys, cli):
     frame = make_frame(code=[f"u{row}" for row in range(N)], note=["x", "y", ""] * (N // 3), item=range(N))
     path = write(frame)
     code, content = check(capsys, f"{path}?ignore=ash")
@@ -438,12 +437,10 @@ def test_every_column_is_listed_with_role_kind_gaps_and_values(write, capsys):
         "item",
         "candidates",
     ]
-    assert main(["data", "check", str(path)]) == 0
-    text = capsys.readouterr().out
+    text = cli("data", "check", path).out
     assert "120 examples, 3 classes (Barbera, Barolo, Grignolino)" in text
     assert "warning: wine.csv: column 'item' is read as the item because of its name" in text
-    assert main(["data", "info", str(path)]) == 0
-    assert "column 'code' has a different value in each" in capsys.readouterr().out
+    assert "column 'code' has a different value in each" in cli("data", "info", path).out
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import plench
-from plench.cli import main
 from plench.data import load_dataset
 from plench.errors import DataError, PlenchError
 from tests.data.test_sources import write_mat
@@ -244,11 +243,10 @@ def test_arrays_with_pickled_objects_are_refused(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_refitting_a_damaged_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refitting_a_damaged_run(tmp_path: Path, cli) -> None:
     folder = train(tmp_path / "runs")
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     for name in ("run.json", "results.jsonl"):
         (broken / name).write_bytes(b"\x00[{broken")
-    assert main(["refit", str(broken)]) == 2
-    assert "plench: error: " in capsys.readouterr().err
+    assert "plench: error: " in cli("refit", broken, code=2).err

@@ -83,10 +83,9 @@ def assert_equal(one: Dataset, other: Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_import_fit_and_direct_use_agree(name, tmp_path, capsys):
+def test_import_fit_and_direct_use_agree(name, tmp_path, capsys, cli):
     reference, tool, n_annotators, n_answers = FIXTURES[name]
-    assert main(["data", "import", str(EXPORTS / name), "-o", str(tmp_path / "items.csv")]) == 0
-    out = capsys.readouterr().out
+    out = cli("data", "import", EXPORTS / name, "-o", tmp_path / "items.csv").out
     assert out.startswith(f"{name} ({tool})\n")
     command = shlex.split(out.splitlines()[-1])
     assert command[:2] == ["plench", "fit"]
@@ -121,13 +120,12 @@ def test_label_studio_keeps_people_models_and_gold_labels_apart(capsys):
     assert any("tea-2024" in warning for warning in dataset.warnings)
 
 
-def test_predictions_can_be_left_out(tmp_path, capsys):
+def test_predictions_can_be_left_out(tmp_path, cli):
     assert read("label_studio.json", predictions=False).models == set()
     dataset = load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=no")
     assert dataset.answers.annotator_names == ("5", "ann@example.org")
     command = ["data", "import", str(EXPORTS / "label_studio.json"), "--no-predictions"]
-    assert main([*command, "-o", str(tmp_path / "items.csv")]) == 0
-    assert "tea-2024" not in capsys.readouterr().out
+    assert "tea-2024" not in cli(*command, "-o", tmp_path / "items.csv").out
     with pytest.raises(PlenchError, match="predictions must be yes or no"):
         load_dataset(f"{EXPORTS / 'label_studio.json'}?predictions=perhaps")
 
@@ -279,13 +277,13 @@ def test_rejected_labels_are_excluded(tmp_path):
     assert any("answered an item again" in warning for warning in dataset.warnings)
 
 
-def test_one_rejected_label_gives_two_classes(tmp_path, capsys):
+def test_one_rejected_label_gives_two_classes(tmp_path, cli):
     path = write(tmp_path / "spam.jsonl", make_binary({1: [("spam", "accept")], 2: [("spam", "reject")]}))
     dataset = load_dataset(path)
     assert dataset.class_names == ("not spam", "spam")
     assert dataset.candidates.tolist() == [[False, True], [True, False]]
-    assert main(["data", "import", str(path), "-o", str(tmp_path / "items.csv")]) == 0
-    assert_equal(load_dataset(shlex.split(capsys.readouterr().out.splitlines()[-1])[2]), dataset)
+    said = cli("data", "import", path, "-o", tmp_path / "items.csv").out
+    assert_equal(load_dataset(shlex.split(said.splitlines()[-1])[2]), dataset)
 
 
 LABELS = [
@@ -299,7 +297,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize("labels", LABELS, ids="-".join)
-def test_labels_that_mean_something_else_in_a_table_stay_classes(labels, tmp_path, capsys):
+def test_labels_that_mean_something_else_in_a_table_stay_classes(labels, tmp_path, cli):
     examples = [{"id": n, "text": f"t{n}", "size": n, "label": [label]} for n, label in enumerate(labels)]
     examples.append(
         {"id": 99, "text": "all", "size": 5, "label": [label for label in labels if label[:4] != "not "]}
@@ -309,8 +307,8 @@ def test_labels_that_mean_something_else_in_a_table_stay_classes(labels, tmp_pat
     assert sorted(dataset.class_names) == sorted(labels)
     assert sets_of(dataset, 0)["ann"] == {labels[0]}
     assert sets_of(dataset, len(labels))["ann"] == {label for label in labels if label[:4] != "not "}
-    assert main(["data", "import", str(path), "-o", str(tmp_path / "items.csv")]) == 0
-    assert_equal(load_dataset(shlex.split(capsys.readouterr().out.splitlines()[-1])[2]), dataset)
+    said = cli("data", "import", path, "-o", tmp_path / "items.csv").out
+    assert_equal(load_dataset(shlex.split(said.splitlines()[-1])[2]), dataset)
 
 
 def test_an_unsure_label_is_an_unsure_answer(tmp_path):
@@ -365,11 +363,10 @@ def test_fields_of_annotators_are_left_out(tmp_path):
     assert any("'note' differs between the records of an item" in text for text in export.warnings)
 
 
-def test_the_command_says_what_it_found_and_protects_files(tmp_path, capsys):
+def test_the_command_says_what_it_found_and_protects_files(tmp_path, cli):
     items, answers = tmp_path / "items.csv", tmp_path / "items-answers.csv"
     command = ["data", "import", str(EXPORTS / "label_studio.json"), "-o", str(items)]
-    assert main(command) == 0
-    out = capsys.readouterr().out
+    out = cli(*command).out
     for line in (
         "items         18",
         "data fields   text, length",
@@ -384,14 +381,12 @@ def test_the_command_says_what_it_found_and_protects_files(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"items.csv", "items-answers.csv"}
     items.unlink()
     answers.write_text("mine", encoding="utf-8")
-    assert main(command) == 2
-    assert f"{answers} is already there; replace it with --force" in capsys.readouterr().err
+    assert f"{answers} is already there; replace it with --force" in cli(*command, code=2).err
     assert answers.read_text(encoding="utf-8") == "mine"
     assert not items.exists()
     assert main([*command, "--force"]) == 0
     assert answers.read_text(encoding="utf-8") != "mine"
-    assert main([*command[:-1], str(tmp_path / "items.txt")]) == 2
-    assert "must be a file ending in .csv" in capsys.readouterr().err
+    assert "must be a file ending in .csv" in cli(*command[:-1], tmp_path / "items.txt", code=2).err
 
 
 def region(kind: str, value: dict[str, Any]) -> dict[str, Any]:

@@ -91,14 +91,12 @@ def test_a_table_keeps_its_columns_and_names(tmp_path):
     assert [row.split(",")[0] for row in rows] == list(given.predict(new))
 
 
-def test_info_tells_how_it_was_made_without_torch(saved, capsys):
-    assert main(["info", str(saved[1])]) == 0
-    shown = capsys.readouterr().out
+def test_info_tells_how_it_was_made_without_torch(saved, cli):
+    shown = cli("info", saved[1]).out
     assert "PRODEN, after 3 updates" in shown
     assert "49 examples" in shown
     assert "torch 2" in shown
-    assert main(["info", str(saved[1]), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["run"]["config"]["algorithm"] == "PRODEN"
+    assert json.loads(cli("info", saved[1], "--json").out)["run"]["config"]["algorithm"] == "PRODEN"
     code = (
         "import sys; from plench.cli import main; main(['info', sys.argv[1]]);"
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
@@ -117,7 +115,7 @@ class Mean(LossAlgorithm):
 """
 
 
-def test_third_party_code_runs_only_if_asked(tmp_path, capsys):
+def test_third_party_code_runs_only_if_asked(tmp_path, cli):
     mark, source = tmp_path / "ran", tmp_path / "mine.py"
     source.write_text(THIRD_PARTY.format(mark=str(mark)))
     given = plench.load(train(f"{source}:Mean", tmp_path, steps=2, checkpoint_freq=1))
@@ -127,8 +125,7 @@ def test_third_party_code_runs_only_if_asked(tmp_path, capsys):
     mark.unlink()
     with pytest.raises(DataError, match=r"third-party algorithm Mean@.*run_code=True"):
         plench.load(path)
-    assert main(["info", str(path), "--code"]) == 0
-    assert "class Mean(LossAlgorithm)" in capsys.readouterr().out
+    assert "class Mean(LossAlgorithm)" in cli("info", path, "--code").out
     assert not mark.exists()
     features = make_arrays().features
     read = plench.load(path, run_code=True)

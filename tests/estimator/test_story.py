@@ -43,9 +43,8 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_the_command_line_and_python_agree(songs, capsys):
-    assert main(["fit", "songs.csv", "-o", "model.plench", "--n_runs", "4", "--steps", "60"]) == 0
-    report, shown = capsys.readouterr()
+def test_the_command_line_and_python_agree(songs, cli):
+    report, shown = cli("fit", "songs.csv", "-o", "model.plench", "--n_runs", "4", "--steps", "60")
     for text in (
         "chosen among 4",
         "(CR): ",
@@ -75,10 +74,8 @@ def test_the_command_line_and_python_agree(songs, capsys):
         model.predict_proba(new).max(1), abs=1e-6
     )
 
-    capsys.readouterr()
     words = "resolve model.plench songs.csv -o resolved.csv --annotators annotators.csv"
-    assert main(words.split()) == 0
-    assert "annotator cyd" in capsys.readouterr().err
+    assert "annotator cyd" in cli(*words.split()).err
     rows = read(songs / "resolved.csv")
     found = review_fit(TrainingData(hide_truth(as_dataset("songs.csv"))), loaded, np.arange(0))
     assert [row["item"] for row in rows] == [f"song{number}" for number in range(150)]
@@ -86,8 +83,7 @@ def test_the_command_line_and_python_agree(songs, capsys):
     assert [float(row["probability"]) for row in rows] == pytest.approx(found.probability, abs=2e-3)
     agreement = {row["annotator"]: float(row["agreement"]) for row in read(songs / "annotators.csv")}
     assert agreement["ann"] > 0.9 > 0.6 > agreement["cyd"]
-    assert main(["info", "model.plench"]) == 0
-    assert "jazz, pop, rock" in capsys.readouterr().out
+    assert "jazz, pop, rock" in cli("info", "model.plench").out
 
 
 def test_a_set_that_misses_the_truth_is_told(songs):
@@ -112,7 +108,7 @@ def test_an_answer_that_the_model_cannot_hold_is_no_agreement(songs):
     assert found == {"ann": ("2", 1.0), "bob": ("2", 0.5)}
 
 
-def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
+def test_bad_calls_end_with_2_and_write_nothing(songs, cli):
     assert main(["fit", "absent.csv", "-o", "m.plench"]) == 2
     assert main(["fit", "songs.csv", "-o", "no/folder/m.plench"]) == 2
     assert main(["fit", "songs.csv", "-o", "m.plench", "--criterion", "OA"]) == 2
@@ -121,11 +117,10 @@ def test_bad_calls_end_with_2_and_write_nothing(songs, capsys):
     assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
     assert main(["resolve", "m.plench", "new.csv"]) == 2
     (songs / "other.csv").write_text("tempo,mood,candidates\n1,calm,blues|folk\n")
-    assert main(["resolve", "m.plench", "other.csv"]) == 2
-    assert "no candidate that the model knows" in capsys.readouterr().err
+    assert "no candidate that the model knows" in cli("resolve", "m.plench", "other.csv", code=2).err
 
 
-def test_what_is_read_is_not_overwritten(songs, capsys):
+def test_what_is_read_is_not_overwritten(songs, cli):
     assert main(["fit", "songs.csv", "-o", "m.plench", "-a", "CLPL"]) == 0
     (songs / "answers.csv").write_text("item,annotator,label\n")
     (songs / "link.csv").symlink_to("songs.csv")
@@ -143,20 +138,17 @@ def test_what_is_read_is_not_overwritten(songs, capsys):
         "predict m.plench new.csv -o new.csv": "the data themselves: name another file",
         "predict m.plench new.csv -o new-link.csv": "the data themselves: name another file",
     }.items():
-        capsys.readouterr()
-        assert main(words.split()) == 2
-        assert message in capsys.readouterr().err
+        assert message in cli(*words.split(), code=2).err
     assert {path: path.read_bytes() for path in songs.iterdir()} == before
 
 
-def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, capsys):
+def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, cli):
     """Generated sets hold more than the truth; rows of the test set count, as in `plench resolve`."""
     random = np.random.RandomState(0)
     labels = random.randint(3, size=90)
     rows = [f"{label + random.randn():.3f},{GENRES[label]}" for label in labels]
     (songs / "truth.csv").write_text("\n".join(["x,truth", *rows]))
-    assert main(["fit", "truth.csv", "-o", "t.plench", "-a", "CLPL", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(cli("fit", "truth.csv", "-o", "t.plench", "-a", "CLPL", "--json").out)
     before = np.bincount(labels, minlength=3)
     assert report["review"]["before"] != pytest.approx(before), "sets are drawn"
 
@@ -165,8 +157,9 @@ def test_a_report_is_of_drawn_sets_and_names_rows_of_the_file(songs, capsys):
         lines[row] = f"song{row - 1},0.0,calm,,,rock"
     parts = ["split", *["test"] * 40, *["train"] * 110]
     (songs / "parts.csv").write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)))
-    assert main(["fit", "parts.csv", "-o", "p.plench", "-a", "PRODEN", "--steps", "300", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(
+        cli("fit", "parts.csv", "-o", "p.plench", "-a", "PRODEN", "--steps", "300", "--json").out
+    )
     assert main(["resolve", "p.plench", "parts.csv", "-o", "resolved.csv"]) == 0
     resolved = {int(row["row"]): row for row in read(songs / "resolved.csv")}
     missing = [each for each in report["review"]["relabel"] if each["kind"] == "misses"]
@@ -196,7 +189,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
     assert os.path.exists("model.plench")
 
 
-def test_dropping_an_annotator_is_compared_with_keeping_them(songs, capsys):
+def test_dropping_an_annotator_is_compared_with_keeping_them(songs, cli):
     """The annotator who guesses is flagged; without them the sets are smaller, and the model no worse."""
     random = np.random.RandomState(1)
     rows = ["item,tempo,annotator_ann,annotator_cyd"]
@@ -207,8 +200,7 @@ def test_dropping_an_annotator_is_compared_with_keeping_them(songs, capsys):
         )
     (songs / "two.csv").write_text("\n".join(rows))
     words = ["fit", "two.csv", "-o", "m.plench", "-a", "LR_EM", "--json", "--drop-annotators"]
-    assert main([*words, "cyd"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(cli(*words, "cyd").out)
     assert report["mean_candidates"] == 1
     dropped = report["dropped"]
     assert dropped["annotators"] == ["cyd"]
@@ -218,7 +210,5 @@ def test_dropping_an_annotator_is_compared_with_keeping_them(songs, capsys):
     )
     assert dropped["without"]["value"] > 0.9
     assert "reserved rows with the sets of the other annotators" in dropped["text"]
-    assert main([*words, "cid"]) == 2
-    assert "unknown annotator 'cid'; did you mean cyd?" in capsys.readouterr().err
-    assert main(["fit", "two.csv", "-o", "m.plench", "-a", "LR_EM"]) == 0
-    assert "  cyd: skill" in capsys.readouterr().out
+    assert "unknown annotator 'cid'; did you mean cyd?" in cli(*words, "cid", code=2).err
+    assert "  cyd: skill" in cli("fit", "two.csv", "-o", "m.plench", "-a", "LR_EM").out

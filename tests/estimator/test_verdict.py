@@ -245,14 +245,13 @@ def test_few_rows_are_cross_fitted_and_the_model_is_trained_on_all():
     assert model.predict_set(features[:5]).shape == (5, 4)
 
 
-def test_the_models_of_folds_are_trained_once(tmp_path, monkeypatch, capsys):
+def test_the_models_of_folds_are_trained_once(tmp_path, monkeypatch, cli):
     """Those that assess a model of few rows also find its rows to relabel."""
     trained = []
     monkeypatch.setattr(folds, "attempt", lambda *args: trained.append(args) or attempt(*args))
     write_table(tmp_path / "t.csv", 100)
     words = ["fit", str(tmp_path / "t.csv"), "-a", "PRODEN", "--steps", "20", "--json", "-o"]
-    assert main([*words, str(tmp_path / "m.plench")]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli(*words, tmp_path / "m.plench")
     assert len(trained) == folds.FOLDS
     assert "training five more models" not in err
     notes = plench.load(tmp_path / "m.plench").notes
@@ -499,7 +498,7 @@ def write_table(path, n, seed=0, truth=0.0, spread=3.0):
     path.write_text("\n".join(lines))
 
 
-def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
+def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "good.csv", 400, truth=0.7)
     words = [
@@ -515,8 +514,7 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
         "0.02",
         "--strict",
     ]
-    assert main(words) == 0
-    first, *others = capsys.readouterr().out.splitlines()
+    first, *others = cli(*words).out.splitlines()
     assert first.startswith("verdict: good; its accuracy is ")
     assert others[0].startswith("learned from: good.csv: 400 rows, 4 classes")
     assert others[1] == "method: PRODEN"
@@ -532,8 +530,7 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
         "true labels: acc",
     ):
         assert part in text
-    assert main([*words, "--json"]) == 0
-    shown = capsys.readouterr()
+    shown = cli(*words, "--json")
     report = json.loads(shown.out)
     assert report["verdict"] == "good"
     assert 30 < report["quality"]["truth"]["n"] < 80
@@ -541,8 +538,7 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
     assert "wrote m.plench" in shown.err
     assert plench.load("m.plench").notes["reserved"]["items"] == [f"r{row - 1}" for row in report["reserved"]]
 
-    assert main(["info", "m.plench"]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("info", "m.plench").out
     for part in (
         "verdict:       good",
         "needs columns: a (number), b (number)",
@@ -553,8 +549,8 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
 
     new = tmp_path / "new.csv"
     new.write_text("a,b,c,d,e\n3,0,0,0,0\n0,3,0,0,0\n")
-    assert main(["predict", "m.plench", "new.csv", "-o", "p.csv", "--coverage", "0.9"]) == 0
-    assert "the true label if candidate sets are complete with probability 0.9" in capsys.readouterr().err
+    said = cli("predict", "m.plench", "new.csv", "-o", "p.csv", "--coverage", "0.9").err
+    assert "the true label if candidate sets are complete with probability 0.9" in said
     with open("p.csv") as file:
         rows = list(csv.DictReader(file))
     loaded = PartialLabelClassifier.load("m.plench")
@@ -563,32 +559,27 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, capsys):
     assert [row["abstains"] for row in rows] == ["no" if 0 < row.sum() < 4 else "yes" for row in sets]
     new.write_text("a,b,c,d,e\n" + "9999,0,0,0,0\n" * 9)
     monkeypatch.setattr("plench.data.tables.BLOCK_ROWS", 3)
-    assert main(["predict", "m.plench", "new.csv", "-o", "p.csv"]) == 0
-    assert capsys.readouterr().err.count("far outside the training range") == 1
+    said = cli("predict", "m.plench", "new.csv", "-o", "p.csv").err
+    assert said.count("far outside the training range") == 1
     assert main(["predict", "m.plench", "new.csv", "--promise", "truth"]) == 2
     assert main(["predict", "m.plench", "new.csv", "--coverage", "0.9", "--promise", "truth"]) == 2
 
 
-def test_a_model_that_guesses_is_told_in_the_first_line_and_by_the_exit_code(tmp_path, monkeypatch, capsys):
+def test_a_model_that_guesses_is_told_in_the_first_line_and_by_the_exit_code(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "noise.csv", 320, spread=0.0)
     words = ["fit", "noise.csv", "-o", "m.plench", "-a", "PRODEN", "--steps", "30"]
-    assert main([*words, "--strict"]) == 3
-    assert capsys.readouterr().out.startswith("verdict: no better than guessing; its CR is ")
-    assert main(words) == 0
-    capsys.readouterr()
-    assert main([*words, "--reserve", "0", "--strict"]) == 2
-    assert "--strict needs a verdict" in capsys.readouterr().err
-    assert main([*words, "--reserve", "0"]) == 0
-    shown = capsys.readouterr().out
+    assert cli(*words, "--strict", code=3).out.startswith("verdict: no better than guessing; its CR is ")
+    cli(*words)
+    assert "--strict needs a verdict" in cli(*words, "--reserve", "0", "--strict", code=2).err
+    shown = cli(*words, "--reserve", "0").out
     assert shown.startswith("verdict: not assessed")
     assert "no honest estimate" in shown
     write_table(tmp_path / "few.csv", 60)
-    assert main(["fit", "few.csv", "-o", "f.plench", "-a", "CLPL"]) == 0
-    assert "no guarantee holds" in capsys.readouterr().out
+    assert "no guarantee holds" in cli("fit", "few.csv", "-o", "f.plench", "-a", "CLPL").out
 
 
-def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "t.csv", 60)
 
@@ -596,9 +587,8 @@ def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("plench.cli.fit.make_report", interrupt)
-    assert main(["fit", "t.csv", "-o", "m.plench", "-a", "CLPL"]) == 130
-    assert "wrote m.plench" in capsys.readouterr().err
+    assert "wrote m.plench" in cli("fit", "t.csv", "-o", "m.plench", "-a", "CLPL", code=130).err
     assert (tmp_path / "m.plench").exists()
     monkeypatch.setattr(PartialLabelClassifier, "fit", interrupt)
-    assert main(["fit", "t.csv", "-o", "other.plench", "-a", "CLPL"]) == 130
-    assert "other.plench was not written" in capsys.readouterr().err
+    said = cli("fit", "t.csv", "-o", "other.plench", "-a", "CLPL", code=130).err
+    assert "other.plench was not written" in said

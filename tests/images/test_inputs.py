@@ -99,10 +99,9 @@ def test_other_arrays_are_refused(bad: np.ndarray) -> None:
         ImageInputs(BENCHMARK_MEAN, BENCHMARK_STD).store(bad, CPU)
 
 
-def test_contact_sheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contact_sheet(tmp_path: Path, cli) -> None:
     sheet = tmp_path / "sheet.png"
-    assert main(["data", "views", "DigitImages", "-o", str(sheet), "--count", "3"]) == 0
-    assert capsys.readouterr().out.strip() == str(sheet)
+    assert cli("data", "views", "DigitImages", "-o", sheet, "--count", "3").out.strip() == str(sheet)
     with Image.open(sheet) as image:
         assert image.size == (190 + 3 * 100, 4 + (1 + 3 * 3 + 14) * 100)
     first = sheet.read_bytes()
@@ -123,11 +122,10 @@ def test_contact_sheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_contact_sheet_refuses(
     arguments: list[str],
     message: str,
-    capsys: pytest.CaptureFixture[str],
+    cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["data", "views", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert message in cli("data", "views", *arguments, code=2).err
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plench.cli import main
 from plench.data import CandidateSpec, dataset_card, draw_candidates, load_dataset, split_dataset
 from plench.data.candidates import shrink_images
 from plench.data.readers import hash_git_blob, hash_md5
@@ -110,10 +109,9 @@ def test_another_file_gives_a_warning(data_dir: Path, caplog: pytest.LogCaptureF
     assert [record.getMessage() for record in caplog.records if record.name == "plench"] == list(warnings)
 
 
-def test_commands_show_warnings_once(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_show_warnings_once(data_dir: Path, cli) -> None:
     for command in ("stats", "info"):
-        assert main(["data", command, "PLCIFAR10_Aggregate", "--data_dir", str(data_dir)]) == 0
-        shown = capsys.readouterr()
+        shown = cli("data", command, "PLCIFAR10_Aggregate", "--data_dir", data_dir)
         assert (shown.out + shown.err).count("is not the public release") == 1
 
 

@@ -1,4 +1,4 @@
-"""What report tests share: one made-up sweep, records, planned grids, and running a command."""
+"""What report tests share: one made-up sweep, records and planned grids."""
 
 import os
 import shutil
@@ -27,17 +27,6 @@ def plan(folder, *grids, **settings):
     made = (Grid(names, datasets, **{"steps": 1000, **settings, **own}) for names, datasets, own in grids)
     spec = SweepSpec(tuple(made))
     spec.write(folder / spec.file_name)
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a `plench` command, check its exit code, and return what it printed."""
-
-    def call(*words, code=0):
-        assert main([str(word) for word in words]) == code, capsys.readouterr().err
-        return capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture(scope="session")

@@ -130,29 +130,29 @@ def test_tabular_tables_of_the_paper_are_named(tmp_path):
     assert "the paper has tables of tabular datasets, but their numbers are not in its source" in reason
 
 
-def test_command(tmp_path, sweep, run):
+def test_command(tmp_path, sweep, cli):
     for trial in range(2):
         write_image_run(tmp_path / f"a{trial}", "CAVL", trial, 0.5 + trial / 10)
-    out = run("results", "compare-paper", tmp_path).out
+    out = cli("results", "compare-paper", tmp_path).out
     assert "outside the candidates as the target" in out
     assert "55.00" in out
     assert "rests on 2 splits and 2 runs, the paper's on 3 splits and 60 runs" in out
-    content = json.loads(run("results", "compare-paper", tmp_path, "--json").out)
+    content = json.loads(cli("results", "compare-paper", tmp_path, "--json").out)
     assert {cell["criterion"] for cell in content["cells"]} == set(PUBLISHED_CRITERIA)
     for name in ("VALEN", "Mine@12345678"):
         write_image_run(tmp_path / name, name)
     said = "not compared: PLCIFAR10_Vaguest: the paper has no figure of Mine@12345678, VALEN"
-    assert said in run("beside-paper", tmp_path, "--criteria", *PUBLISHED_CRITERIA).out
-    out = run("compare", sweep).out
+    assert said in cli("beside-paper", tmp_path, "--criteria", *PUBLISHED_CRITERIA).out
+    out = cli("compare", sweep).out
     assert "nothing here can be compared" in out
     assert "Lost: the paper has no table of it" in out
 
 
-def test_each_setting_has_its_own_table(tmp_path, run):
+def test_each_setting_has_its_own_table(tmp_path, cli):
     for precision in ("float32", "bf16"):
         for trial in range(2):
             write_image_run(tmp_path / f"{precision}{trial}", "PRODEN", trial, precision=precision)
-    out = run("results", "compare-paper", tmp_path, "--criteria", "CR").out
+    out = cli("results", "compare-paper", tmp_path, "--criteria", "CR").out
     assert [line for line in out.split("\n") if "selected by" in line] == [
         f"PLCIFAR10_Vaguest (precision {precision}), ResNet, selected by CR"
         for precision in ("bf16", "float32")

@@ -10,8 +10,8 @@ from tests.images.layouts import write_annotations, write_cifar10
 
 
 @pytest.fixture
-def stats_of(run):
-    return lambda *words: json.loads(run("data", "stats", *words, "--json").out)
+def stats_of(cli):
+    return lambda *words: json.loads(cli("data", "stats", *words, "--json").out)
 
 
 def test_built_in_data(stats_of, tmp_path):
@@ -28,8 +28,8 @@ def test_built_in_data(stats_of, tmp_path):
     assert "<svg" in (tmp_path / "digits.svg").read_text()
 
 
-def test_text(run):
-    out = run("data", "stats", "Digits_USS").out
+def test_text(cli):
+    out = cli("data", "stats", "Digits_USS").out
     for text in ("mean set size", "noise rate", "ambiguity degree", "set sizes", "true labels"):
         assert text in out
 
@@ -61,5 +61,5 @@ def test_real_lost(stats_of, real_data):
     assert content["noise_rate"] == 0
 
 
-def test_bad_output_is_refused(run, tmp_path):
-    assert ".svg" in run("data", "stats", "Digits_USS", "--output", tmp_path / "x.bmp", code=2).err
+def test_bad_output_is_refused(cli, tmp_path):
+    assert ".svg" in cli("data", "stats", "Digits_USS", "--output", tmp_path / "x.bmp", code=2).err

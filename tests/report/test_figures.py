@@ -324,10 +324,10 @@ def test_boxes_scale_by_the_bulk_and_say_what_is_beyond(many):
     assert "2 datasets, n = 4 splits" in words
 
 
-def test_ranks_name_whom_they_leave_out(gapped, gapped_board, tmp_path, run):
+def test_ranks_name_whom_they_leave_out(gapped, gapped_board, tmp_path, cli):
     assert "some dataset: LWS." in words_of(draw_ranks(gapped_board, CR))
     words = ["--algorithms", "CC", "LWS", "NN", "--output", tmp_path / "r.svg"]
-    assert "1 lack a figure in some dataset" in run("results", "plot", "ranks", gapped, *words, code=2).err
+    assert "1 lack a figure in some dataset" in cli("results", "plot", "ranks", gapped, *words, code=2).err
 
 
 def test_slope_counts_inversions_and_scales_by_the_bulk(many):
@@ -347,18 +347,18 @@ def test_slope_counts_inversions_and_scales_by_the_bulk(many):
     assert "not to scale" in words_of(figure)
 
 
-def test_slope_names_what_only_one_set_has_and_tells_folders_apart(sweep, tmp_path, run):
+def test_slope_names_what_only_one_set_has_and_tells_folders_apart(sweep, tmp_path, cli):
     first = write_sweep(tmp_path / "a" / "runs", datasets=("Lost",), n_trials=2, n_hparams=1)
     second = write_sweep(tmp_path / "b" / "runs", datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2)
     output = tmp_path / "slope.svg"
-    run("results", "plot", "slope", first, second, "--output", output)
+    cli("results", "plot", "slope", first, second, "--output", output)
     assert "Only in a/runs: Lost: NN, PRODEN." in read_svg(output)
     assert "b/runs: Lost" in read_svg(output)
     shutil.copytree(
         sweep, tmp_path / "copy"
     )  # two result sets may share runs: each folder has all of its own
     words = ["slope", sweep, tmp_path / "copy", "--datasets", "Lost", "--output", tmp_path / "other.svg"]
-    assert "copies" not in run("results", "plot", *words).err
+    assert "copies" not in cli("results", "plot", *words).err
     assert (tmp_path / "other.svg").stat().st_size > 0
 
 
@@ -384,12 +384,12 @@ def test_curves_name_what_has_no_checkpoint_to_choose(gapped_board):
     assert "to choose: EXP, LWS." in words_of(draw_curves(gapped_board, setting, OA))
 
 
-def test_curves_of_two_settings_can_be_chosen_from(tmp_path, run):
+def test_curves_of_two_settings_can_be_chosen_from(tmp_path, cli):
     for steps in (500, 1000):
         write_run(tmp_path / f"s{steps}", records(steps=steps), "Lost", "CC", steps=steps)
     words = ["results", "plot", "curves", tmp_path, "--output", tmp_path / "c.svg"]
-    assert "--where (there are Lost (steps 1000), Lost (steps 500))" in run(*words, code=2).err
-    run(*words, "--where", "steps=500")
+    assert "--where (there are Lost (steps 1000), Lost (steps 500))" in cli(*words, code=2).err
+    cli(*words, "--where", "steps=500")
 
 
 def test_sensitivity_ticks_are_plain_and_failures_stand_at_the_edge(tmp_path):
@@ -593,7 +593,7 @@ def test_dataset_figure(k):
 # The command.
 
 
-def test_command_draws_every_kind_from_folders_and_from_results_files(sweep, tmp_path, run):
+def test_command_draws_every_kind_from_folders_and_from_results_files(sweep, tmp_path, cli):
     pytest.importorskip("pyarrow")
     other = write_sweep(tmp_path / "other", datasets=("Lost",), seed=5)
     costs = tmp_path / "step.json"
@@ -603,7 +603,7 @@ def test_command_draws_every_kind_from_folders_and_from_results_files(sweep, tmp
     folders = [sweep, other]
     files = [tmp_path / f"{folder.name}.parquet" for folder in folders]
     for folder, file in zip(folders, files, strict=True):
-        run("results", "export", folder, "-o", file)
+        cli("results", "export", folder, "-o", file)
     drawn = {}
     for places in (folders, files):
         for kind, words in {
@@ -617,7 +617,7 @@ def test_command_draws_every_kind_from_folders_and_from_results_files(sweep, tmp
             "cost": [costs],
         }.items():
             target = tmp_path / f"{kind}.svg"
-            assert str(target) in run("results", "plot", kind, *words, "--output", target).out
+            assert str(target) in cli("results", "plot", kind, *words, "--output", target).out
             assert target.stat().st_size > 1000
             drawn.setdefault(kind, []).append(read_svg(target).replace(".parquet", ""))
     assert {kind for kind, (first, second) in drawn.items() if first != second} == set()
@@ -640,25 +640,25 @@ def test_command_draws_every_kind_from_folders_and_from_results_files(sweep, tmp
         ),
     ],
 )
-def test_command_bad_usage(sweep, tmp_path, run, words, said):
+def test_command_bad_usage(sweep, tmp_path, cli, words, said):
     target = tmp_path / "x.svg"
     words = [word.format(sweep=sweep) for word in words]
-    assert said in run("results", "plot", *words, "--output", target, code=2).err
+    assert said in cli("results", "plot", *words, "--output", target, code=2).err
     assert not target.exists()
-    assert ".svg, .pdf, .png" in run("results", "plot", *words, "--output", tmp_path / "x.bmp", code=2).err
+    assert ".svg, .pdf, .png" in cli("results", "plot", *words, "--output", tmp_path / "x.bmp", code=2).err
 
 
-def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, run, monkeypatch):
+def test_without_the_extra_the_command_says_what_to_install(sweep, tmp_path, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    said = run("results", "plot", "boxes", sweep, "--output", tmp_path / "x.svg", code=2)
+    said = cli("results", "plot", "boxes", sweep, "--output", tmp_path / "x.svg", code=2)
     assert "extra 'report'" in said.err
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    said = run("collect", sweep, "--format", "parquet", "--output", tmp_path / "x.parquet", code=2)
+    said = cli("collect", sweep, "--format", "parquet", "--output", tmp_path / "x.parquet", code=2)
     assert "extra 'report'" in said.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_comes_from_the_public_code_says_so_wherever_it_is_shown(tmp_path, run):
+def test_what_comes_from_the_public_code_says_so_wherever_it_is_shown(tmp_path, cli):
     root = write_sweep(tmp_path / "public", public=True, n_trials=2, n_hparams=3)
     output = tmp_path / "figure.svg"
     for words in (
@@ -668,17 +668,17 @@ def test_what_comes_from_the_public_code_says_so_wherever_it_is_shown(tmp_path, 
         ["criterion", root],
         ["sensitivity", root, "--algorithms", "CC", "--criteria", "AA"],
     ):
-        assert "1e-12" in run("results", "plot", *words, "--output", output).err
+        assert "1e-12" in cli("results", "plot", *words, "--output", output).err
         assert "AA (public code's, defective)" in read_svg(output), words
-    said = run("results", "stats", root)
+    said = cli("results", "stats", root)
     assert "1e-12" in said.err
     assert "AA (public code's, defective)" in said.out
-    assert "AA (public code's, defective)" in run("collect", root, "--chosen").out
-    ours = run("results", "stats", write_sweep(tmp_path / "ours", n_trials=1, n_hparams=1))
+    assert "AA (public code's, defective)" in cli("collect", root, "--chosen").out
+    ours = cli("results", "stats", write_sweep(tmp_path / "ours", n_trials=1, n_hparams=1))
     assert "defective" not in ours.out + ours.err
 
 
-def test_commands_print_no_control_characters(tmp_path, run):
+def test_commands_print_no_control_characters(tmp_path, cli):
     name = "\x1b[31mred"
     for arm, suffix in (("validation", ""), ("training", "+validation")):
         write_run(tmp_path / arm / "a", records(), name + suffix, name)
@@ -693,6 +693,6 @@ def test_commands_print_no_control_characters(tmp_path, run):
         (["results", "plot", "sensitivity", root, *output], 2),
         (["results", "plot", "sensitivity", root, "--algorithms", "*red", *output], 2),
     ):
-        said = run(*words, code=code)
+        said = cli(*words, code=code)
         assert "red" in said.out + said.err
         assert "\x1b" not in said.out + said.err, words

@@ -90,10 +90,9 @@ def test_every_figure_says_in_words_what_it_shows(page):
     assert any("This model" in text for pair in labels for text in pair)
 
 
-def test_the_page_is_made_again_from_the_model_alone(fitted, page, capsys):
+def test_the_page_is_made_again_from_the_model_alone(fitted, page, cli):
     again = fitted / "again.html"
-    assert main(["report", str(fitted / "m.plench"), "-o", str(again)]) == 0
-    assert capsys.readouterr().out.strip() == str(again)
+    assert cli("report", fitted / "m.plench", "-o", again).out.strip() == str(again)
     assert "number 3 &amp;" not in again.read_text(), "a model file holds no text of its rows"
     data = fitted / "pets.csv"
     assert main(["report", str(fitted / "m.plench"), "-o", str(again), "--data", str(data)]) == 0
@@ -105,7 +104,7 @@ def test_the_page_is_made_again_from_the_model_alone(fitted, page, capsys):
     assert again.read_text() == page, "rows are found by their content"
 
 
-def test_bad_calls_are_refused(fitted, capsys):
+def test_bad_calls_are_refused(fitted, cli):
     model = str(fitted / "m.plench")
     for words, message in (
         (["report", model, "-o", str(fitted)], "expected an HTML file"),
@@ -116,8 +115,7 @@ def test_bad_calls_are_refused(fitted, capsys):
             "expected an HTML file",
         ),
     ):
-        assert main(words) == 2
-        assert message in capsys.readouterr().err
+        assert message in cli(*words, code=2).err
 
 
 def test_a_model_that_was_not_assessed_has_a_short_page(fitted, tmp_path):

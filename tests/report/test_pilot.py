@@ -52,14 +52,14 @@ def test_arms_of_other_steps_are_not_compared(tmp_path):
     assert apart == ["Lost (steps 500), CC: no split with a result in both arms"]
 
 
-def test_command_shows_what_is_there_and_says_what_is_missing(tmp_path, run):
+def test_command_shows_what_is_there_and_says_what_is_missing(tmp_path, cli):
     write_arms(tmp_path)
     words = ["sweep", "pilot", "--output_dir", tmp_path, "--plot_only"]
-    assert json.loads(run(*words, "--json").out)[0]["n_splits"] == 2
+    assert json.loads(cli(*words, "--json").out)[0]["n_splits"] == 2
     assert (tmp_path / "pilot.svg").stat().st_size > 1000
     write_run(tmp_path / "validation" / "lone", [record(0.5)], "Lost", "LWS", 0, 0)
     plan(tmp_path / "validation", (("CC", "LWS", "PRODEN"), ("Lost",), {"n_hparams": 3, "n_trials": 4}))
-    said = run(*words)
+    said = cli(*words)
     assert "2 of 4" in said.out
     assert "rests on 2 of 4 splits and 4 of 12 planned runs; 8 not started" in said.out
     assert "Lost, LWS: no split with a result in both arms" in said.err
@@ -76,8 +76,8 @@ def test_command_shows_what_is_there_and_says_what_is_missing(tmp_path, run):
         (["--algorithms", "CC", "--datasets", "Digits_FPS", "--hparams", '{"rate": 1}'], "rate"),
     ],
 )
-def test_command_bad_usage(tmp_path, run, words, said):
-    assert said in run("sweep", "pilot", "--output_dir", tmp_path, *words, code=2).err
+def test_command_bad_usage(tmp_path, cli, words, said):
+    assert said in cli("sweep", "pilot", "--output_dir", tmp_path, *words, code=2).err
 
 
 def test_validation_joins_training_with_its_true_labels_as_singletons():
@@ -123,12 +123,12 @@ def test_given_hyperparameters_are_those_of_the_second_arm(tmp_path):
 
 
 @pytest.mark.real
-def test_the_whole_experiment(tmp_path, run):
+def test_the_whole_experiment(tmp_path, cli):
     """`--hparams` holds in both arms, in default and in drawn configurations."""
     words = ["--algorithms", "CC", "LWS", "--datasets", "Digits_FPS", "--n_hparams", "2", "--n_trials", "2"]
     words += ["--steps", 60, "--checkpoint_freq", 20, "--output_dir", tmp_path, "--hparams", '{"lr": 0.05}']
-    assert "training − choosing" in run("sweep", "pilot", *words).out
-    assert [row["n_splits"] for row in json.loads(run("sweep", "pilot", *words, "--json").out)] == [2, 2]
+    assert "training − choosing" in cli("sweep", "pilot", *words).out
+    assert [row["n_splits"] for row in json.loads(cli("sweep", "pilot", *words, "--json").out)] == [2, 2]
     assert (tmp_path / "pilot.svg").exists()
     for arm, count in (("validation", 8), ("training", 4)):
         assert [found.hparams["lr"] for found in read_runs(tmp_path / arm)] == [0.05] * count

@@ -170,10 +170,10 @@ def test_downloads_hold_every_run(site, benchmark_runs):
     assert {path.name for path in (site / "download").iterdir()} == set(chunk(site, "index")["downloads"])
 
 
-def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_runs, run):
+def test_the_records_are_a_download_that_gives_the_same_answers(site, benchmark_runs, cli):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (plench[report])")
     places = (benchmark_runs, site / "download" / "results.parquet")
-    first, second = (run("collect", place, "--format", "csv").out for place in places)
+    first, second = (cli("collect", place, "--format", "csv").out for place in places)
     assert first == second
     assert first.count("\n") > 10
 
@@ -215,8 +215,8 @@ def test_the_page_is_written_again_until_all_planned_runs_have_ended(tmp_path, c
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
-def test_every_wants_a_positive_number_of_seconds(seconds, sweep, tmp_path, run):
-    said = run("report", sweep, "-o", tmp_path / "site", f"--every={seconds}", code=2).err
+def test_every_wants_a_positive_number_of_seconds(seconds, sweep, tmp_path, cli):
+    said = cli("report", sweep, "-o", tmp_path / "site", f"--every={seconds}", code=2).err
     assert "--every must be a positive number of seconds" in said
     assert not (tmp_path / "site").exists()
 
@@ -235,9 +235,9 @@ def test_writing_again_gives_the_same_bytes_and_newer_data_replace_older(tmp_pat
     assert data.name in (folder / "index.html").read_text()
 
 
-def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, run):
+def test_a_folder_with_something_else_is_refused_untouched(tmp_path, sweep, cli):
     (tmp_path / "index.html").write_text("my own page")
-    assert "is not a folder of plench report" in run("report", sweep, "-o", tmp_path, code=2).err
+    assert "is not a folder of plench report" in cli("report", sweep, "-o", tmp_path, code=2).err
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "my own page"
 
@@ -381,10 +381,10 @@ def test_sensitivity_averages_to_nothing_and_finds_what_matters(tmp_path):
     assert [entry[:3] for entry in kind["bins"]] == [["a", 0, 6], ["b", 1, 6]]
 
 
-def test_page_and_command_line_have_the_same_numbers(tmp_path, run):
+def test_page_and_command_line_have_the_same_numbers(tmp_path, cli):
     names = ("CC", "LWS", "PRODEN")
     runs_folder = write_sweep(tmp_path / "runs", algorithms=names, n_trials=5, n_hparams=10)
-    said = json.loads(run("results", "stats", runs_folder, "--json").out)
+    said = json.loads(cli("results", "stats", runs_folder, "--json").out)
     page = write_page(runs_folder)
     regrets = {row["criterion"]: row["regret"] for row in said["criteria"] if row["by"] == "all"}
     for c, (name, found) in enumerate(said["by_criterion"].items()):

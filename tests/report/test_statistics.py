@@ -223,7 +223,7 @@ def test_rank_intervals_by_brute_force(tmp_path):
     assert found.reasons == ("no rank intervals over datasets: there are 1, and 5 are needed",)
 
 
-def test_rank_intervals_need_five_splits_or_datasets_and_hold_the_rank(tmp_path, run):
+def test_rank_intervals_need_five_splits_or_datasets_and_hold_the_rank(tmp_path, cli):
     few = read_board(write_sweep(tmp_path / "few", n_trials=4, n_hparams=1))
     found = bootstrap_ranks(few, CR, few.algorithms)
     assert (found.over_splits, found.over_datasets) == (None, None)
@@ -242,9 +242,9 @@ def test_rank_intervals_need_five_splits_or_datasets_and_hold_the_rank(tmp_path,
     assert "Rare" not in bootstrap_ranks(gapped, CR, gapped.algorithms).over_datasets
     assert bootstrap_ranks(gapped, CR, gapped.algorithms).over == "datasets"  # A has one split that all share
     shutil.rmtree(folder / "rare")
-    out = run("results", "stats", folder, "--criteria", "CR").out
+    out = cli("results", "stats", folder, "--criteria", "CR").out
     assert all(text in out for text in ("95 % over splits", "95 % over datasets", "corrected resampled"))
-    table = run("collect", folder, "--criteria", "CR", "--format", "latex").out
+    table = cli("collect", folder, "--criteria", "CR", "--format", "latex").out
     best, (low, high) = min((r, found.over_datasets[a]) for a, (r, _) in board.rank(CR).items())
     assert f"{best:.2f} [{low:.1f} to {high:.1f}] (n=6)" in table
     assert "bootstrap over datasets and splits" in table
@@ -262,17 +262,17 @@ def test_bootstrap_interval_of_a_mean():
     assert find_interval(samples) == interval
 
 
-def test_bootstrap_with_single_splits(tmp_path, run):
+def test_bootstrap_with_single_splits(tmp_path, cli):
     assert find_interval([[0.5], [0.7]]) is None
     assert find_interval([]) is None
     assert find_interval([[0.5], [0.6, 0.8]]) is None
     board = read_board(write_sweep(tmp_path, n_trials=1, n_hparams=1))
     expected = np.mean([board.cell(s, "CC", CR).mean for s in board.settings])
     words = ["results", "stats", tmp_path, "--criteria", "CR"]
-    content = json.loads(run(*words, "--json").out)["by_criterion"]["CR"]
+    content = json.loads(cli(*words, "--json").out)["by_criterion"]["CR"]
     assert content["intervals"]["CC"] is None
     assert content["means"]["CC"] == pytest.approx(expected)
-    assert f"{100 * expected:.2f}" in run(*words).out
+    assert f"{100 * expected:.2f}" in cli(*words).out
 
 
 RARE = [{"step": 999, "val_covering_rate": 0.5, "test_acc": 0.5}]
@@ -334,25 +334,25 @@ def test_correlation_is_absent_where_it_is_not_defined(tmp_path):
     assert (quality.rank_correlation, quality.n_correlation) == (None, 0)
 
 
-def test_quality_of_criteria_keeps_settings_apart_and_says_over_how_many_it_is(tmp_path, gapped, run):
+def test_quality_of_criteria_keeps_settings_apart_and_says_over_how_many_it_is(tmp_path, gapped, cli):
     for steps, h in itertools.product((500, 1000), range(3)):
         write_run(
             tmp_path / f"{steps}{h}", records(0.4 + h / 10, h, steps=steps), "Lost", "CC", 0, h, steps=steps
         )
-    rows = json.loads(run("results", "stats", tmp_path, "--criteria", "CR", "--json").out)["criteria"]
+    rows = json.loads(cli("results", "stats", tmp_path, "--criteria", "CR", "--json").out)["criteria"]
     assert {r["of"] for r in rows if r["by"] == "dataset"} == {"Lost (steps 1000)", "Lost (steps 500)"}
-    out = run("results", "stats", gapped, "--criteria", "CR", "OA").out.split("Criteria by algorithm")[1]
+    out = cli("results", "stats", gapped, "--criteria", "CR", "OA").out.split("Criteria by algorithm")[1]
     words = (line.split() for line in out.split("\n") if line[:3] in ("CC ", "LWS", "EXP"))
     found = {name: more for name, *more in words}
     assert [found[name][0] for name in ("CC", "LWS", "EXP")] == ["2", "1", "2"]
     assert ["(1)," in found[name] for name in ("CC", "LWS", "EXP")] == [False, False, True]
 
 
-def test_command_says_what_means_and_tests_rest_on(tmp_path, run):
+def test_command_says_what_means_and_tests_rest_on(tmp_path, cli):
     write_sweep(tmp_path, algorithms=("PRODEN", "CC", "LWS"), n_trials=2, n_hparams=1)
     write_run(tmp_path / "x", RARE, "Lost", "Rare")
     words = ["results", "stats", tmp_path, "--criteria", "CR"]
-    lines = run(*words).out.splitlines()
+    lines = cli(*words).out.splitlines()
     assert next(line for line in lines if line.startswith("Rare")).endswith("1 of 2")
     assert next(line for line in lines if line.startswith("CC")).endswith("2 of 2")
     assert any("Friedman over 2 datasets" in line for line in lines)
@@ -364,31 +364,31 @@ def test_command_says_what_means_and_tests_rest_on(tmp_path, run):
             write_run(tmp_path / f"{dataset}-{name}", last, dataset, name, experiment=experiment, steps=2000)
 
     write_longer("Lost", "PRODEN", "CC", "LWS")
-    said = run(*words).out
+    said = cli(*words).out
     assert "Friedman over 2 datasets" in said
     assert "Settings per dataset: Lost 2. A dataset counts once, with the mean over its settings" in said
     write_longer("MSRCv2", "PRODEN", "CC")
-    assert "Left out, with no figure in some dataset: LWS, Rare." in run(*words).out
+    assert "Left out, with no figure in some dataset: LWS, Rare." in cli(*words).out
 
 
-def test_what_rests_on_fewer_runs_than_planned_is_said(tmp_path, run):
+def test_what_rests_on_fewer_runs_than_planned_is_said(tmp_path, cli):
     write_sweep(tmp_path, algorithms=("PRODEN", "CC", "LWS"), n_trials=2, n_hparams=2)
     commands = [["stats", tmp_path], ["plot", "boxes", tmp_path, "--output", tmp_path / "boxes.svg"]]
-    assert not any("planned" in run("results", *command).err for command in commands)
+    assert not any("planned" in cli("results", *command).err for command in commands)
     (tmp_path / "Lost-CC-1-1" / "done").unlink()
     incomplete = f"{len(criteria)} of {2 * 3 * len(criteria)} cells"
     for command in commands:
-        assert f"{incomplete} do not rest on all planned runs" in run("results", *command).err
+        assert f"{incomplete} do not rest on all planned runs" in cli("results", *command).err
 
 
-def test_command(sweep, run):
-    out = run("results", "stats", sweep, "--criteria", "CR", "OA_ES", "--pairs").out
+def test_command(sweep, cli):
+    out = cli("results", "stats", sweep, "--criteria", "CR", "OA_ES", "--pairs").out
     said = ("average rank", "95 % interval", "(t)", "Friedman over 2 datasets", "Wilcoxon–Holm", "Regret")
     assert all(text in out for text in said)
-    content = json.loads(run("results", "stats", sweep, "--json").out)
+    content = json.loads(cli("results", "stats", sweep, "--json").out)
     assert set(content["by_criterion"]) == set(criteria)
     assert len(content["by_criterion"]["CR"]["pairs"]) == 6
-    assert "--alpha" in run("results", "stats", sweep, "--alpha", "0", code=2).err
+    assert "--alpha" in cli("results", "stats", sweep, "--alpha", "0", code=2).err
 
 
 @pytest.mark.parametrize("n_trials", [1, 2])
@@ -406,9 +406,9 @@ def test_wins_without_standard_errors_are_said_to_be_so(tmp_path, n_trials):
             assert pair["ties"] == np.sum(values[:, a] == values[:, b])
 
 
-def test_stats_say_where_nothing_can_be_significant(tmp_path, run):
+def test_stats_say_where_nothing_can_be_significant(tmp_path, cli):
     write_sweep(tmp_path, algorithms=("CC", "LWS", "NN"), n_trials=2, n_hparams=1)
-    said = run("results", "stats", tmp_path).out
+    said = cli("results", "stats", tmp_path).out
     assert "With 2 datasets no p (Wilcoxon–Holm) of 3 pairs can be below 1" in said
     assert "that takes 7 datasets (or 6 and a single pair" in said
     # By the tests themselves: one algorithm ahead everywhere.

@@ -112,9 +112,9 @@ def test_without_true_labels_the_lowest_is_the_best_where_lower_is_better(tmp_pa
     assert [pair["wins"] for pair in comparison["pairs"]] == [2, 2, 2]
 
 
-def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board, tmp_path, run):
+def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board, tmp_path, cli):
     folder = tmp_path / "paper"
-    said = run("report", sweep, "--paper", folder, "--criteria", "CR")
+    said = cli("report", sweep, "--paper", folder, "--criteria", "CR")
     assert said.out == f"{folder / 'paper.tex'}\n"
     assert "rank-intervals-CR is not drawn" in said.err  # three splits
     document = (folder / "paper.tex").read_text()
@@ -141,11 +141,9 @@ def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board
     assert main_cli([*command.split()[1:]]) == 0, "the folder of an earlier paper is written again"
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.tex").write_text("mine")
-    assert (
-        "give a new or empty folder with --paper"
-        in run("report", sweep, "--paper", tmp_path / "full", code=2).err
-    )
-    assert "--output PATH for a page, --paper DIR" in run("report", sweep, code=2).err
+    said = cli("report", sweep, "--paper", tmp_path / "full", code=2).err
+    assert "give a new or empty folder with --paper" in said
+    assert "--output PATH for a page, --paper DIR" in cli("report", sweep, code=2).err
 
 
 def test_by_criterion_has_datasets_as_columns(board):
@@ -201,7 +199,7 @@ def test_results_below_chance_are_flagged(tmp_path):
     assert not any("below chance" in note for note in notes["LWS"])
 
 
-def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp_path, run):
+def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp_path, cli):
     for number, change in enumerate([{}, {"model": "DenseNet"}, {"steps": 500}]):
         write_run(tmp_path / str(number), records(), experiment=experiment_of("Lost", "CC") | change)
     assert sorted(read_board(tmp_path).labels.values()) == [
@@ -209,10 +207,10 @@ def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp
         "Lost (model MLP, steps 1000)",
         "Lost (model MLP, steps 500)",
     ]
-    out = run("collect", tmp_path, "--format", "csv", "--where", "steps=500", "model=MLP").out
+    out = cli("collect", tmp_path, "--format", "csv", "--where", "steps=500", "model=MLP").out
     assert {row["steps"] for row in csv.DictReader(io.StringIO(out))} == {"500"}
     for condition, said in (("steps=7", "steps is 1000, 500"), ("colour=red", "with one of algorithm,")):
-        assert said in run("collect", tmp_path, "--where", condition, code=2).err
+        assert said in cli("collect", tmp_path, "--where", condition, code=2).err
 
 
 def test_rows_carry_all_figures(board, runs):
@@ -241,12 +239,12 @@ def test_a_split_without_a_choice_has_a_row_that_says_so(gapped_board):
     assert [(entries[0].text, entries[4].text) for entries in shown] == [("0", "none"), ("1", "none")]
 
 
-def test_csv_json_parquet_and_frames_agree(sweep, run, tmp_path):
+def test_csv_json_parquet_and_frames_agree(sweep, cli, tmp_path):
     from pyarrow import parquet
 
-    from_csv = list(csv.DictReader(io.StringIO(run("collect", sweep, "--format", "csv").out)))
-    from_json = json.loads(run("collect", sweep, "--json").out)["cells"]
-    run("collect", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
+    from_csv = list(csv.DictReader(io.StringIO(cli("collect", sweep, "--format", "csv").out)))
+    from_json = json.loads(cli("collect", sweep, "--json").out)["cells"]
+    cli("collect", sweep, "--format", "parquet", "--output", tmp_path / "t.parquet")
     assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == from_json
     means = [row["mean_test_accuracy"] for row in from_json]
     assert [float(row["mean_test_accuracy"]) for row in from_csv] == means
@@ -259,13 +257,13 @@ def test_csv_json_parquet_and_frames_agree(sweep, run, tmp_path):
             results.frame(*wrong)
 
 
-def test_command_filters_dashes_and_chosen(sweep, run, board):
-    out = run("collect", sweep, "--algorithms", "l*", "--criteria", "oa with es", "cr").out
+def test_command_filters_dashes_and_chosen(sweep, cli, board):
+    out = cli("collect", sweep, "--algorithms", "l*", "--criteria", "oa with es", "cr").out
     assert "LWS" in out
     assert "PRODEN" not in out
     assert re.search(r"Algorithm +OA w/ ES +CR\n", out)
     for form in ("text", "markdown", "latex", "csv"):
-        out = run("collect", sweep, "--chosen", "--format", form).out
+        out = cli("collect", sweep, "--chosen", "--format", form).out
         assert str(board.cell(board.settings[0], "CC", board.criteria[0]).choices[0].record.step) in out
         assert "lr" in out
 
@@ -320,25 +318,25 @@ def test_tables_say_what_was_planned(gapped_board, render):
     assert "without a letter are complete" in text
 
 
-def test_tables_say_what_was_planned_where_it_differs(run, tmp_path):
+def test_tables_say_what_was_planned_where_it_differs(cli, tmp_path):
     for name, dataset, algorithm in (("a", "Lost", "CC"), ("b", "Lost", "LWS"), ("c", "MSRCv2", "LWS")):
         write_run(tmp_path / name, records(), dataset, algorithm)
     plan(tmp_path, (("CC",), ("Lost",), {"n_hparams": 3, "n_trials": 4}))
     planned = "4 splits × 3 configurations (CC); 1 split × 1 configuration (LWS)"
-    assert f"Planned: {planned}.\n" in run("collect", tmp_path).out
-    by_criterion = run("collect", tmp_path, "--by", "criterion").out
+    assert f"Planned: {planned}.\n" in cli("collect", tmp_path).out
+    by_criterion = cli("collect", tmp_path, "--by", "criterion").out
     assert f"Planned: Lost: {planned}; MSRCv2: 1 split × 1 configuration." in by_criterion
 
 
-def test_command_reads_what_a_sweep_was_asked_to_do(sweep, tmp_path, run):
+def test_command_reads_what_a_sweep_was_asked_to_do(sweep, tmp_path, cli):
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
     plan(tmp_path, (("CC", "LWS", "PRODEN"), ("Lost",), {"n_hparams": 5, "n_trials": 3}))
     (tmp_path / "sweep-broken.toml").write_text("[[")
-    said = run("collect", tmp_path)
+    said = cli("collect", tmp_path)
     assert "rests on 2 of 3 splits and 4 of 15 planned runs; 11 not started" in said.out
     assert "Lost: planned, but without any run: PRODEN" in said.err
     assert "sweep-broken.toml is not a TOML file" in said.err
-    out = run("collect", sweep, "--planned_hparams", 20, "--planned_trials", 5).out
+    out = cli("collect", sweep, "--planned_hparams", 20, "--planned_trials", 5).out
     assert "rests on 3 of 5 splits and 12 of 100 planned runs; 88 not started" in out
 
 
@@ -353,24 +351,24 @@ def test_command_reads_what_a_sweep_was_asked_to_do(sweep, tmp_path, run):
         {"precision": "bf16"},
     ],
 )
-def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, run, change):
+def test_what_was_planned_of_another_setting_is_not_missed(tmp_path, cli, change):
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
     plan(tmp_path, (("CC",), ("Lost",), {"n_hparams": 2, "n_trials": 2}))
     plan(tmp_path, (("CC",), ("Lost",), change))
-    assert "rests on" not in run("collect", tmp_path).out
+    assert "rests on" not in cli("collect", tmp_path).out
 
 
-def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, run):
+def test_planned_datasets_and_algorithms_by_path_without_runs(tmp_path, cli):
     write_run(tmp_path / "a", records(), "Lost", "Mine@01234567")
     plan(tmp_path, (("some/file.py:Mine", "some/file.py:Other"), ("Lost", "MSRCv2"), {}), steps=None)
-    assert [line for line in run("collect", tmp_path).err.splitlines() if "planned" in line] == [
+    assert [line for line in cli("collect", tmp_path).err.splitlines() if "planned" in line] == [
         "warning: Lost: planned, but without any run: some/file.py:Other",
         "warning: MSRCv2: planned, but without any run of any algorithm",
     ]
-    assert "MSRCv2" not in run("collect", tmp_path, "--datasets", "Lost").err
+    assert "MSRCv2" not in cli("collect", tmp_path, "--datasets", "Lost").err
 
 
-def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, run):
+def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, cli):
     """What was planned is a set of runs per algorithm, not all splits × configurations of a setting."""
     write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=3)
     write_run(tmp_path / "more", records(), "Lost", "CC", trial_seed=2, hparams_seed=5)
@@ -382,9 +380,9 @@ def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, ru
         (("CC",), ("Lost",), later),
         (("LWS",), ("Lost",), {"n_hparams": 1, "n_trials": 1}),
     )
-    assert "rests on" not in run("collect", tmp_path).out
+    assert "rests on" not in cli("collect", tmp_path).out
     shutil.rmtree(tmp_path / "Lost-CC-1-2")
-    out = run("collect", tmp_path).out
+    out = cli("collect", tmp_path).out
     assert "rests on 3 of 3 splits and 6 of 7 planned runs; 1 not started" in out
     assert out.count("planned runs") == 1
 
@@ -392,17 +390,17 @@ def test_grids_of_other_ranges_and_fewer_configurations_are_no_gaps(tmp_path, ru
 # Copies of runs.
 
 
-def test_copies_of_a_run_count_once_with_a_warning(tmp_path, run):
+def test_copies_of_a_run_count_once_with_a_warning(tmp_path, cli):
     first, second = tmp_path / "first", tmp_path / "second"
     write_sweep(first, datasets=("Lost",), algorithms=("CC",), n_trials=2, n_hparams=2)
-    alone = run("collect", first)
+    alone = cli("collect", first)
     assert alone.err == ""
-    twice = run("collect", first, f"{first}/../first")
+    twice = cli("collect", first, f"{first}/../first")
     assert twice.out == alone.out
     assert "first/../first: named more than once, read once" in twice.err
     shutil.copytree(first, second)
     shutil.copytree(first / "Lost-CC-0-0", second / "renamed")
-    merged = run("collect", first, second)
+    merged = cli("collect", first, second)
     assert merged.out == alone.out
     (warning,) = merged.err.splitlines()
     assert "5 folders are copies of runs that count once" in warning
@@ -435,8 +433,8 @@ def test_tables_fit_into_a_terminal_and_say_what_is_left_out(board):
     assert render_text(build_tables(board)) == render_text(build_tables(board), 10_000)
 
 
-def test_standard_errors_may_be_left_out(sweep, board, run):
-    text = run("collect", sweep, "--format", "latex", "--without_error").out
+def test_standard_errors_may_be_left_out(sweep, board, cli):
+    text = cli("collect", sweep, "--format", "latex", "--without_error").out
     cell = next(iter(board.cells.values()))
     assert f"{100 * cell.mean:.2f} ± {100 * cell.std:.2f}".replace("±", r"$\pm$") in text
     assert "[" not in re.sub(r"\[ht\]|\\\\\[.*?\]", "", text)
@@ -467,7 +465,7 @@ ODD_NAMES = (
 )
 
 
-def test_odd_names_break_no_format(tmp_path, run):
+def test_odd_names_break_no_format(tmp_path, cli):
     for number, name in enumerate(ODD_NAMES):
         experiment = experiment_of("Lost", name, model=name if number else "MLP")
         write_run(
@@ -481,7 +479,7 @@ def test_odd_names_break_no_format(tmp_path, run):
     shown = {}
     for form in ("text", "markdown", "latex", "csv", "json"):
         for more in ([], ["--chosen"]):
-            said = run("collect", tmp_path, "--format", form, *more)
+            said = cli("collect", tmp_path, "--format", form, *more)
             shown.setdefault(form, said.out)
             for text in (said.out, said.err):
                 assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)

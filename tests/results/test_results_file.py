@@ -105,12 +105,13 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_commands_answer_as_for_the_folder(folder, file, capsys, words):
+def test_commands_answer_as_for_the_folder(folder, file, cli, words):
     command, *options = words.split()
     answers = []
     for place in (folder, file):
-        assert main([command, str(place), *options]) == 0
-        answers.append([text.replace(str(place), "").replace(place.name, "") for text in capsys.readouterr()])
+        answers.append(
+            [text.replace(str(place), "").replace(place.name, "") for text in cli(command, place, *options)]
+        )
     assert answers[0] == answers[1]
     assert "without any run: POP" in answers[1][1], "the sweep's plan is in the file"
 
@@ -170,7 +171,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_column_that_makes_no_sense_is_our_error(file, tmp_path, name, capsys):
+def test_a_column_that_makes_no_sense_is_our_error(file, tmp_path, name, cli):
     path, table = tmp_path / "bad.parquet", pq.read_table(file)
     value, said = BROKEN[name]
     values = [*range(table.num_rows)] if value is ... else [value] * table.num_rows
@@ -178,8 +179,7 @@ def test_a_column_that_makes_no_sense_is_our_error(file, tmp_path, name, capsys)
     pq.write_table(table.set_column(table.schema.get_field_index(name), name, pa.array(values, kind)), path)
     with pytest.raises(DataError, match=r"bad\.parquet"):
         read_results_file(path)
-    assert main(["collect", str(path)]) == 2
-    assert said in capsys.readouterr().err
+    assert said in cli("collect", path, code=2).err
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,12 @@ def test_damaged_files_end_in_our_error(file, tmp_path):
     assert refused > 60
 
 
-def test_a_file_of_another_kind_is_our_error(tmp_path, capsys):
+def test_a_file_of_another_kind_is_our_error(tmp_path, cli):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    assert main(["collect", str(tmp_path / "other.parquet")]) == 2
-    assert "not made by `plench export`" in capsys.readouterr().err
+    assert "not made by `plench export`" in cli("collect", tmp_path / "other.parquet", code=2).err
     for name, content in (("empty.parquet", b""), ("text.parquet", b"hello" * 100), ("runs.zip", b"PK\3\4")):
         (tmp_path / name).write_bytes(content)
-        assert main(["collect", str(tmp_path / name)]) == 2
-        assert name in capsys.readouterr().err
+        assert name in cli("collect", tmp_path / name, code=2).err
     with pytest.raises(UsageError, match="cannot read"):
         read_results_file(tmp_path / "nothing.parquet")
 
@@ -251,15 +249,12 @@ def test_names_that_are_not_text_survive(tmp_path):
     assert run.experiment.algorithm == name
 
 
-def test_export_says_what_it_wrote_and_what_is_wrong(folder, tmp_path, capsys):
-    assert main(["export", str(folder), "-o", str(tmp_path / "r.parquet")]) == 0
-    said = capsys.readouterr()
+def test_export_says_what_it_wrote_and_what_is_wrong(folder, tmp_path, cli):
+    said = cli("export", folder, "-o", tmp_path / "r.parquet")
     assert "99 runs, 1,062 records, 5 algorithms, 2 datasets" in said.out
     assert "empty_run/run.json" in said.err
-    assert main(["export", str(folder), "-o", str(tmp_path / "r.csv")]) == 2
-    assert "must end in .parquet" in capsys.readouterr().err
-    assert main(["export", str(tmp_path), "-o", str(tmp_path / "s.parquet")]) == 2
-    assert "no runs in" in capsys.readouterr().err
+    assert "must end in .parquet" in cli("export", folder, "-o", tmp_path / "r.csv", code=2).err
+    assert "no runs in" in cli("export", tmp_path, "-o", tmp_path / "s.parquet", code=2).err
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
@@ -284,12 +279,10 @@ def test_folders_of_one_name_stay_two_runs(tmp_path):
     assert [run.path.name for run in read_runs(tmp_path / "x.parquet")] == ["same", "same~2"]
 
 
-def test_without_the_extra_the_command_says_what_to_install(folder, file, tmp_path, capsys, monkeypatch):
+def test_without_the_extra_the_command_says_what_to_install(folder, file, tmp_path, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert main(["export", str(folder), "-o", str(tmp_path / "r.parquet")]) == 2
-    assert "extra 'report'" in capsys.readouterr().err
-    assert main(["collect", str(file)]) == 2
-    assert "extra 'report'" in capsys.readouterr().err
+    assert "extra 'report'" in cli("export", folder, "-o", tmp_path / "r.parquet", code=2).err
+    assert "extra 'report'" in cli("collect", file, code=2).err
 
 
 def test_columns_are_those_that_the_documentation_lists(file):

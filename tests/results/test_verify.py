@@ -76,50 +76,45 @@ def edit_record(folder, number, **changes):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_repeated_runs_are_bit_equal(runs, tmp_path, capsys):
+def test_repeated_runs_are_bit_equal(runs, tmp_path, cli):
     file = tmp_path / "results.parquet"
     assert main(["export", str(runs), "-o", str(file)]) == 0
     for place in (runs, file):
-        assert main(["verify", str(place), "--sample", "5"]) == 0
-        said = capsys.readouterr().out
+        said = cli("verify", place, "--sample", "5").out
         assert said.count("bit-equal") == 3
         assert "3 of 3 repeated runs agree" in said
 
 
-def test_a_changed_record_is_found(runs, tmp_path, capsys):
+def test_a_changed_record_is_found(runs, tmp_path, cli):
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_record(folder, 2, test_acc=0.125)
-    assert main(["verify", str(folder), "--sample", "3"]) == 1
-    said = capsys.readouterr().out
+    said = cli("verify", folder, "--sample", "3", code=1).out
     assert re.search(r"DIFFERS: step 8: test_acc is 0\.\d+, not 0\.125", said)
     assert "2 of 3 repeated runs agree" in said
     assert "--other-processor" in said
-    assert main(["verify", str(folder), "--sample", "3", "--other_processor"]) == 0
-    said = capsys.readouterr().out
+    said = cli("verify", folder, "--sample", "3", "--other_processor").out
     assert said.count("within 0.05, largest difference of the last record 0.0000") == 3
     assert said.count("(different here: processor)") == 3
     assert said.count("(test_acc at step 8)") == 1
 
 
-def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, capsys):
+def test_other_conditions_ask_for_the_tolerance_only(runs, tmp_path, cli):
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_run(folder, versions={**read_runs(folder)[0].info["versions"], "torch": "1.0"})
-    assert main(["verify", str(folder), "--sample", "3"]) == 0
-    assert capsys.readouterr().out.count("(different here: torch 1.0 →") == 1
+    assert cli("verify", folder, "--sample", "3").out.count("(different here: torch 1.0 →") == 1
     edit_record(folder, -1, test_acc=0.125)
-    assert main(["verify", str(folder), "--sample", "3"]) == 1
-    assert "more than 0.05 apart" in capsys.readouterr().out
+    assert "more than 0.05 apart" in cli("verify", folder, "--sample", "3", code=1).out
     assert main(["verify", str(folder), "--sample", "3", "--tolerance", "1"]) == 0
 
 
-def test_a_stacked_run_is_repeated_alone_to_the_tolerance(runs, tmp_path, capsys):
+def test_a_stacked_run_is_repeated_alone_to_the_tolerance(runs, tmp_path, cli):
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_run(folder, fleet_size=4)
-    assert main(["verify", str(folder), "--sample", "3"]) == 0
-    assert capsys.readouterr().out.count("(different here: stacked with 3 others → single)") == 1
+    said = cli("verify", folder, "--sample", "3").out
+    assert said.count("(different here: stacked with 3 others → single)") == 1
 
 
-def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, capsys):
+def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, cli):
     words = ["--algorithms", "PRODEN", "--datasets", "Digits_FPS", "--n-trials", "1", "--n-hparams", "3"]
     words += ["--steps", "9", "--checkpoint-freq", "4", "--workers", "1", "--stack", "3"]
     words += ["--skip-confirmation", "--hparams", '{"batch_size": 32}']  # runs of one stack share it
@@ -137,12 +132,9 @@ def test_a_stacked_run_is_repeated_with_its_stack(tmp_path, capsys):
     assert main([*command[1:], "--skip-confirmation"]) == 0
     again = read_runs(tmp_path / "again")
     assert [run.info["stack"] for run in again] == [run.info["stack"] for run in stored]
-    capsys.readouterr()
-    assert main(["verify", str(tmp_path / "runs"), "--sample", "3"]) == 0
-    assert capsys.readouterr().out.count(": bit-equal") == 3
+    assert cli("verify", tmp_path / "runs", "--sample", "3").out.count(": bit-equal") == 3
     shutil.rmtree(stored[0].path)
-    assert main(["verify", str(tmp_path / "runs"), "--sample", "1"]) == 0
-    said = capsys.readouterr().out
+    said = cli("verify", tmp_path / "runs", "--sample", "1").out
     assert re.search(r"within 0\.05, largest difference of the last record 0\.0\d+", said)
     assert "(different here: stacked with 2 others → single)" in said
 
@@ -154,14 +146,12 @@ def test_a_forged_stack_executes_no_third_party_code(runs, submission):
     assert find_stack(forged, {**by_id, "a": forged}) == [forged]
 
 
-def test_what_cannot_be_repeated_is_said(runs, tmp_path, capsys):
+def test_what_cannot_be_repeated_is_said(runs, tmp_path, cli):
     folder = shutil.copytree(runs, tmp_path / "runs")
     edit_run(folder, run_id="0" * 32)
-    assert main(["verify", str(folder), "--sample", "3"]) == 1
-    assert "its run_id is not that of its configuration" in capsys.readouterr().out
+    assert "its run_id is not that of its configuration" in cli("verify", folder, "--sample", "3", code=1).out
     edit_run(folder, config={"trial_seed": 0, "hparams_seed": 0, "seed": 0})
-    assert main(["verify", str(folder), "--sample", "3"]) == 1
-    assert "cannot be repeated: " in capsys.readouterr().out
+    assert "cannot be repeated: " in cli("verify", folder, "--sample", "3", code=1).out
 
 
 def test_the_sample_is_drawn_by_the_seed(runs):
@@ -171,7 +161,7 @@ def test_the_sample_is_drawn_by_the_seed(runs):
     assert len({tuple(names) for names in drawn.values()}) > 1
 
 
-def test_bad_usage(runs, submission, capsys):
+def test_bad_usage(runs, submission, cli):
     source, nothing = ["submit", "check", str(submission / "runs")], ["--source", "nothing.py"]
     for words, said in (
         (["verify", str(runs), "--sample", "0"], "--sample must be"),
@@ -179,8 +169,7 @@ def test_bad_usage(runs, submission, capsys):
         (source, "--source FILE"),
         ([*source, *nothing], "cannot read the algorithm's file 'nothing.py'"),
     ):
-        assert main(words) == 2
-        assert said in capsys.readouterr().err
+        assert said in cli(*words, code=2).err
 
 
 def test_comparing_conditions_and_records(runs):
@@ -203,40 +192,35 @@ def test_comparing_conditions_and_records(runs):
     assert "other steps" in compare_runs(run, replace(run, records=run.records[:-1]), exact=False)[0]
 
 
-def test_code_of_others_is_run_only_with_leave(submission, capsys):
+def test_code_of_others_is_run_only_with_leave(submission, cli):
     executed = submission / "executed"
     executed.unlink(missing_ok=True)
     runs = submission / "runs"
     copies = list(runs.glob("*/executed"))
     for path in copies:
         path.unlink()
-    assert main(["verify", str(runs)]) == 2
-    said = capsys.readouterr().err
+    said = cli("verify", runs, code=2).err
     assert "--run-code allows it" in said
     assert "no finished run that could be repeated" in said
     assert main(["submit", "check", str(runs), "--source", str(submission / "method.py")]) == 0
     assert not executed.exists()
     assert not list(runs.glob("*/executed"))
-    assert main(["verify", str(runs), "--run_code", "--sample", "1"]) == 0
-    assert "bit-equal" in capsys.readouterr().out
+    assert "bit-equal" in cli("verify", runs, "--run_code", "--sample", "1").out
 
 
-def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, capsys):
+def test_a_whole_submission_passes_and_merges(submission, runs, tmp_path, cli):
     source, mine, base = submission / "method.py", tmp_path / "mine.parquet", tmp_path / "base.parquet"
     assert main(["export", str(submission / "runs"), "-o", str(mine)]) == 0
     assert main(["export", str(runs), "-o", str(base)]) == 0
     words = ["submit", "check", str(mine), "--source", str(source), "--against", str(base)]
-    assert main(words) == 0
-    said = capsys.readouterr().out
+    said = cli(*words).out
     assert said.count(": good") == 5
     assert "passed" in said
     assert "No run was repeated" in said
-    assert main([*words, "--run_code", "--sample", "1"]) == 0
-    assert "bit-equal" in capsys.readouterr().out
+    assert "bit-equal" in cli(*words, "--run_code", "--sample", "1").out
     merged = tmp_path / "new.parquet"
     words = ["submit", "merge", str(base), str(mine), "--source", str(source), "-o", str(merged)]
-    assert main(words) == 0
-    assert "7 runs" in capsys.readouterr().out
+    assert "7 runs" in cli(*words).out
     names = [run.path.name for place in (runs, submission / "runs") for run in read_runs(place)]
     assert sorted(run.path.name for run in read_runs(merged)) == sorted(names)
     assert main([*words[:2], str(merged), *words[3:]]) == 0, "merging again adds nothing"
@@ -274,12 +258,11 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("said", SPOILED)
-def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, capsys, said):
+def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, cli, said):
     folder = shutil.copytree(submission, tmp_path / "copy")
     SPOILED[said](folder)
     source = str(folder / "method.py")
-    assert main(["submit", "check", str(folder / "runs"), "--source", source]) == 1
-    out = capsys.readouterr().out
+    out = cli("submit", "check", folder / "runs", "--source", source, code=1).out
     assert said in out
     assert "NOT passed" in out
     target = tmp_path / "x.parquet"
@@ -288,18 +271,18 @@ def test_what_is_wrong_with_a_submission_is_named(submission, runs, tmp_path, ca
     assert not target.exists()
 
 
-def test_other_records_of_the_same_run_are_not_merged(submission, tmp_path, capsys):
+def test_other_records_of_the_same_run_are_not_merged(submission, tmp_path, cli):
     folder = shutil.copytree(submission, tmp_path / "copy")
     edit_record(folder / "runs", -1, test_acc=1.0)
     target = tmp_path / "x.parquet"
     words = ["submit", "merge", str(submission / "runs"), str(folder / "runs")]
-    assert main([*words, "--source", str(submission / "method.py"), "-o", str(target)]) == 2
-    assert "are the same run with different records" in capsys.readouterr().err
+    said = cli(*words, "--source", submission / "method.py", "-o", target, code=2).err
+    assert "are the same run with different records" in said
     assert not target.exists()
 
 
 @pytest.mark.parametrize("place", ["algorithm", "dataset", "model", "more_criteria"])
-def test_a_forged_description_runs_no_code_without_leave(runs, tmp_path, capsys, place):
+def test_a_forged_description_runs_no_code_without_leave(runs, tmp_path, cli, place):
     """It says that all is plench's own, and names a file in its configuration."""
     folder, evil = tmp_path / "runs", tmp_path / "evil.py"
     shutil.copytree(runs, folder)
@@ -310,6 +293,5 @@ def test_a_forged_description_runs_no_code_without_leave(runs, tmp_path, capsys,
         changed[place] = f"{evil}:Method"
         info["run_id"] = RunConfig.from_json(info["config"]).run_id(info["experiment"]["dataset_fingerprint"])
         path.write_text(json.dumps(info))
-    assert main(["verify", str(folder)]) == 2
-    assert "no finished run that could be repeated" in capsys.readouterr().err
+    assert "no finished run that could be repeated" in cli("verify", folder, code=2).err
     assert not (tmp_path / "executed").exists()

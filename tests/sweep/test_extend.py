@@ -14,13 +14,10 @@ from plench.runs.results import read_results_file
 GRID = ["--algorithms", "PRODEN", "CC", "--datasets", "Digits_FPS", "--steps", "4", "--checkpoint_freq", "2"]
 OPTIONS: dict[str, Any] = {"n_hparams": 2, "n_trials": 1, "steps": 4, "checkpoint_freq": 2, "workers": 1}
 OPTIONS |= {"progress": False}
-Capture = pytest.CaptureFixture[str]
 
 
-def sweep(capsys: Capture, verb: str, folder: Path, *more: str) -> Any:
-    capsys.readouterr()
-    assert main(["sweep", verb, *GRID, "--output_dir", str(folder), "--json", *more]) == 0
-    return json.loads(capsys.readouterr().out)
+def sweep(cli: Any, verb: str, folder: Path, *more: str) -> Any:
+    return json.loads(cli("sweep", verb, *GRID, "--output_dir", folder, "--json", *more).out)
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +29,19 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_runs_of_the_file_are_finished_and_the_rest_is_run(
-    published: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_runs_of_the_file_are_finished_and_the_rest_is_run(published: Path, tmp_path: Path, cli: Any) -> None:
     extend = ["--extend", str(published)]
     more = ["--n_hparams", "3", "--n_trials", "1"]
-    plan = sweep(capsys, "plan", tmp_path, *more, *extend, "--probe_seconds", "0")
+    plan = sweep(cli, "plan", tmp_path, *more, *extend, "--probe_seconds", "0")
     assert plan["states"] == {"done": 4, "missing": 2}
     assert plan["to_do"] == 2
-    assert sweep(capsys, "plan", tmp_path, *more, "--probe_seconds", "0")["to_do"] == 6
-    ended = sweep(capsys, "launch", tmp_path, *more, *extend, "--workers", "1", "--no_progress")
+    assert sweep(cli, "plan", tmp_path, *more, "--probe_seconds", "0")["to_do"] == 6
+    ended = sweep(cli, "launch", tmp_path, *more, *extend, "--workers", "1", "--no_progress")
     assert ended["states"] == {"done": 6}
     folders = [path.name for path in tmp_path.iterdir() if path.is_dir()]
     assert sorted(name.split("-t0-")[0] for name in folders) == ["Digits_FPS-CC-h2", "Digits_FPS-PRODEN-h2"]
-    assert main(["sweep", "status", "--output_dir", str(tmp_path), *extend]) == 0
-    assert "done 6 (4 runs in the extended results)" in capsys.readouterr().out
+    said = cli("sweep", "status", "--output_dir", tmp_path, *extend).out
+    assert "done 6 (4 runs in the extended results)" in said
     merged = tmp_path / "merged.parquet"
     assert main(["export", str(tmp_path), str(published), "-o", str(merged)]) == 0
     runs = read_results_file(merged).runs
@@ -73,17 +68,16 @@ def test_failed_runs_of_the_file_are_run(published: Path, tmp_path: Path) -> Non
     assert run_here == {"CC"}
 
 
-def test_conflicting_records_are_refused(published: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_conflicting_records_are_refused(published: Path, tmp_path: Path, cli: Any) -> None:
     other, merged = tmp_path / "other.parquet", tmp_path / "merged.parquet"
     change_column(published, "loss", lambda row: row["loss"] + (row["step"] == 0), other)
-    assert main(["export", str(published), str(other), "-o", str(merged)]) == 2
-    assert "are the same run with different records" in capsys.readouterr().err
+    said = cli("export", published, other, "-o", merged, code=2).err
+    assert "are the same run with different records" in said
     assert not merged.exists()
     assert main(["export", str(published), str(published.parent / "runs"), "-o", str(merged)]) == 0
 
 
-def test_a_missing_file_is_refused_before_anything_is_written(tmp_path: Path, capsys: Capture) -> None:
+def test_a_missing_file_is_refused_before_anything_is_written(tmp_path: Path, cli: Any) -> None:
     command = ["sweep", "launch", *GRID, "--output_dir", str(tmp_path / "runs"), "--extend", "x.parquet"]
-    assert main(command) == 2
-    assert "x.parquet" in capsys.readouterr().err
+    assert "x.parquet" in cli(*command, code=2).err
     assert not (tmp_path / "runs").exists()

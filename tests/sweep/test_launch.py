@@ -57,19 +57,17 @@ Capture = pytest.CaptureFixture[str]
     ],
 )
 def test_bad_usage_is_an_error_with_its_reason(
-    arguments: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    arguments: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["sweep", *arguments.split()]) == 2
-    assert reason in capsys.readouterr().err
+    assert reason in cli("sweep", *arguments.split(), code=2).err
 
 
-def test_plan_and_status_count_runs(tmp_path: Path, capsys: Capture) -> None:
+def test_plan_and_status_count_runs(tmp_path: Path, cli: Any) -> None:
     grid = [*GRID, "--n_hparams", "2", "--n_trials", "1", "--steps", "20", "--checkpoint_freq", "10"]
     assert run_here(plan_one(steps=20), tmp_path) == "done"
     options = ["--output_dir", str(tmp_path), "--json"]
-    assert main(["sweep", "plan", *grid, *options, "--probe_seconds", "1", "--workers", "2"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json.loads(cli("sweep", "plan", *grid, *options, "--probe_seconds", "1", "--workers", "2").out)
     assert plan["states"] == {"done": 1, "missing": 1}
     assert (plan["runs"], plan["to_do"], plan["workers"]) == (2, 1, 2)
     assert plan["hours"] > 0
@@ -77,40 +75,36 @@ def test_plan_and_status_count_runs(tmp_path: Path, capsys: Capture) -> None:
     assert (plan["measured_pairs"], plan["pairs"]) == (1, 1)
     on_slurm = ["--command_launcher", "slurm", "--probe_seconds", "0"]
     for more, workers in ((["--slurm_max_jobs", "7"], 7), ([], None)):
-        assert main(["sweep", "plan", *grid, *options, *on_slurm, *more]) == 0
-        assert json.loads(capsys.readouterr().out)["workers"] == workers
-    assert main(["sweep", "status", *grid, *options]) == 0
-    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "missing": 1}
+        assert json.loads(cli("sweep", "plan", *grid, *options, *on_slurm, *more).out)["workers"] == workers
+    assert json.loads(cli("sweep", "status", *grid, *options).out)["states"] == {"done": 1, "missing": 1}
 
 
-def test_a_plan_names_stacks_and_measures_them(tmp_path: Path, capsys: Capture) -> None:
+def test_a_plan_names_stacks_and_measures_them(tmp_path: Path, cli: Any) -> None:
     words = ["sweep", "plan", *GRID, "--n_hparams", "1", "--n_trials", "4", "--steps", "20", "--workers", "1"]
     words += ["--output_dir", str(tmp_path), "--probe_seconds", "1"]
     for flag, size, sizes in (("--stack", "3", [2, 2]), ("--fleet", "3", [2, 2]), ("--stack", "off", [])):
-        assert main([*words, flag, size, "--json"]) == 0
-        plan = json.loads(capsys.readouterr().out)
+        plan = json.loads(cli(*words, flag, size, "--json").out)
         assert (plan["to_do"], plan["fleets"], plan["fleets_measured"]) == (4, sizes, bool(sizes))
         assert (plan["fleet_gigabytes"] > 0) is bool(sizes)
         assert plan["hours"] > 0
-    assert main([*words, "--stack", "3"]) == 0
-    text = capsys.readouterr().out
+    text = cli(*words, "--stack", "3").out
     assert re.search("stacked: 4 runs in 2 stacks of up to 2, about [1-9] MB of memory each at most", text)
     assert text.endswith("dataset, in stacks\n")
 
 
-def test_a_launch_can_be_quiet_or_print_json(tmp_path: Path, capsys: Capture) -> None:
+def test_a_launch_can_be_quiet_or_print_json(tmp_path: Path, cli: Any) -> None:
     words = ["sweep", "launch", *GRID, "--n_hparams", "1", "--n_trials", "1", "--steps", "4"]
     words += ["--output_dir", str(tmp_path), "--workers", "1"]
-    assert main([*words, "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert main([*words, "--json", "--no-progress"]) == 0
-    captured = capsys.readouterr()
+    assert cli(*words, "--quiet") == ("", "")
+    captured = cli(*words, "--json", "--no-progress")
     expected = {"runs": 1, "states": {"done": 1}, "failures": [], "left_alone": {}, "exit_code": 0}
     assert json.loads(captured.out) == expected
     assert captured.err == ""
 
 
-def test_a_launch_command_becomes_delete_incomplete_by_its_verb(tmp_path: Path, capsys: Capture) -> None:
+def test_a_launch_command_becomes_delete_incomplete_by_its_verb(
+    tmp_path: Path, capsys: Capture, cli: Any
+) -> None:
     left, held, finished = plan_one(), plan_one("PRODEN"), plan_one("LWS")
     assert run_here(finished, tmp_path) == "done"
     for run in (left, held):
@@ -134,7 +128,7 @@ def write_sweep_file(folder: Path) -> None:
     (folder / "sweep-0.toml").write_text(resolve_names(SweepSpec((grid,)), DATASETS).to_toml())
 
 
-def test_a_linked_folder_is_not_deleted(tmp_path: Path, capsys: Capture) -> None:
+def test_a_linked_folder_is_not_deleted(tmp_path: Path, capsys: Capture, cli: Any) -> None:
     output, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
     output.mkdir()
     run = plan_one()
@@ -147,7 +141,7 @@ def test_a_linked_folder_is_not_deleted(tmp_path: Path, capsys: Capture) -> None
     assert "is a link and is kept" in capsys.readouterr().err
 
 
-def test_escapes_do_not_reach_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+def test_escapes_do_not_reach_the_terminal(tmp_path: Path, capsys: Capture, cli: Any) -> None:
     run = plan_one()
     run_here(run, tmp_path)
     store = RunStore(tmp_path / run.folder)
@@ -161,8 +155,7 @@ def test_escapes_do_not_reach_the_terminal(tmp_path: Path, capsys: Capture) -> N
         main(["sweep", *command, "--output_dir", str(tmp_path)])
         shown = capsys.readouterr()
         assert not {"\x1b", "\u202e"} & {*shown.out, *shown.err}
-    assert main(["train", "-a", hostile, "-d", "Digits_FPS"]) == 2
-    assert "\x1b" not in capsys.readouterr().err
+    assert "\x1b" not in cli("train", "-a", hostile, "-d", "Digits_FPS", code=2).err
 
 
 def test_a_launch_removes_checkpoints_of_finished_runs(tmp_path: Path) -> None:
@@ -329,12 +322,11 @@ def test_a_slurm_job_stops_when_its_time_is_up(answers: list[str], monkeypatch: 
         "results export runs -o s3://bucket/results.parquet",
     ],
 )
-def test_urls_are_refused_with_advice(command, tmp_path, monkeypatch, capsys) -> None:
+def test_urls_are_refused_with_advice(command, tmp_path, monkeypatch, cli) -> None:
     monkeypatch.chdir(tmp_path)
-    assert (
-        main(command.replace(" runs ", f" {ROOT / 'tests' / 'golden' / 'folders' / 'sweep'} ").split()) == 2
-    )
-    assert "is a URL; plench writes to folders of this machine" in capsys.readouterr().err
+    command = command.replace(" runs ", f" {ROOT / 'tests' / 'golden' / 'folders' / 'sweep'} ")
+    said = cli(*command.split(), code=2).err
+    assert "is a URL; plench writes to folders of this machine" in said
     assert list(tmp_path.iterdir()) == []
 
 

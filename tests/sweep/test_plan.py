@@ -7,7 +7,6 @@ import pytest
 
 from plench.algorithms import algorithms, find_algorithm
 from plench.algorithms.registry import PAPER
-from plench.cli import main
 from plench.data import dataset_card
 from plench.data.sources import find_source
 from plench.errors import DataError, UsageError
@@ -147,10 +146,10 @@ def test_suites_follow_the_protocol() -> None:
     assert make_grids(["CC"], ["Lost", "PLCIFAR10_Vaguest"])[1].n_trials == 3
 
 
-def test_a_suite_is_narrowed_by_datasets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suite_is_narrowed_by_datasets(cli) -> None:
     words = ["sweep", "plan", "--suite", "lite", "--algorithms", "CC", "--probe_seconds", "0"]
-    assert main([*words, "--datasets", "digits uss"]) == 0
-    assert "4 runs: 1 dataset, 1 algorithm, 2 configurations, 2 splits" in capsys.readouterr().out
+    said = cli(*words, "--datasets", "digits uss").out
+    assert "4 runs: 1 dataset, 1 algorithm, 2 configurations, 2 splits" in said
 
 
 def test_a_probe_does_not_warn_of_phases_that_it_does_not_reach(caplog: pytest.LogCaptureFixture) -> None:

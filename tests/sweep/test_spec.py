@@ -82,11 +82,10 @@ def test_bad_files_are_errors_that_name_the_file(tmp_path: Path, text: str, reas
     assert main(["sweep", "status", "--output_dir", str(tmp_path)]) == 2
 
 
-def test_runs_next_to_a_bad_file_are_collected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_next_to_a_bad_file_are_collected(tmp_path: Path, cli) -> None:
     (tmp_path / "sweep-0.toml").write_text("grid = 3")
     run_here(plan_one(), tmp_path)
-    assert main(["collect", str(tmp_path)]) == 0
-    shown = capsys.readouterr()
+    shown = cli("collect", tmp_path)
     assert "CC" in shown.out
     assert "sweep-0.toml" in shown.out + shown.err
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_status_and_plan_of_a_finished_sweep_need_neither_torch_nor_numpy(verb: 
     assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, expected)
 
 
-def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> None:
+def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture, cli: Any) -> None:
     output = ["--output_dir", str(tmp_path)]
     launch = ["sweep", "launch", *SMALL, "--algorithms", "CC", "PRODEN", *QUIET, *output]
     status = ["sweep", "status", *output, "--json"]
@@ -126,8 +127,7 @@ def test_the_plan_cache_changes_no_answer(tmp_path: Path, capsys: Capture) -> No
     assert len(json.loads(cache.read_text())["runs"]) == 2  # a launch repairs a torn one
     described = next(tmp_path.glob("*/run.json"))
     described.write_text(re.sub('"protocol": [0-9]+', '"protocol": 01', described.read_text()))
-    assert main(status) == 0
-    assert json.loads(capsys.readouterr().out)["states"] == {"done": 1, "damaged": 1}
+    assert json.loads(cli(*status).out)["states"] == {"done": 1, "damaged": 1}
 
 
 def test_own_runs_are_scanned_as_planned(tmp_path: Path) -> None:
@@ -239,10 +239,9 @@ def test_classes_of_one_file_are_distinguished(evil: Path) -> None:
     assert states(slower) == {"E": "missing", "F": "missing"}
 
 
-def test_third_party_runs_are_those_of_the_last_launch(evil: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_third_party_runs_are_those_of_the_last_launch(evil: Path, tmp_path: Path, cli: Any) -> None:
     def read_counts() -> dict[str, int]:
-        assert main(["sweep", "status", "--output_dir", str(evil), "--json"]) == 0
-        shown = capsys.readouterr()
+        shown = cli("sweep", "status", "--output_dir", evil, "--json")
         assert ("2 runs of third-party code count as missing" in shown.err) is not plan.exists()
         return json.loads(shown.out)["states"]
 

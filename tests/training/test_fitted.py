@@ -18,7 +18,7 @@ from plench.algorithms.classical.parts import share_equally
 from plench.callbacks import Callback
 from plench.cli import main
 from plench.contract.under_test import make_examples
-from plench.criteria import find_criterion
+from plench.criteria import CRITERIA, find_criterion
 from plench.data import Dataset, split_dataset
 from plench.data.answers import Answers, count_votes, spread_votes
 from plench.errors import UsageError
@@ -295,14 +295,11 @@ def test_tables_know_what_a_sweep_planned_of_a_fitted_method(tmp_path: Path) -> 
     assert "planned runs" not in render_text(build_tables(second.board))
 
 
-def test_finished_runs_of_a_wrapped_classifier_are_known_to_their_sweep(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_runs_of_a_wrapped_classifier_are_known_to_their_sweep(tmp_path: Path, cli) -> None:
     named = f"{save_classifier(tmp_path)}:SVM"
     runs = tmp_path / "runs"
     plench.sweep([named], ["Digits_FPS"], runs, n_hparams=1, n_trials=2, steps=20, workers=1)
-    assert main(["sweep", "status", "--output_dir", str(runs), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["states"] == {"done": 2}
+    assert json.loads(cli("sweep", "status", "--output_dir", runs, "--json").out)["states"] == {"done": 2}
 
 
 def test_the_identity_of_a_fitted_run_names_a_criterion_by_its_content(tmp_path: Path) -> None:
@@ -315,6 +312,7 @@ def test_the_identity_of_a_fitted_run_names_a_criterion_by_its_content(tmp_path:
     )
     config = configure_run(find_algorithm("PL_KNN"), DATA.card, more_criteria=f"{criterion}:CRITERION")
     assert re.fullmatch("Size@[0-9a-f]{8}", config.more_criteria)
+    CRITERIA.clear()  # later tests see plench's own criteria
 
 
 SVM = re.search(

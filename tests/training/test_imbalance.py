@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import plench
-from plench.cli import main
 from plench.data import load_dataset, split_dataset
 from plench.runs import read_runs
 from plench.training.run import measure
@@ -59,8 +58,7 @@ def test_accuracy_by_third() -> None:
     assert [figures[key] for key in THIRDS] == [0.5, 0.5, None]
 
 
-def test_bad_values_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bad_values_are_refused(cli, tmp_path: Path) -> None:
     command = ["train", "-a", "CC", "-d", "Digits_FPS", "--output_dir", str(tmp_path), "--imbalance"]
-    assert main([*command, "0.2"]) == 2
-    assert "imbalance must be a number of at least 1, not 0.2" in capsys.readouterr().err
+    assert "imbalance must be a number of at least 1, not 0.2" in cli(*command, "0.2", code=2).err
     assert not list(tmp_path.iterdir())

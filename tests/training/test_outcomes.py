@@ -265,7 +265,7 @@ def test_a_usage_error_in_the_middle_of_a_run_is_recorded(tmp_path: Path) -> Non
     assert described["updates"] == 12
 
 
-def test_a_failed_command_shows_the_last_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_command_shows_the_last_frames(tmp_path: Path, cli) -> None:
     path = tmp_path / "broken.py"
     path.write_text(
         "from plench.algorithms.cc import CC\n\n\n"
@@ -275,17 +275,15 @@ def test_a_failed_command_shows_the_last_frames(tmp_path: Path, capsys: pytest.C
         encoding="utf-8",
     )
     options = ["-d", "Digits_FPS", "--steps", "5", "--output_dir", str(tmp_path / "runs")]
-    assert main(["train", "-a", f"{path}:Broken", *options]) == 1
-    said = capsys.readouterr().err
+    said = cli("train", "-a", f"{path}:Broken", *options, code=1).err
     assert "in loss\n    return self.weights_of(batch)" in said
     assert "AttributeError: 'Broken' object has no attribute 'weights_of'" in said
     assert said.count('  File "') == 3
 
 
-def test_the_outcome_as_json_has_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_outcome_as_json_has_metrics(tmp_path: Path, cli) -> None:
     options = ["--steps", "21", "--checkpoint_freq", "10", "--output_dir", str(tmp_path), "--json"]
-    assert main(["train", "-a", "CC", "-d", "Digits_FPS", *options]) == 0
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(cli("train", "-a", "CC", "-d", "Digits_FPS", *options).out)
     records = read_records(Path(content["folder"]))
     kept = {key: value for key, value in records[-1].items() if key not in ("args", "hparams")}
     assert {key: content["last_record"][key] for key in kept} == kept
