@@ -45,10 +45,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def wait_for_checkpoint(output: Path, process: subprocess.Popen[str]) -> None:
-    """Wait until a process has written a checkpoint of its own, or has ended."""
+def wait_for_checkpoint(output: Path, process: subprocess.Popen[str], patience: float = PATIENCE) -> None:
+    """Wait until a process has written a checkpoint of its own or has ended, at most `patience` seconds."""
     begun = time.time()
-    while process.poll() is None and time.time() - begun < PATIENCE:
+    while process.poll() is None and time.time() - begun < patience:
         for path in output.glob("*/checkpoint.pt"):
             try:
                 if path.stat().st_mtime >= begun:
@@ -67,8 +67,8 @@ def test_killed_at_random_moments(spec: str, tmp_path: Path) -> None:
     continued = []
     for attempt in range(KILLS):
         process = start(tmp_path / "b", spec)
-        if attempt == 0:
-            time.sleep(moments.uniform(0.5, 4))  # at any moment: while importing, building or training
+        if attempt == 0:  # while importing, building or training: the first checkpoint is the latest moment
+            wait_for_checkpoint(tmp_path / "b", process, patience=moments.uniform(0.5, 4))
         else:
             wait_for_checkpoint(tmp_path / "b", process)
             time.sleep(moments.uniform(0, 0.3))
