@@ -32,7 +32,8 @@ def run(command: str) -> None:
 
 
 # %%
-# Handwritten digits. Every set has some wrong digits; one set in twenty has lost the right one.
+# Handwritten digits. Each wrong digit is a candidate with probability 0.1. With probability 0.05 a set has
+# lost the right digit and has another in its place.
 random = np.random.default_rng(0)
 digits, truth = load_digits(return_X_y=True)
 rows = np.arange(len(truth))

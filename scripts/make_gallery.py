@@ -88,11 +88,11 @@ def write_index() -> str:
     """Return the page that lists the gallery, with thumbnails."""
     lines = ["# Gallery", "", "Each example is a script that needs no download and runs in under a minute."]
     lines += ["Pages, output and pictures are written by `python scripts/make_gallery.py`.", ""]
-    lines += ["| picture | example |", "|---|---|"]
     for name in GALLERY:
         title, summary = title_of((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
-        lines.append(f"| [![{title}](thumbnails/{name}.png)]({name}.md) | [{title}]({name}.md). {summary} |")
-    return "\n".join([*lines, ""])
+        picture = f"[![{title}](thumbnails/{name}.png)]({name}.md)"
+        lines += [f"## [{title}]({name}.md)", "", picture, "", summary, ""]
+    return "\n".join(lines)
 
 
 def run_example(name: str, folder: Path) -> str:
