@@ -80,13 +80,14 @@ if __name__ == "__main__":
         print(f"new images of a {shape}: {share:.0%} are predicted right")
 
 # %%
-# Picture: eight small images of a square, a triangle and six discs. Above each are its two candidates and the
-# shape that the model chose, the right one for all eight.
+# Picture: six small images, two of each shape, in bright colours on dark tiles. Above each are its two
+# candidates and the shape that the model chooses of them.
 if __name__ == "__main__":
-    fig, panels = plt.subplots(2, 4, figsize=(6.4, 4), layout="constrained")
-    for number, axes in enumerate(panels.flat):
+    numbers = np.hstack([np.flatnonzero(np.array(truths) == shape)[:2] for shape in shapes])
+    fig, panels = plt.subplots(2, 3, figsize=(5.4, 4.2), layout="constrained")
+    for number, axes in zip(numbers, panels.T.flat, strict=True):
         axes.imshow(Image.open(folder / "shapes" / f"{number:03}.png"))
-        axes.set_title(f"{candidates[number]}\n→ {resolved[number]}", fontsize=9)
+        axes.set_title(f"{candidates[number].replace('|', ' or ')}?\n{resolved[number]}", fontsize=10)
         axes.axis("off")
-    fig.suptitle("Candidates of an image, and the label that the model chooses")
+    fig.suptitle("Two candidates, and the one that the model chooses", fontsize=12)
     fig.savefig(folder / "images_encoder.png", dpi=110)

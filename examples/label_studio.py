@@ -62,14 +62,14 @@ model = plench.load(outcome.folder)
 print(model.predict({"text": ["lovely, thank you so much", "broken again, i want a refund"]}))
 
 # %%
-# Picture: a table of three classes by three: how many tasks have both as candidates. The diagonal, a class by
-# itself, has about a hundred each, every pair 20 to 27.
+# Picture: a table of three classes by three, shaded by its counts. A square of the diagonal counts the tasks
+# with a class among their candidates; the other squares, far paler, those with two classes among them.
 together = dataset.candidates.astype(int).T @ dataset.candidates
-fig, axes = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
+fig, axes = plt.subplots(figsize=(4.3, 3.9), layout="constrained")
 axes.imshow(together, cmap="Blues", vmin=0, vmax=1.6 * together.max())
 for row, column in np.ndindex(together.shape):
     axes.text(column, row, together[row, column], ha="center", va="center")
 ticks = range(len(dataset.class_names))
 axes.set(xticks=ticks, xticklabels=dataset.class_names, yticks=ticks, yticklabels=dataset.class_names)
-axes.set(xlabel="candidate", ylabel="candidate", title="Tasks in which both are candidates")
+axes.set(xlabel="candidate", ylabel="candidate", title="Tasks that have both as candidates")
 fig.savefig(folder / "label_studio.png", dpi=110)

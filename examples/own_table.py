@@ -47,8 +47,8 @@ for name, label, probs in zip(
     print(f"{name}: {label} ({probs.max():.0%})")
 
 # %%
-# Picture: the probability of cat, dog and rabbit by weight: rabbit is highest below 3 kg, cat between 4 and
-# 10 kg, dog above 11 kg.
+# Picture: the probability of cat, dog and rabbit by weight. Rabbit is the most probable for the lightest, cat
+# between, dog for the heaviest; where two curves cross, both are about equally probable.
 weights = np.geomspace(1, 30, 100)
 probs = model.predict_proba({"weight": weights, "colour": ["brown"] * 100, "tame": [True] * 100})
 fig, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")

@@ -63,10 +63,10 @@ for n, coverage in enumerate(asked):
     print(f"{coverage:.0%}    {found:14}  {mean[n, 0]:.1%} ± {spread[n, 0]:.1%} ({mean[n, 1]:.1f})")
 
 # %%
-# Picture: two panels by the coverage that was asked for. Left: the share of sets with the true digit; it is
-# at least 99 % when calibrated on candidate sets, and on the diagonal, with a spread of two to five points,
-# when calibrated on true labels. Right: the mean number of classes in a set, 3.0 to 9.5 by candidate sets,
-# and 0.5 to 1.5 by true labels.
+# Picture: two panels by the coverage that was asked for. Left, the share of sets with the true digit:
+# nearly all if calibrated on candidate sets; if calibrated on true labels it follows the diagonal, with
+# bars for the spread of single draws. Right, the mean number of classes in a set: by candidate sets it
+# grows to nearly all ten, by true labels it stays close to one.
 fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
 left.plot(asked, asked, "k:", label="asked for")
 left.plot(asked, shares, "o-", label="by candidate sets")

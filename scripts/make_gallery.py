@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,21 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
 # In the order of the gallery.
-GALLERY = ("own_table", "text_annotators", "images_encoder", "label_studio", "prediction_sets")
-LARGEST, THUMBNAIL = 60_000, (240, 150)  # bytes; pixels
+GALLERY = (
+    "own_table",
+    "text_annotators",
+    "images_encoder",
+    "label_studio",
+    "prediction_sets",
+    "audit",
+    "relabel",
+    "own_algorithm",
+    "learning_curves",
+    "two_methods",
+    "ray_sweep",
+    "read_study",
+)
+LARGEST, COLOURS, THUMBNAIL = 60_000, 128, (240, 150)  # bytes; pixels
 
 
 def split_cells(source: str) -> list[tuple[str, str]]:
@@ -74,13 +86,13 @@ def write_page(name: str, source: str, output: str) -> str:
 
 def write_index() -> str:
     """Return the page that lists the gallery, with thumbnails."""
-    lines = ["# Gallery", "", "Each example is a script that makes its own data and runs in under a minute."]
+    lines = ["# Gallery", "", "Each example is a script that needs no download and runs in under a minute."]
     lines += ["Pages, output and pictures are written by `python scripts/make_gallery.py`.", ""]
-    lines += ["| picture | example |", "|---|---|"]
     for name in GALLERY:
         title, summary = title_of((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
-        lines.append(f"| [![{title}](thumbnails/{name}.png)]({name}.md) | [{title}]({name}.md). {summary} |")
-    return "\n".join([*lines, ""])
+        picture = f"[![{title}](thumbnails/{name}.png)]({name}.md)"
+        lines += [f"## [{title}]({name}.md)", "", picture, "", summary, ""]
+    return "\n".join(lines)
 
 
 def run_example(name: str, folder: Path) -> str:
@@ -107,14 +119,14 @@ def main() -> int:
         source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             output = run_example(name, Path(folder))
-            picture = Path(folder) / name / f"{name}.png"
-            if picture.stat().st_size > LARGEST:
-                raise RuntimeError(f"{picture.name} has {picture.stat().st_size:,} bytes, not {LARGEST:,}")
-            shutil.copyfile(picture, PAGES / picture.name)
-        with Image.open(PAGES / picture.name) as image:
-            small = image.convert("RGB")
-            small.thumbnail(THUMBNAIL)
-            small.save(PAGES / "thumbnails" / picture.name, optimize=True)
+            with Image.open(Path(folder) / name / f"{name}.png") as image:
+                picture = image.convert("RGB")
+        path = PAGES / f"{name}.png"
+        picture.quantize(COLOURS).save(path, optimize=True)
+        if path.stat().st_size > LARGEST:
+            raise RuntimeError(f"{path.name} has {path.stat().st_size:,} bytes, not {LARGEST:,}")
+        picture.thumbnail(THUMBNAIL)
+        picture.save(PAGES / "thumbnails" / path.name, optimize=True)
         (PAGES / f"{name}.md").write_text(write_page(name, source, output), encoding="utf-8")
         print(PAGES / f"{name}.md")
     (PAGES / "index.md").write_text(write_index(), encoding="utf-8")
