@@ -14,12 +14,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +159,7 @@ def compare_best(
 
 @dataclass
 class NetworkComparison:
-    """Mean accuracies by dataset, method and network, from the same configurations and splits, chosen by CR."""
+    """Mean accuracies by dataset, method and network: the same configurations and splits, chosen by CR."""
 
     networks: tuple[str, str]
     methods: list[str]
@@ -326,8 +325,8 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     return [
         title,
         "",
-        f"{found.describe_change()} In means over datasets, the best and the worst method are {spreads[0][0]} "
-        f"points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the {half} best of each network "
+        f"{found.describe_change()} In means over datasets, the best and the worst method are "
+        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the {half} best of each network "
         f"lie within {spreads[1][0]} and {spreads[1][1]} points, and the first leads the second by "
         f"{spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
         f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
@@ -745,12 +744,14 @@ def tell_limits(part: Part) -> list[str]:
 
 @dataclass
 class Study:
-    """The runs of the study, what was planned, and the part with the main grid and the classical methods."""
+    """The runs of the study, what was planned, the main part with classical methods, and the other parts."""
 
     runs: Sequence[Run]
     planned: list[Part]
     main: Part
-    others: list[Grid]
+    network: Part | None
+    crowd: Part | None
+    slow: Part | None
 
 
 def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
@@ -771,24 +772,25 @@ def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
     }
     classical = sorted(fitted.difference(first.algorithms))
     main = take_part("main", replace(first, algorithms=(*first.algorithms, *classical)), runs)
-    return Study(runs, planned, main, others)
+    model, datasets = network_of(first), first.datasets
+
+    def find(wanted: Callable[[Grid], bool]) -> Part | None:
+        return next((take_part("", grid, runs) for grid in others if wanted(grid)), None)
+
+    return Study(
+        runs,
+        planned,
+        main,
+        network=find(lambda grid: network_of(grid) != model and grid.datasets == datasets),
+        crowd=find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets)),
+        slow=find(lambda grid: network_of(grid) == model and set(grid.datasets) < set(datasets)),
+    )
 
 
 def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     """Write the page and its pictures; return its path."""
     study = read_study(source, sweeps)
-    runs, planned, main, others = study.runs, study.planned, study.main, study.others
-    first = main.grid
-
-    def find(wanted: Any) -> Part | None:
-        grids = [grid for grid in others if wanted(grid)]
-        return take_part("", grids[0], runs) if grids else None
-
-    network = find(lambda grid: network_of(grid) != network_of(first) and grid.datasets == first.datasets)
-    crowd = find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets))
-    slow = find(
-        lambda grid: network_of(grid) == network_of(first) and set(grid.datasets) < set(first.datasets)
-    )
+    runs, planned, main, network = study.runs, study.planned, study.main, study.network
     networks = compare_networks(main, network)
     folder.mkdir(parents=True, exist_ok=True)
     complete = not any(part.missing for part in planned)
@@ -801,12 +803,12 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
         tell_leaderboard(main.board, folder),
         tell_odd(main),
         tell_classical(main, network),
-        tell_slow(slow, main, runs),
+        tell_slow(study.slow, main, runs),
         tell_criteria(main, folder),
         tell_spread(main, runs),
         tell_power(main),
-        tell_crowd(crowd, runs),
-        tell_time((main, network, slow)),
+        tell_crowd(study.crowd, runs),
+        tell_time((main, network, study.slow)),
         tell_history(main, folder),
         tell_limits(main),
         ["Written by `benchmarks/study.py` from the records alone."],

@@ -8,11 +8,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from benchmarks.portfolio import build_portfolio, interval, search, tell_advice, tell_portfolio
+from benchmarks.portfolio import build_portfolio, interval, join_networks, search, tell_advice, tell_portfolio
 from benchmarks.study import (
     AA,
     CR,
     STATE,
+    compare_networks,
     detectable,
     divide_variance,
     explain_variance,
@@ -23,7 +24,7 @@ from benchmarks.study import (
     write_page,
 )
 
-from plench.estimator.search import PORTFOLIO
+from plench.estimator.search import NETWORK, PORTFOLIO
 from plench.report.leaderboard import build_leaderboard
 from plench.report.results import read_results
 from plench.runs import read_runs
@@ -232,7 +233,25 @@ def test_the_interval_of_a_mean_difference():
 def test_pages_on_the_choice_agree_with_the_study():
     """The parts that the script writes are up to date, and the estimator's portfolio is the one they name."""
     sweeps = sorted((ROOT / "results").glob("study-*.toml"))
-    part = read_study(ROOT / "results" / "study.parquet", sweeps).main
-    for name, lines in (("results/auto.md", tell_portfolio(part)), ("which-algorithm.md", tell_advice(part))):
+    found = read_study(ROOT / "results" / "study.parquet", sweeps)
+    pages = {
+        "results/auto.md": tell_portfolio(found.main, found.network),
+        "which-algorithm.md": tell_advice(found.main, compare_networks(found.main, found.network)),
+    }
+    for name, lines in pages.items():
         assert "\n".join(lines) in (ROOT / "docs" / name).read_text(encoding="utf-8"), "run make study"
-    assert f"`auto` tries {', '.join(PORTFOLIO)}, in this order" in "\n".join(tell_portfolio(part))
+    assert f"`auto` tries {', '.join(PORTFOLIO)}, in this order" in "\n".join(pages["results/auto.md"])
+    assert f"the estimator's network is {NETWORK}" in "\n".join(pages["results/auto.md"])
+
+
+def test_networks_are_compared_on_the_same_configurations(study):
+    """Deep methods have the runs of each network, in configurations that both have."""
+    folder, sweeps = study
+    found = read_study(folder, sweeps)
+    networks = join_networks(found.main, found.network)
+    assert set(networks) == {"MLP", "MLP_BN"}
+    for plain, other in zip(networks["MLP"]["Lost"], networks["MLP_BN"]["Lost"], strict=True):
+        assert set(plain) == set(other) == {*DEEP, *CLASSICAL}
+        assert all(set(plain[name]) == set(other[name]) == {0, 1} for name in plain)
+        assert plain["LR_EM"] == other["LR_EM"]
+        assert plain["PRODEN"] != other["PRODEN"]
