@@ -208,9 +208,9 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods, "
         f"deep ones with {NETWORK}. A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the "
         f"default of each method, further configurations of the {LEADERS} best so far, and the run with the "
-        "highest CR. Test accuracy in percent, differences in points with 95 % intervals over splits (corrected "
-        "resampled t-test). The estimator differs in three ways: its runs are shorter, its choice is more "
-        "cautious and looks at further splits, and it trains the choice once more on all examples.",
+        "highest CR. Test accuracy in percent, differences in points with 95 % intervals over splits "
+        "(corrected resampled t-test). The estimator differs in three ways: its runs are shorter, its choice "
+        "is more cautious and looks at further splits, and it trains the choice once more on all examples.",
         *table(["dataset", "portfolio", "accuracy", *(f"compared with {rival}" for rival in rivals)], rows),
     ]
 

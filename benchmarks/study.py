@@ -326,9 +326,9 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         title,
         "",
         f"{found.describe_change()} In means over datasets, the best and the worst method are "
-        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the {half} best of each network "
-        f"lie within {spreads[1][0]} and {spreads[1][1]} points, and the first leads the second by "
-        f"{spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
+        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the "
+        f"{half} best of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first "
+        f"leads the second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
         f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
         "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent:",
         *table(["dataset", "method", "network", "both together", "change (points)"], rows),

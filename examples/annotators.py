@@ -36,7 +36,7 @@ songs = f"{folder / 'songs.csv'}?answers=answers.csv"
 
 # plench data info 'songs.csv?answers=answers.csv'
 stats = describe_answers(make_table_dataset(folder / "songs.csv", answers="answers.csv").answers)
-print(f"{stats.n_answers} answers, {stats.agreement:.0%} of the pairs agree")
+print(f"{stats['n_answers']} answers, {stats['agreement']:.0%} of the pairs agree")
 
 # plench sweep launch --algorithms CC PRODEN --datasets 'songs.csv?answers=answers.csv' …
 plench.sweep(
