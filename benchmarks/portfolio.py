@@ -4,8 +4,9 @@
 
 A search of 20 runs is simulated from the study's records, as `auto` makes it: the default configuration of
 each method of a portfolio, further configurations of the three methods that are best so far, and then the
-run with the highest covering rate. A portfolio is built greedily: the method that adds most to the mean test
-accuracy comes next, until none adds a tenth of a point. It is judged on a dataset that it was not chosen on.
+run with the highest covering rate. Networks are those of the estimator, and both networks are compared in
+the same search. A portfolio is built greedily: the method that adds most to the mean test accuracy comes
+next, until none adds a tenth of a point. It is judged on a dataset that it was not chosen on.
 Each page has one part between two comments that this script replaces; the rest is written elsewhere.
 """
 
@@ -20,14 +21,17 @@ from scipy import stats
 
 from benchmarks.study import (
     CR,
+    NetworkComparison,
     Part,
+    compare_networks,
     mean_accuracies,
+    network_of,
     percent,
     points,
     read_study,
     table,
 )
-from plench.estimator.search import DEFAULT_RUNS, LEADERS, PORTFOLIO
+from plench.estimator.search import DEFAULT_RUNS, LEADERS, NETWORK, PORTFOLIO
 from plench.report.leaderboard import bootstrap_ranks, offered
 from plench.report.statistics import find_test_ratio
 from plench.text import counted
@@ -121,23 +125,53 @@ def show_interval(values: tuple[float, float, float]) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def tell_portfolio(part: Part) -> list[str]:
-    """Return the part of docs/results/auto.md that follows from the study."""
-    title = "## The portfolio, from the study"
-    names = [*part.deep, *part.classical]
-    missing = [name for name in PORTFOLIO if name not in names]
-    if missing or len(part.board.datasets) < 2:
-        return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
-    splits = read_splits(part)
-    ratios = {
-        dataset: find_test_ratio(cell)
-        for dataset, settings in part.board.datasets.items()
-        if (cell := part.board.cell(settings[0], REFERENCE, CR)) is not None
+def join_networks(main: Part, other: Part) -> dict[str, dict[str, list[Split]]]:
+    """Return the splits by network, of methods with both networks or none, with the same configurations."""
+    both = read_splits(main), read_splits(other)
+    numbers = set(other.grid.hparams_seeds)
+    names = {*main.classical, *(name for name in main.deep if name in other.deep)}
+
+    def join(first: Split, second: Split) -> Split:
+        own = {**first, **second}
+        return {name: {h: run for h, run in own[name].items() if h in numbers} for name in sorted(names)}
+
+    return {
+        network_of(part.grid): {
+            dataset: [join(first, second) for first, second in zip(both[0][dataset], own, strict=True)]
+            for dataset, own in splits.items()
+        }
+        for part, splits in zip((main, other), both, strict=True)
     }
+
+
+def tell_portfolio(main: Part, other: Part | None) -> list[str]:
+    """Return the part of docs/results/auto.md that follows from the study with both networks."""
+    title = "## Network and portfolio, from the study"
+    networks = join_networks(main, other) if other else {}
+    splits = networks.get(NETWORK, {})
+    names = sorted(next(iter(splits.values()))[0]) if splits else []
+    missing = [name for name in PORTFOLIO if name not in names]
+    if missing or len(splits) < 2:
+        return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
+    ratios = [
+        find_test_ratio(cell)
+        for dataset in splits
+        if (cell := main.board.cell(main.board.datasets[dataset][0], REFERENCE, CR)) is not None
+    ]
+
+    def gain(better: Splits, other: Splits) -> list[list[float]]:
+        return [
+            [search(a, PORTFOLIO) - search(b, PORTFOLIO) for a, b in zip(better[d], other[d], strict=True)]
+            for d in splits
+        ]
+
+    (plain,) = (name for name in networks if name != NETWORK)
+    by_network = gain(networks[NETWORK], networks[plain])
+    per_dataset = ", ".join(f"{d} {points(fmean(own))}" for d, own in zip(splits, by_network, strict=True))
     rivals = ("default " + REFERENCE, "best default of the others", "today's portfolio")
     rows = []
     differences: dict[str, list[list[float]]] = {rival: [] for rival in rivals}
-    for dataset, own in splits.items():
+    for ratio, (dataset, own) in zip(ratios, splits.items(), strict=True):
         others = {name: values for name, values in splits.items() if name != dataset}
         portfolio, default = build_portfolio(others, names), best_default(others, names)
         found = {
@@ -148,38 +182,40 @@ def tell_portfolio(part: Part) -> list[str]:
         made = [search(split, portfolio) for split in own]
         for rival in rivals:
             differences[rival].append([a - b for a, b in zip(made, found[rival], strict=True)])
-        shown = [show_interval(interval([differences[rival][-1]], [ratios[dataset]])) for rival in rivals]
+        shown = [show_interval(interval([differences[rival][-1]], [ratio])) for rival in rivals]
         shown[1] += f", {default}"
         rows.append([dataset, ", ".join(portfolio), percent(fmean(made)), *shown])
-    overall = {rival: interval(own, list(ratios.values())) for rival, own in differences.items()}
+    overall = {rival: interval(own, ratios) for rival, own in differences.items()}
     rows.append(["mean", "", "", *(show_interval(overall[rival]) for rival in rivals)])
-    everywhere = build_portfolio(splits, names)
-    better = overall[rivals[2]][1] > 0
     decision = (
         "is better than today's beyond what chance explains, so that the estimator should take it"
-        if better
+        if overall[rivals[2]][1] > 0
         else "is not better than today's beyond what chance explains, so that the estimator keeps its own"
     )
     return [
         title,
         "",
+        f"For tables the estimator's network is {NETWORK}. With it instead of {plain}, the simulated search "
+        f"below over today's portfolio changes by {show_interval(interval(by_network, ratios))} points: "
+        f"{per_dataset}.",
+        "",
         f"`auto` tries {', '.join(PORTFOLIO)}, in this order. A portfolio built from the study on the other "
         f"datasets {decision}: the difference is {show_interval(overall[rivals[2]])} points. Compared with "
         f"default {REFERENCE} it is {show_interval(overall[rivals[0]])}, and with the best single default of "
         f"the other datasets {show_interval(overall[rivals[1]])}. From all datasets together it would be "
-        f"{', '.join(everywhere)}.",
+        f"{', '.join(build_portfolio(splits, names))}.",
         "",
-        f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods. "
-        f"A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the default of each method, "
-        f"further configurations of the {LEADERS} best so far, and the run with the highest CR. Test "
-        "accuracy in percent, differences in points with 95 % intervals over splits (corrected resampled "
-        "t-test). The estimator differs in three ways: its runs are shorter, its choice is more cautious "
-        "and looks at further splits, and it trains the choice once more on all examples.",
+        f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods, "
+        f"deep ones with {NETWORK}. A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the "
+        f"default of each method, further configurations of the {LEADERS} best so far, and the run with the "
+        "highest CR. Test accuracy in percent, differences in points with 95 % intervals over splits "
+        "(corrected resampled t-test). The estimator differs in three ways: its runs are shorter, its choice "
+        "is more cautious and looks at further splits, and it trains the choice once more on all examples.",
         *table(["dataset", "portfolio", "accuracy", *(f"compared with {rival}" for rival in rivals)], rows),
     ]
 
 
-def tell_advice(part: Part) -> list[str]:
+def tell_advice(part: Part, networks: NetworkComparison | None) -> list[str]:
     """Return the part of docs/which-algorithm.md that follows from the study."""
     board, means = part.board, mean_accuracies(part.board)
     ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
@@ -210,6 +246,7 @@ def tell_advice(part: Part) -> list[str]:
         f"datasets); default {REFERENCE} has {percent(default[REFERENCE])} %. Tuning "
         f"changes a method by {points(gain)} points in the mean, and {first} by "
         f"{points(tuned[first] - default[first])}.",
+        *([f"- **Network:** {networks.describe_change()}"] if networks else []),
         f"- **A network or not:** the best deep and the best classical method are on "
         f"{'; on '.join(by_dataset)}.",
         f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind {lead} in the mean.",
@@ -235,8 +272,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--sweeps", type=Path, nargs="+", default=default, metavar="TOML")
     parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR")
     args = parser.parse_args(words)
-    part = read_study(args.results, args.sweeps).main
-    for name, lines in (("results/auto.md", tell_portfolio(part)), ("which-algorithm.md", tell_advice(part))):
+    study = read_study(args.results, args.sweeps)
+    pages = {
+        "results/auto.md": tell_portfolio(study.main, study.network),
+        "which-algorithm.md": tell_advice(study.main, compare_networks(study.main, study.network)),
+    }
+    for name, lines in pages.items():
         replace_part(args.docs / name, lines)
         print(args.docs / name)
 

@@ -14,12 +14,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +157,48 @@ def compare_best(
     return best, f"{points(found['difference'])} (p {p_value})", found["difference"]
 
 
+@dataclass
+class NetworkComparison:
+    """Mean accuracies by dataset, method and network: the same configurations and splits, chosen by CR."""
+
+    networks: tuple[str, str]
+    methods: list[str]
+    grid: Grid
+    boards: list[Leaderboard]
+    values: NDArray[np.float64]
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """The change by the second network, by dataset and method."""
+        gains: NDArray[np.float64] = self.values[:, :, 1] - self.values[:, :, 0]
+        return gains
+
+    @property
+    def overall(self) -> NDArray[np.float64]:
+        """Means over datasets by network and method, the best method of each network first."""
+        return -np.sort(-self.values.mean(axis=0).T, axis=1)
+
+    def describe_change(self) -> str:
+        """Return the first thing to say of the networks."""
+        n_gaining, gain = int((self.gains.mean(axis=0) > 0).sum()), float(self.gains.mean())
+        return (
+            f"{self.networks[1]} instead of {self.networks[0]} changes the mean over methods and datasets by "
+            f"{points(gain)} points; {n_gaining} of {len(self.methods)} methods gain."
+        )
+
+
+def compare_networks(first: Part, second: Part | None) -> NetworkComparison | None:
+    """Compare the methods that are complete with both networks; None if they are fewer than three."""
+    methods = [name for name in (second.deep if second else ()) if name in first.deep]
+    if second is None or len(methods) < 3:
+        return None
+    grid = replace(second.grid, algorithms=tuple(methods))
+    boards = [take_part("", replace(grid, hparams=p.grid.hparams), p.runs).board for p in (first, second)]
+    means = [mean_accuracies(board) for board in boards]
+    values = np.array([[[m[d][name] for m in means] for name in methods] for d in grid.datasets])
+    return NetworkComparison((network_of(first.grid), network_of(second.grid)), methods, grid, boards, values)
+
+
 def test_of(run: Run) -> float | None:
     """Return the test accuracy at the checkpoint that CR chooses in a run."""
     chosen = offered(run, CR)
@@ -200,7 +241,7 @@ def signed(value: float, digits: int) -> str:
 # The sections. Each returns lines of Markdown, and says what it lacks while it cannot be written.
 
 
-def tell_first(part: Part) -> list[str]:
+def tell_first(part: Part, networks: NetworkComparison | None) -> list[str]:
     board, n = part.board, counted(len(part.grid.datasets), "dataset")
     ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
     order = sorted(ranks, key=lambda name: ranks[name][0])
@@ -227,6 +268,13 @@ def tell_first(part: Part) -> list[str]:
         )
         lines.append(
             f"The best classical method, {simple[0]}, is at place {order.index(simple[0]) + 1}; {where}."
+        )
+    if networks:
+        plain = networks.overall[0]
+        n_close = int((plain[1:] >= plain[0] - float(networks.gains.mean())).sum())
+        lines.append(
+            f"{networks.describe_change()} {networks.networks[1]} only adds a batch normalisation; with "
+            f"{networks.networks[0]}, {n_close} of the other methods are that close to the best."
         )
     return lines
 
@@ -255,45 +303,37 @@ def tell_extent(parts: Sequence[Part], main: Part) -> list[str]:
     return [*lines, *([""] if begun else []), said]
 
 
-def tell_network(first: Part, second: Part | None, folder: Path) -> list[str]:
+def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     title = "## Method or network?"
-    shared = [name for name in (second.deep if second else ()) if name in first.deep]
-    if second is None or len(shared) < 3:
-        lacking = f"{counted(len(shared), 'method')} complete with both networks; 3 are needed"
-        return [title, "", f"Not yet: {lacking}."]
-    names = [network_of(part.grid) for part in (first, second)]
-    grid = replace(second.grid, algorithms=tuple(shared))
-    boards = [take_part("", replace(grid, hparams=p.grid.hparams), p.runs).board for p in (first, second)]
-    means = [mean_accuracies(board) for board in boards]
-    values = np.array([[[m[d][name] for m in means] for name in shared] for d in grid.datasets])
-    gains = values[:, :, 1] - values[:, :, 0]
-    ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in boards]
-    rho = stats.spearmanr(*([own[name] for name in shared] for own in ranks)).statistic
-    spread = [percent(np.ptp(values[:, :, i], axis=1).mean()) for i in (0, 1)]
+    if found is None:
+        return [title, "", "Not yet: fewer than 3 methods are complete with both networks."]
+    names, grid, values, gains = found.networks, found.grid, found.values, found.gains
+    ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in found.boards]
+    rho = stats.spearmanr(*([own[name] for name in found.methods] for own in ranks)).statistic
+    overall, half = found.overall, (len(found.methods) + 1) // 2
+    spreads = [[percent(own[0] - own[n - 1]) for own in overall] for n in (len(found.methods), half, 2)]
     rows = [
         [d, *(percent(share, 0) for share in shares), points(float(gain.mean()))]
         for d, shares, gain in zip(grid.datasets, explain_variance(values), gains, strict=True)
     ]
-    n_gaining = int((gains.mean(axis=0) > 0).sum())
     with drawing.figure_style():
-        overall = [dict(zip(shared, values[:, :, i].mean(axis=0).tolist(), strict=True)) for i in (0, 1)]
-        figure = figures.draw_slopes(
-            overall[0], overall[1], (names[0], names[1]), "mean test accuracy (%)", WIDTH
-        )
+        by_method = values.mean(axis=0).T.tolist()
+        slopes = [dict(zip(found.methods, own, strict=True)) for own in by_method]
+        figure = figures.draw_slopes(slopes[0], slopes[1], names, "mean test accuracy (%)", WIDTH)
         drawing.save_figure(figure, folder / "study-network.svg")
-    ordered = sorted(enumerate(shared), key=lambda item: ranks[1][item[1]])
+    ordered = sorted(enumerate(found.methods), key=lambda item: ranks[1][item[1]])
     return [
         title,
         "",
-        f"{names[1]} instead of {names[0]} changes the mean over methods and datasets by "
-        f"{points(float(gains.mean()))} points; {n_gaining} of {len(shared)} methods gain. "
-        f"The distance from the best to the worst method is {spread[0]} points with {names[0]} and "
-        f"{spread[1]} with {names[1]} (means over datasets), and ranks under both correlate by {rho:.2f}. "
+        f"{found.describe_change()} In means over datasets, the best and the worst method are "
+        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the "
+        f"{half} best of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first "
+        f"leads the second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
         f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
         "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent:",
         *table(["dataset", "method", "network", "both together", "change (points)"], rows),
         "",
-        f"![Mean accuracy of {len(shared)} methods with {names[0]} and with {names[1]}](study-network.svg)",
+        f"![Mean accuracy of {len(found.methods)} methods with {names[0]} and {names[1]}](study-network.svg)",
         *table(
             ["method", f"rank, {names[0]}", f"rank, {names[1]}", "change (points)"],
             [[n, *(f"{r[n]:.1f}" for r in ranks), points(float(gains[:, i].mean()))] for i, n in ordered],
@@ -704,12 +744,14 @@ def tell_limits(part: Part) -> list[str]:
 
 @dataclass
 class Study:
-    """The runs of the study, what was planned, and the part with the main grid and the classical methods."""
+    """The runs of the study, what was planned, the main part with classical methods, and the other parts."""
 
     runs: Sequence[Run]
     planned: list[Part]
     main: Part
-    others: list[Grid]
+    network: Part | None
+    crowd: Part | None
+    slow: Part | None
 
 
 def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
@@ -730,41 +772,43 @@ def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
     }
     classical = sorted(fitted.difference(first.algorithms))
     main = take_part("main", replace(first, algorithms=(*first.algorithms, *classical)), runs)
-    return Study(runs, planned, main, others)
+    model, datasets = network_of(first), first.datasets
+
+    def find(wanted: Callable[[Grid], bool]) -> Part | None:
+        return next((take_part("", grid, runs) for grid in others if wanted(grid)), None)
+
+    return Study(
+        runs,
+        planned,
+        main,
+        network=find(lambda grid: network_of(grid) != model and grid.datasets == datasets),
+        crowd=find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets)),
+        slow=find(lambda grid: network_of(grid) == model and set(grid.datasets) < set(datasets)),
+    )
 
 
 def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     """Write the page and its pictures; return its path."""
     study = read_study(source, sweeps)
-    runs, planned, main, others = study.runs, study.planned, study.main, study.others
-    first = main.grid
-
-    def find(wanted: Any) -> Part | None:
-        grids = [grid for grid in others if wanted(grid)]
-        return take_part("", grids[0], runs) if grids else None
-
-    network = find(lambda grid: network_of(grid) != network_of(first) and grid.datasets == first.datasets)
-    crowd = find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets))
-    slow = find(
-        lambda grid: network_of(grid) == network_of(first) and set(grid.datasets) < set(first.datasets)
-    )
+    runs, planned, main, network = study.runs, study.planned, study.main, study.network
+    networks = compare_networks(main, network)
     folder.mkdir(parents=True, exist_ok=True)
     complete = not any(part.missing for part in planned)
     sections: list[list[str]] = [
-        ["# The study", "", *tell_first(main)],
+        ["# The study", "", *tell_first(main, networks)],
         [] if complete else ["**The study is not complete**, and this page changes with it."],
         tell_state(source, len(runs)),
         tell_extent(planned, main),
-        tell_network(main, network, folder),
+        tell_network(networks, folder),
         tell_leaderboard(main.board, folder),
         tell_odd(main),
         tell_classical(main, network),
-        tell_slow(slow, main, runs),
+        tell_slow(study.slow, main, runs),
         tell_criteria(main, folder),
         tell_spread(main, runs),
         tell_power(main),
-        tell_crowd(crowd, runs),
-        tell_time((main, network, slow)),
+        tell_crowd(study.crowd, runs),
+        tell_time((main, network, study.slow)),
         tell_history(main, folder),
         tell_limits(main),
         ["Written by `benchmarks/study.py` from the records alone."],

@@ -21,6 +21,7 @@ import plench
 from plench import PartialLabelClassifier
 from plench.data.answers import read_answer_matrix
 from plench.errors import DataError, RunFailedError, UsageError
+from plench.estimator.search import NETWORK
 
 N, D, K = 90, 4, 3
 NAMES = np.array(["cat", "dog", "emu"])
@@ -144,6 +145,13 @@ def test_what_is_scored_is_read_as_what_was_learned_from(data):
         assert plench.scorers.covering(scored, X, given) == plench.scorers.covering(scored, X, sets) > 0.5
 
 
+def test_networks_for_tables_are_normalised_unless_another_is_given(data):
+    X, S, _ = data
+    assert make(steps=2).fit(X, S).hparams_["model"] == NETWORK == "MLP_BN"
+    assert make(steps=2, hparams={"model": "MLP"}).fit(X, S).hparams_["model"] == "MLP"
+    assert "model" not in make(algorithm="CLPL").fit(X, S).hparams_
+
+
 @pytest.mark.parametrize("early_stopping", [None, "CR", "AA"])
 def test_the_same_split_and_seed_give_the_weights_of_a_run(data, tmp_path, early_stopping):
     X, S, _ = data
@@ -153,6 +161,7 @@ def test_the_same_split_and_seed_give_the_weights_of_a_run(data, tmp_path, early
         "PRODEN",
         (X, S),
         tmp_path,
+        hparams={"model": NETWORK},
         steps=60,
         seed=7,
         trial_seed=7,

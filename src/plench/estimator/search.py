@@ -35,6 +35,7 @@ from plench.training.run import predict_logits
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
+NETWORK = "MLP_BN"  # for tables: better than MLP for most methods (docs/results/auto.md)
 FROM_ANSWERS = ("DS_LR", "MV_LR")  # where the data has annotators' answers
 DEFAULT_RUNS = 20
 LEADERS = 3  # methods whose further configurations are tried: those that are best so far
@@ -87,6 +88,8 @@ class TrainingData:
         steps = settings.get("steps") or data.card.default_steps
         if not entry.card.shared:
             settings.pop("steps", None)  # these make a step a round
+        elif data.card.kind == "tabular":
+            hparams = {"model": NETWORK, **(hparams or {})}
         settings.setdefault("checkpoint_freq", max(1, steps // EVALUATIONS))
         return configure_run(entry, data.card, hparams=hparams, **settings)
 
