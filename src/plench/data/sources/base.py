@@ -53,6 +53,11 @@ class RemoteFile:
             what, found, known = "MD5", hash_md5(content), self.md5
         return None if found == known else f"its {what} is {found} instead of {known}"
 
+    def warn_mismatch(self, name: str, file: str, content: bytes) -> list[str]:
+        """Return a warning if a file of a dataset, which has a git SHA-1, is not the public one."""
+        is_public = self.explain_mismatch(content) is None
+        return [] if is_public else [f"{name}: {file} is not the public file (its git SHA-1 differs)"]
+
     def fetch(self) -> bytes:
         """Return the content from the first address that has the known file."""
         errors = []

@@ -371,8 +371,7 @@ def load_voted(data_dir: Path | None) -> Dataset:
     path = find_entry(name, (Path(VOTES_FILE.path).name,), data_dir, OBTAIN_VOTES)
     content = read_file(path, name)
     batches, warnings = read_batches(name, CIFAR10_FILES, CIFAR10_FILES.test, data_dir)
-    if VOTES_FILE.explain_mismatch(content) is not None:
-        warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
+    warnings += VOTES_FILE.warn_mismatch(name, path.name, content)
     images, labels, _ = batches["test_batch"]
     votes, shape = read_array(content, f"{name}: {path.name}"), (len(images), CIFAR10_FILES.n_classes)
     whole = votes.astype(np.int64) if votes.dtype.kind in "iuf" else np.full(1, -1)

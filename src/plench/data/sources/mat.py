@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plench.data.check import keep_together
 from plench.data.dataset import Dataset, DatasetCard, Published
-from plench.data.readers import find_entry, hash_git_blob, read_file
+from plench.data.readers import find_entry, read_file
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
@@ -76,11 +76,9 @@ def make_source(
         path = find_entry(name, (file,), data_dir, obtain, accept=Path.is_file)
         content = read_file(path, name)
         features, candidates, labels = read_mat(content, f"{name}: {path}")
-        verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
+        warnings = [text for remote in files for text in remote.warn_mismatch(name, path.name, content)]
+        verified = bool(files) and not warnings
         dataset = Dataset(features, candidates, labels, card, verified=verified)
-        warnings = []
-        if git_sha1 is not None and not verified:
-            warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
         if labels is None:
             warnings.append(f"{name}: {path.name} has no true labels (`target`): accuracy is not measured")
         return dataset.with_warnings(warnings + compare_published(dataset))
