@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "plench"
 LAYERS = (
     "errors",
     "text",
+    "files",
     "source",
     "settings registry",
     "hparams",

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.readers import read_image, write_file
+from plench.data.readers import read_image
 from plench.data.tables import Column, EncoderUsed, freeze
 from plench.errors import DataError, UsageError, missing_package
+from plench.files import replace_file, sha256
 from plench.registry import Registry, is_third_party
 from plench.text import normalise, short_repr
 
@@ -343,29 +344,20 @@ def describe_encoder(encoder: Encoder) -> str:
 def describe_encoders() -> list[dict[str, Any]]:
     """Return how every encoder is written, what it encodes, and whether it is installed, as rows."""
     rows = []
+    packages = {"text": "sentence_transformers", "image": "transformers"}
     for entry in ENCODERS.items.values():
         encoder = entry.member
-        if not isinstance(encoder, Encoder):
-            rows.append(
-                {"name": entry.name, "kind": "", "installed": True, "meaning": f"from {entry.source}"}
-            )
-            continue
-        try:
-            packages = {"text": "sentence_transformers", "image": "transformers"}
-            installed = importlib.util.find_spec(packages[encoder.kind]) is not None
-            if not encoder.argument:
-                encoder.locate("", False)
-                installed = True
-        except UsageError:
-            installed = False
-        rows.append(
-            {
-                "name": describe_encoder(encoder),
-                "kind": encoder.kind,
-                "installed": installed,
-                "meaning": encoder.meaning,
-            }
-        )
+        row = {"name": entry.name, "kind": "", "installed": True, "meaning": f"from {entry.source}"}
+        if isinstance(encoder, Encoder):
+            row |= {"name": describe_encoder(encoder), "kind": encoder.kind, "meaning": encoder.meaning}
+            try:
+                if encoder.argument:
+                    row["installed"] = importlib.util.find_spec(packages[encoder.kind]) is not None
+                else:
+                    encoder.locate("", False)
+            except UsageError:
+                row["installed"] = False
+        rows.append(row)
     return rows
 
 
@@ -379,10 +371,8 @@ def find_available(kind: Kind) -> FoundEncoder | None:
     """Return the first of our encoders that is installed and needs no argument."""
     for entry in ENCODERS.own.values():
         if entry.member.kind == kind and not entry.member.argument:
-            try:
+            with suppress(UsageError):
                 return find_encoder(entry.name, kind, download=False)
-            except UsageError:
-                continue
     return None
 
 
@@ -439,9 +429,7 @@ def hash_weights(place: Path) -> str:
             raise UsageError(f"{place} is not the folder of a model: it has no config.json or modules.json")
     digest = hashlib.sha256()
     for path in files:
-        with open(path, "rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        digest.update(f"{path.relative_to(place).as_posix()}\0{content}\0".encode())
+        digest.update(f"{path.relative_to(place).as_posix()}\0{sha256(path)}\0".encode())
     return digest.hexdigest()[:8]
 
 
@@ -574,6 +562,7 @@ def write_cached(file: Path, array: NDArray[np.float32]) -> None:
     content = io.BytesIO()
     np.save(content, array)
     try:
-        write_file(file, content.getvalue())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, lambda temporary: temporary.write_bytes(content.getvalue()))
     except OSError as error:
         logger.warning("embeddings are not kept: %s cannot be written (%s)", file.parent, error.strerror)

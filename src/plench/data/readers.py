@@ -12,7 +12,6 @@ import io
 import os
 import pickle
 import tarfile
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from plench.errors import DataError, MissingDataError, missing_package
+from plench.files import sha256
 from plench.text import normalise
 
 FORMATS = {
@@ -95,19 +95,6 @@ def read_file(path: Path, name: str) -> bytes:
         raise DataError(f"{name}: {path} is damaged ({error})") from None
     except OSError as error:
         raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, readable for all; its folder is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # files of mkstemp are for the owner only
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def read_array(source: Path | bytes, name: str, *, mapped: bool = False) -> np.ndarray:
@@ -279,7 +266,7 @@ def hash_image(path: Path) -> str:
     """Return the hash of an image file's content; raise DataError if it is missing or has another suffix."""
     if not is_image_name(path.name):
         raise DataError(f"{path.name} is not an image file; expected a name ending in {', '.join(FORMATS)}")
-    return hashlib.sha256(read_file(path, path.name)).hexdigest()
+    return sha256(read_file(path, path.name))
 
 
 def list_image_files(folder: Path) -> list[Path]:

@@ -13,7 +13,6 @@ value (B,) per image. Every result is rounded to 8 bits the way Pillow rounds it
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from plench.errors import DataError, UsageError, missing_package
+from plench.files import replace_file
 
 PADDING = 4
 SCALE = (0.2, 1.0)
@@ -450,11 +450,7 @@ def draw_sheet(images: np.ndarray, seed: int, path: Path) -> None:
             picture = Image.fromarray(view[0] if len(view) == 1 else view.transpose(1, 2, 0)).convert("RGB")
             picture = picture.resize((CELL, CELL), Image.Resampling.NEAREST)
             sheet.paste(picture, (LABEL_WIDTH + column * step, top))
-    temporary = path.with_name(f".{path.name}.part")
     try:
-        sheet.save(temporary, format="PNG")
-        os.replace(temporary, path)
+        replace_file(path, lambda temporary: sheet.save(temporary, format="PNG"))
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror or error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -20,9 +20,9 @@ import numpy as np
 
 from plench.criteria import Criterion
 from plench.errors import UsageError, missing_package
+from plench.files import write_through
 from plench.report.leaderboard import Leaderboard
 from plench.report.results import Results
-from plench.runs.folder import write_through
 from plench.runs.records import Experiment
 from plench.text import clean
 

@@ -20,7 +20,8 @@ import numpy as np
 from plench.data.encoders import open_image
 from plench.data.tables import Table
 from plench.errors import DataError
-from plench.runs.folder import WARNINGS, write_text
+from plench.files import write_text
+from plench.runs.folder import WARNINGS
 from plench.settings import __version__
 from plench.text import clean_text, counted
 
@@ -48,12 +49,18 @@ KINDS = {
 
 
 def h(name: str, /, *content: Node | Iterable[Node], **attributes: Any) -> Element:
-    """Make an element: `h("p.quiet", "text", child, aria_label="…")`; texts are escaped on writing."""
+    """Make an element: `h("p.quiet", "text", child, aria_label="…")`; texts are escaped on writing.
+
+    Places in drawings, which are floats, are written with one digit.
+    """
     tag, *classes = name.split(".")
-    shown = {key.replace("_", "-"): str(value) for key, value in attributes.items() if value is not None}
+    element = Element(tag)
+    for key, value in attributes.items():
+        if value is not None:
+            shown = f"{value:.1f}" if isinstance(value, float) else clean_text(str(value))
+            element.set(key.replace("_", "-"), shown)
     if classes:
-        shown["class"] = " ".join(classes)
-    element = Element(tag, {key: clean_text(value) for key, value in shown.items()})
+        element.set("class", " ".join(classes))
     for each in content:
         for node in [each] if isinstance(each, str | Element) or each is None else each:
             if isinstance(node, str):
@@ -132,8 +139,11 @@ def render_page(head: Mapping[str, Any], rows: Mapping[int, Mapping[str, str]]) 
         assets.joinpath(name).read_text(encoding="utf-8") for name in ("site.css", "tables.css")
     )
     script = assets.joinpath("theme.js").read_text(encoding="utf-8")
+    # The hashes by which the policy allows the inlined texts.
+    digests = [hashlib.sha256(text.encode()).digest() for text in (script, style)]
+    script_hash, style_hash = ("sha256-" + base64.b64encode(digest).decode("ascii") for digest in digests)
     policy = (
-        f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{script_hash}'; style-src '{style_hash}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     top = h(
@@ -150,11 +160,6 @@ def render_page(head: Mapping[str, Any], rows: Mapping[int, Mapping[str, str]]) 
     )
     text = ElementTree.tostring(h("html", top, body, lang="en"), encoding="unicode", method="html")
     return f"<!doctype html>\n{text}\n"
-
-
-def hash_of(text: str) -> str:
-    """Return the hash by which a policy allows an inlined text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
 # Parts
@@ -200,12 +205,12 @@ def svg(height: float, *content: Node | Iterable[Node]) -> Element:
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Element:
     """Return a line."""
-    return h(f"line.{kind}", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}")
+    return h(f"line.{kind}", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2))
 
 
 def text(content: str, x: float, y: float, anchor: str = "start", kind: str = "tick") -> Element:
     """Return a text in a drawing."""
-    return h(f"text.{kind}", content, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+    return h(f"text.{kind}", content, x=float(x), y=float(y), text_anchor=anchor)
 
 
 def short(name: str, longest: int = 20) -> str:
@@ -245,7 +250,7 @@ def draw_shares(rows: Sequence[tuple[str, float | None, float | None, float | No
             spans = [(low, 0, high, 0), (low, -4, low, 4), (high, -4, high, 4)]
             nodes += [line(f"line.{kind}", at(x1), y + y1, at(x2), y + y2) for x1, y1, x2, y2 in spans]
         if value is not None:
-            nodes.append(h(f"circle.mark.{kind}", cx=f"{at(value):.1f}", cy=y, r=5))
+            nodes.append(h(f"circle.mark.{kind}", cx=at(value), cy=y, r=5))
     return svg(bottom + 24, nodes)
 
 
@@ -336,8 +341,8 @@ def show_classes(review: Notes) -> list[Node]:
         nodes.append(text(short(names[k]), left - 8, y + 18, "end", "label"))
         for value, dy, kind in ((before[k], 2, "other"), (after[k], 15, "chosen")):
             width = value / most * (WIDTH - left - 52)
-            bar = {"x": left, "y": y + dy, "width": f"{width:.1f}", "height": 11}
-            nodes += [h(f"rect.mark.{kind}", **bar), text(f"{value:,.0f}", left + width + 5, y + dy + 10)]
+            bar = h(f"rect.mark.{kind}", x=left, y=y + dy, width=float(width), height=11)
+            nodes += [bar, text(f"{value:,.0f}", left + width + 5, y + dy + 10)]
     bars = svg(16 + step * len(order), nodes)
     changes = sorted(range(len(names)), key=lambda k: after[k] - before[k])
     words = (
@@ -375,12 +380,7 @@ def draw_matrix(names: Sequence[str], counts: Any) -> Element:
         nodes.append(h("text.label", short(name, 13), transform=place))
         total = max(1, int(counts[i].sum()))
         for j in range(n):
-            at = {
-                "x": f"{left + step * j:.1f}",
-                "y": f"{y:.1f}",
-                "width": f"{step:.1f}",
-                "height": f"{step:.1f}",
-            }
+            at = {"x": left + step * j, "y": y, "width": step, "height": step}
             told = h("title", f"{name}, {names[j]}: {counts[i, j]:,}")
             nodes.append(h("rect.cellfill", told, **at, fill_opacity=f"{0.5 * counts[i, j] / total:.3f}"))
             if counts[i, j] and step >= 24:
@@ -416,12 +416,9 @@ def show_calibration(notes: Notes, review: Notes) -> list[Node]:
                 continue
             x, y = at(each["probability"])[0], at(found["value"])[1]
             nodes.append(line(f"line.{kind}", x, at(found["low"])[1], x, at(found["high"])[1]))
-            if key == "covered":
-                nodes.append(h(f"circle.mark.{kind}", cx=f"{x:.1f}", cy=f"{y:.1f}", r="4.5"))
-            else:
-                nodes.append(
-                    h(f"rect.mark.{kind}", x=f"{x - 4:.1f}", y=f"{y - 4:.1f}", width="8", height="8")
-                )
+            circle = h(f"circle.mark.{kind}", cx=x, cy=y, r=4.5)
+            square = h(f"rect.mark.{kind}", x=x - 4, y=y - 4, width=8, height=8)
+            nodes.append(circle if key == "covered" else square)
     told = "; ".join(
         f"{percent(each['probability'], 0)}: {percent(each['covered']['value'], 0)}" for each in bins
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
+from plench.files import write_text
 from plench.report import figures, run_figures
 from plench.report.drawing import figure_style, save_figure
 from plench.report.leaderboard import Leaderboard, part_of, split_by_truth
@@ -21,7 +22,6 @@ from plench.report.site import GENERATOR, check_folder
 from plench.report.site.content import launch_command
 from plench.report.statistics import ALPHA, Comparison, compare_algorithms, comparison_tables
 from plench.report.tables import TableLayout, build_tables, escape_latex, render_latex
-from plench.runs.folder import write_text
 from plench.settings import __version__
 from plench.text import clean, counted
 

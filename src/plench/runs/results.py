@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError, UsageError, missing_package
-from plench.runs.folder import FINISHED, STATUSES, write_through
+from plench.files import write_through
+from plench.runs.folder import FINISHED, STATUSES
 from plench.runs.records import (
     FIGURES,
     SEEDS,

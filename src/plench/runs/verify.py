@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from plench.errors import DataError, UsageError
+from plench.files import sha256
 from plench.registry import is_third_party
-from plench.runs.folder import sha256
 from plench.runs.records import FIGURES, SHARES, Record, Run
 from plench.runs.results import StoredResults, drop_copies
 from plench.runs.sweep_spec import SweepSpec, parse_sweep

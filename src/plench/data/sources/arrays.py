@@ -21,6 +21,7 @@ from plench.data.dataset import OWN_TASK, REAL_CANDIDATES, CandidateSpec, Datase
 from plench.data.readers import read_array
 from plench.data.sources.base import DEFAULT_STEPS, Source, SourceFinder
 from plench.errors import DataError
+from plench.files import sha256
 from plench.text import short_repr
 
 LAYOUT = (
@@ -36,12 +37,10 @@ def find_arrays(name: str) -> Source | None:
     if not name.lower().endswith(".npz"):
         return None
     try:
-        with open(name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                check_array_names(set(archive.files), name)
-                arrays = {key: archive[key] for key in archive.files}
+        digest = sha256(Path(name))
+        with np.load(name, allow_pickle=False) as archive:
+            check_array_names(set(archive.files), name)
+            arrays = {key: archive[key] for key in archive.files}
     except DataError:
         raise
     except Exception as error:  # numpy raises many types for a damaged file
@@ -76,8 +75,7 @@ def find_mapped(name: str) -> Source | None:
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
         arrays[part] = read_array(file, f"{name}: {file.name}", mapped=key in part)
-        with open(file, "rb") as stream:
-            digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
+        digest.update(f"{part};{sha256(file)};".encode())
     return make_source(path.resolve().parent, digest.hexdigest(), arrays)
 
 

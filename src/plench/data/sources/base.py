@@ -21,9 +21,10 @@ from plench.data.encoders import (
     list_encoders,
     make_image_column,
 )
-from plench.data.readers import hash_git_blob, hash_md5, write_file
+from plench.data.readers import hash_git_blob, hash_md5
 from plench.data.tables import RawTable, Table
 from plench.errors import DataError, UsageError
+from plench.files import replace_file
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 TIMEOUT_SECONDS = 60  # without a single byte
@@ -88,7 +89,9 @@ class RemoteFile:
                 if self.explain_mismatch(path.read_bytes()) is None:
                     return path
                 raise DataError(f"{path} exists and is not the public file; move it away first")
-            write_file(path, self.fetch())
+            content = self.fetch()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda temporary: temporary.write_bytes(content))
         except OSError as error:
             raise DataError(f"{path} could not be written ({error})") from None
         return path

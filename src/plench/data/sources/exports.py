@@ -242,8 +242,8 @@ def read_files(path: Path) -> dict[str, bytes]:
     """Return the contents of the files of an export that may have records by their names, sorted."""
     try:
         if os.path.isdir(path):
-            names = [entry.name for entry in path.iterdir() if entry.is_file()]
-            return {name: read_file(path / name, name) for name in pick_files(names)}
+            files = {entry.name: entry for entry in path.iterdir() if entry.is_file()}
+            return {name: read_file(files[name], name) for name in pick_files(files)}
         content = read_file(path, path.name)
         if path.suffix.lower() != ".zip":
             return {path.name: content}
@@ -256,7 +256,7 @@ def read_files(path: Path) -> dict[str, bytes]:
         raise DataError(f"{path.name} cannot be read: damaged or encrypted ({error})") from None
 
 
-def pick_files(names: list[str]) -> list[str]:
+def pick_files(names: Iterable[str]) -> list[str]:
     """Return the visible files that may have records, sorted."""
     visible = [name for name in sorted(names) if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
     return [name for name in visible if name.lower().endswith(SUFFIXES)]
@@ -386,8 +386,10 @@ def read_label_studio_rows(export: Export, records: list[Record]) -> None:
         keys = list(row)
         questions.update(keys[keys.index("id") + 1 : keys.index("annotator")])
         earlier = first.setdefault(str(row["id"]), row)
-        for key in row:
-            row[key] = parse_cell(row[key])
+        for key, cell in row.items():
+            if isinstance(cell, str) and cell.startswith(("{", "[")):
+                with suppress(ValueError, RecursionError):
+                    row[key] = json.loads(cell)
             has_choices = isinstance(row[key], dict) and "choices" in row[key]
             if has_choices or row[key] != earlier.get(key):
                 questions.add(key)
@@ -409,14 +411,6 @@ def read_label_studio_rows(export: Export, records: list[Record]) -> None:
         else:
             labels = record.labels(value["choices"] if isinstance(value, dict) else [value])
             export.add_answer(item, record.text(row["annotator"], "an annotator"), Answer(labels))
-
-
-def parse_cell(value: Any) -> Any:
-    """Return the list or object that a text is, if it is one."""
-    if isinstance(value, str) and value.startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            return json.loads(value)
-    return value
 
 
 DOCCANO_DATA = ("text", "data", "filename")

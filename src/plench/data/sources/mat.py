@@ -1,6 +1,5 @@
 """The tabular benchmark datasets and FG-NET, read from `.mat` files, and any such file given by path."""
 
-import hashlib
 import io
 import struct
 import zlib
@@ -18,6 +17,7 @@ from plench.data.readers import find_entry, read_file
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
+from plench.files import sha256
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
@@ -93,7 +93,7 @@ def find_mat(name: str) -> Source | None:
         return None
     content = read_file(path, name)
     arrays = read_mat(content, name)
-    card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
+    card = make_card(path, sha256(content), "tabular", has_candidates=True)
     return Source(card, lambda data_dir: keep_together(Dataset(*arrays, card)))
 
 

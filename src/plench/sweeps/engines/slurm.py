@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.errors import PlenchError, UsageError, missing_package
-from plench.runs.folder import write_text
+from plench.files import write_text
 from plench.settings import Settings
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
