@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 from filelock import FileLock, Timeout
 
-from plench.errors import BusyError, StorageError, UsageError
+from plench.errors import BusyError, PlenchError, StorageError, UsageError
 from plench.text import check_local
 
 TEMPORARY = ".{}.tmp"
@@ -83,12 +83,12 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def storing(what: str) -> Iterator[None]:
-    """Raise StorageError, saying what could not be done, if the disk is full or cannot be written."""
+def attempt(what: str, kind: type[PlenchError] = StorageError) -> Iterator[None]:
+    """Raise an error of ours that says what could not be done, if the system refuses it."""
     try:
         yield
     except (OSError, ValueError) as error:
-        raise StorageError(f"cannot {what}: {getattr(error, 'strerror', None) or error}") from error
+        raise kind(f"cannot {what}: {getattr(error, 'strerror', None) or error}") from error
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
     """
     check_local(lock.parent)
     held, folder = FileLock(lock, timeout=patience), lock.parent
-    with storing(f"write to {folder}"):
+    with attempt(f"write to {folder}"):
         try:
             if not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)

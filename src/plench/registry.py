@@ -28,6 +28,7 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from plench.errors import PlenchError, UsageError
+from plench.files import attempt
 from plench.source import NotSelfContainedError, find_change, find_module, write_member
 from plench.text import normalise, short_repr, unknown_name
 
@@ -322,10 +323,8 @@ def is_path(location: str) -> bool:
 
 def load_file(path: Path, what: str) -> ModuleType:
     """Import a Python file under a name of its own, made from its place and content."""
-    try:
+    with attempt(f"read the {what}'s file {path}", UsageError):
         content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the {what}'s file {path}: {error.strerror}") from error
     # A copy elsewhere is another module: the first place may be gone when a member's file is read again.
     digest = hashlib.sha256(os.fsencode(path.absolute()) + b"\0" + content).hexdigest()[:16]
     name = f"plench_third_party_{path.stem}_{digest}"

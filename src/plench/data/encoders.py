@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from plench.data.readers import read_image
 from plench.data.tables import Column, EncoderUsed, freeze
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, needs_package
 from plench.files import replace_file, sha256
 from plench.registry import Registry, is_third_party
 from plench.text import normalise, short_repr
@@ -94,10 +94,8 @@ def locate_folder(name: str, download: bool, owner: str = "") -> Path:
         return folder.resolve()
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise UsageError(f"the encoder's folder {name} is not there")
-    try:
+    with needs_package(f"the encoder {name}", "transformers", "encoders"):
         from huggingface_hub import snapshot_download
-    except ImportError:
-        raise missing_package(f"the encoder {name}", "transformers", "encoders") from None
     repository = name if "/" in name or not owner else f"{owner}/{name}"
     options = {"local_files_only": not download, "ignore_patterns": [f"{part}/*" for part in OTHER_FORMATS]}
     texts = [f"*{suffix}" for suffix in WEIGHTS if suffix not in (".bin", ".py")]
@@ -115,10 +113,8 @@ def locate_folder(name: str, download: bool, owner: str = "") -> Path:
 
 def load_sentences(folder: Path) -> Function:
     """Load a model of sentence-transformers."""
-    try:
+    with needs_package("this text encoder", "sentence-transformers", "encoders"):
         from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise missing_package("this text encoder", "sentence-transformers", "encoders") from None
     with hidden_bars():
         model = SentenceTransformer(str(folder), device=choose_device(), local_files_only=True)
     return lambda texts: model.encode(texts, batch_size=32, show_progress_bar=False)
@@ -130,11 +126,9 @@ def load_vision(folder: Path) -> Function:
     An embedding is what the model projects images to (CLIP), else the mean of its last features: a pooling
     layer may not be in the weights, and is then random.
     """
-    try:
+    with needs_package("this image encoder", "transformers", "encoders"):
         import torch
         from transformers import AutoImageProcessor, AutoModel
-    except ImportError:
-        raise missing_package("this image encoder", "transformers", "encoders") from None
     with hidden_bars():
         processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
         model = AutoModel.from_pretrained(folder, local_files_only=True).eval().to(choose_device())
@@ -454,10 +448,8 @@ def make_image_column(pixels: NDArray[np.uint8], name: str = "image") -> Column:
 
 def open_image(source: Any) -> Any:
     """Return an image of Pillow, RGB and upright, from its file or its pixels (C, H, W)."""
-    try:
+    with needs_package("an image encoder", "pillow", "encoders"):
         from PIL import Image, ImageOps
-    except ImportError:
-        raise missing_package("an image encoder", "pillow", "encoders") from None
     if isinstance(source, Path):
         return ImageOps.exif_transpose(read_image(source, source.name)).convert("RGB")
     return Image.fromarray(source[0] if len(source) == 1 else source.transpose(1, 2, 0)).convert("RGB")

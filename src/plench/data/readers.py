@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plench.errors import DataError, MissingDataError, missing_package
+from plench.errors import DataError, MissingDataError, as_data_error, needs_package
 from plench.files import sha256
 from plench.text import normalise
 
@@ -99,12 +99,9 @@ def read_file(path: Path, name: str) -> bytes:
 
 def read_array(source: Path | bytes, name: str, *, mapped: bool = False) -> np.ndarray:
     """Return the array of an `.npy` file; with `mapped` it stays on disk. Pickled objects are refused."""
-    try:
+    with as_data_error(f"{name} cannot be read as an array"):
         file = io.BytesIO(source) if isinstance(source, bytes) else source
         array = np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except Exception as error:  # numpy raises many types for a damaged file
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{name} cannot be read as an array ({reason})") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{name} cannot be read as an array (it is an .npz file)")
     return array
@@ -241,17 +238,14 @@ def read_images(files: Sequence[Path], name: str) -> tuple[np.ndarray, list[str]
 
 def read_image(path: Path, name: str) -> Any:
     """Return the decoded image of a file."""
-    try:
+    with needs_package(f"{name}: reading image files", "pillow", "images"):
         from PIL import Image
-    except ImportError:
-        raise missing_package(f"{name}: reading image files", "pillow", "images") from None
     content = read_file(path, name)
-    try:
-        with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
-            image.load()
-            decoded = image.copy()
-    except Exception as error:  # decoders raise many types for a damaged file
-        raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
+    with (
+        as_data_error(f"{name}: {path} cannot be read as an image"),
+        Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image,
+    ):
+        decoded = image.copy()
     if decoded.mode.startswith(WIDE_MODES):
         raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; convert it to 8 bits")
     return decoded

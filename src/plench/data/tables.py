@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.data.readers import hash_image, is_image_name, read_file
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, as_data_error, needs_package
 from plench.text import list_some, short_repr
 
 if TYPE_CHECKING:
@@ -255,16 +255,12 @@ def parse_table(content: bytes, suffix: str, name: str, sheet: str | None = None
     import pandas as pd
 
     if suffix.lower() == ".parquet":
-        try:
+        with needs_package(f"{name}: reading Parquet", "pyarrow", "report"):
             from pyarrow import BufferReader, parquet
-        except ImportError:
-            raise missing_package(f"{name}: reading Parquet", "pyarrow", "report") from None
-        try:
+        with as_data_error(f"{name} cannot be read as a Parquet file"):
             table = parquet.read_table(BufferReader(content), use_threads=False)
             table.validate(full=True)
             return read_frame(table.to_pandas(ignore_metadata=True), name)
-        except Exception as error:  # pyarrow raises many types for a damaged file
-            raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
     if suffix.lower() == ".xlsx":
         return parse_workbook(content, name, sheet)
     text, messages = decode(content, name)
@@ -327,21 +323,17 @@ def parse_workbook(content: bytes, name: str, sheet: str | None) -> RawTable:
     """Read a sheet of an Excel workbook, by default the first; formulas have the values that were saved."""
     import pandas as pd
 
-    try:
+    with needs_package(f"{name}: reading Excel files", "openpyxl", "excel"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError:
-        raise missing_package(f"{name}: reading Excel files", "openpyxl", "excel") from None
-    try:
-        with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
-            sheets = list(book.sheet_names)
-            frame = None
-            if sheet is None or sheet in sheets:
-                chosen = sheets[0] if sheet is None else sheet
-                frame = book.parse(chosen, header=None, dtype=object, na_values=[], keep_default_na=False)
-    except Exception as error:  # openpyxl raises many types for a damaged file
-        raise DataError(f"{name} cannot be read as an Excel workbook ({error})") from None
-    if frame is None:
-        raise DataError(f"{name} has no sheet {short_repr(sheet)}; it has {', '.join(sheets)}")
+    with (
+        as_data_error(f"{name} cannot be read as an Excel workbook"),
+        pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book,
+    ):
+        sheets = list(map(str, book.sheet_names))
+        chosen = sheets[0] if sheet is None else sheet
+        if chosen not in sheets:
+            raise DataError(f"{name} has no sheet {short_repr(sheet)}; it has {', '.join(sheets)}")
+        frame = book.parse(chosen, header=None, dtype=object, na_values=[], keep_default_na=False)
     used = frame.map(lambda cell: clean_cell(cell, MISSING_TEXTS - {""}) is not None)
     frame = frame.loc[used.any(axis=1), used.any(axis=0)]
     if not len(frame):

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, needs_package
 from plench.files import replace_file
 
 PADDING = 4
@@ -426,10 +426,8 @@ def wide_float(device: torch.device) -> torch.dtype:
 
 def draw_sheet(images: np.ndarray, seed: int, path: Path) -> None:
     """Write a contact sheet of images (N, C, H, W): every view, then each operation alone."""
-    try:
+    with needs_package("drawing views", "pillow", "images"):
         from PIL import Image, ImageDraw
-    except ImportError:
-        raise missing_package("drawing views", "pillow", "images") from None
     given, generator = torch.from_numpy(images.copy()), torch.Generator().manual_seed(seed)
     rows: list[tuple[str, Tensor]] = []
     for name, make in VIEW_MAKERS.items():

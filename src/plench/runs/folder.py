@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from plench.files import TEMPORARY, hold, parse_json, replace_file, sha256, storing, sync_folder
+from plench.files import TEMPORARY, attempt, hold, parse_json, replace_file, sha256, sync_folder
 from plench.text import short_repr
 
 RUN = "run.json"
@@ -196,13 +196,13 @@ class RunStore:
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file, completely or not at all."""
         path = self.folder / name
-        with storing(f"write {path}"):
+        with attempt(f"write {path}"):
             replace_file(path, lambda temporary: temporary.write_bytes(content))
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
         path = self.folder / RESULTS
-        with storing(f"write {path}"), path.open("ab") as file:
+        with attempt(f"write {path}"), path.open("ab") as file:
             file.write(line.encode("utf-8") + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -226,7 +226,7 @@ class RunStore:
         """Write a checkpoint, keeping the one before it."""
         self.write_file(NEW_CHECKPOINT, content)
         current = self.folder / CHECKPOINT
-        with storing(f"write {current}"):
+        with attempt(f"write {current}"):
             if current.exists():
                 os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
             os.replace(self.folder / NEW_CHECKPOINT, current)
@@ -235,14 +235,14 @@ class RunStore:
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""
         path = self.folder / name
-        with storing(f"remove {path}"):
+        with attempt(f"remove {path}"):
             if path.exists():  # on a read-only disk, removing a missing file is an error too
                 path.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Mark the run as finished, with hashes of its records and models; remove its checkpoints."""
         names = [RESULTS, *(MODEL.format(name) for name in self.list_models())]
-        with storing(f"read the files of {self.folder}"):
+        with attempt(f"read the files of {self.folder}"):
             content = make_done(self.folder, names)
         self.write_file(DONE, content)
         self.tidy()

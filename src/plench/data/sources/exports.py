@@ -26,7 +26,7 @@ from plench.data.roles import KNOWN_NAMES, PREFIXES, read_options, split_query
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import assemble, hash_tables, make_table_card, read_content
 from plench.data.tables import MISSING_TEXTS, parse_table, read_number, strip_text
-from plench.errors import DataError, UsageError
+from plench.errors import DataError, UsageError, as_data_error
 from plench.text import counted, find_name, short_repr
 
 OPTIONS = ("tool", "from_name", "predictions")
@@ -240,7 +240,7 @@ def read_export(
 
 def read_files(path: Path) -> dict[str, bytes]:
     """Return the contents of the files of an export that may have records by their names, sorted."""
-    try:
+    with as_data_error(f"{path.name} cannot be read: damaged or encrypted"):
         if os.path.isdir(path):
             files = {entry.name: entry for entry in path.iterdir() if entry.is_file()}
             return {name: read_file(files[name], name) for name in pick_files(files)}
@@ -250,10 +250,6 @@ def read_files(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
             return {name: archive.read(name) for name in pick_files(names)}
-    except DataError:
-        raise
-    except Exception as error:  # zipfile raises many types for a damaged file
-        raise DataError(f"{path.name} cannot be read: damaged or encrypted ({error})") from None
 
 
 def pick_files(names: Iterable[str]) -> list[str]:
