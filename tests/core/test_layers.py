@@ -18,7 +18,6 @@ LAYERS = (
     "errors",
     "text",
     "files",
-    "source",
     "settings registry",
     "hparams",
     "criteria networks data",
