@@ -1,14 +1,17 @@
 """One page about a fitted model: a self-contained HTML file, made of the description in the model's file.
 
-It has the look of the leaderboard page and its style sheets and theme switch, inlined. Nothing is fetched and
-nothing runs but the theme switch. Names from data become text nodes; ElementTree escapes them.
+It is `fit_page.html` with the look of the leaderboard page: its style sheets and theme switch, inlined.
+Nothing is fetched and nothing runs but the theme switch. Names from data become text nodes; ElementTree
+escapes them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -111,55 +114,26 @@ def render_page(head: Mapping[str, Any], rows: Mapping[int, Mapping[str, str]]) 
         "Methods": show_methods(notes, config),
         "Provenance": show_provenance(head),
     }
-    there = {name: nodes for name, nodes in sections.items() if nodes}
+    there = {name: h("div", nodes, id=name.lower()) for name, nodes in sections.items() if nodes}
     links = [h("li", h("a", name, href=f"#{name.lower()}")) for name in there]
-    body = h(
-        "body",
-        h("a.skip", "Skip to the content", href="#main"),
-        h(
-            "header.top",
-            h(
-                "div.bar",
-                h("a.brand", "plench", href="#main"),
-                h("nav", h("ul", links), aria_label="Sections"),
-                h("button", type="button", id="theme"),
-            ),
-        ),
-        h(
-            "main",
-            h("h1", title),
-            [h("div", nodes, id=name.lower()) for name, nodes in there.items()],
-            id="main",
-            tabindex="-1",
-        ),
-        h("footer.foot", h("p", f"Made by plench {__version__} from the description in the model's file.")),
-    )
-    assets = files("plench.report.site").joinpath("assets")
-    style = "\n".join(
-        assets.joinpath(name).read_text(encoding="utf-8") for name in ("site.css", "tables.css")
-    )
-    script = assets.joinpath("theme.js").read_text(encoding="utf-8")
-    # The hashes by which the policy allows the inlined texts.
-    digests = [hashlib.sha256(text.encode()).digest() for text in (script, style)]
-    script_hash, style_hash = ("sha256-" + base64.b64encode(digest).decode("ascii") for digest in digests)
-    policy = (
-        f"default-src 'none'; script-src '{script_hash}'; style-src '{style_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    top = h(
-        "head",
-        h("meta", charset="utf-8"),
-        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        h("meta", http_equiv="Content-Security-Policy", content=policy),
-        h("meta", name="generator", content=f"plench report {__version__}"),
-        h("meta", name="color-scheme", content="light dark"),
-        h("title", f"{title} · plench"),
-        h("link", rel="icon", href="data:,"),
-        h("style", style),
-        h("script", script),
-    )
-    text = ElementTree.tostring(h("html", top, body, lang="en"), encoding="unicode", method="html")
-    return f"<!doctype html>\n{text}\n"
+    page = files("plench.report")
+    assets = page.joinpath("site", "assets")
+    read = {name: assets.joinpath(name).read_text("utf-8") for name in ("site.css", "tables.css", "theme.js")}
+    parts = {
+        "TITLE": html.escape(clean_text(title), quote=False),
+        "VERSION": __version__,
+        "STYLE": f"{read['site.css']}\n{read['tables.css']}",
+        "SCRIPT": read["theme.js"],
+        **{
+            name: "".join(ElementTree.tostring(each, encoding="unicode", method="html") for each in elements)
+            for name, elements in (("LINKS", links), ("SECTIONS", there.values()))
+        },
+    }
+    for name in ("STYLE", "SCRIPT"):  # by which the policy allows the inlined texts
+        digest = hashlib.sha256(parts[name].encode()).digest()
+        parts[f"{name}_HASH"] = "sha256-" + base64.b64encode(digest).decode("ascii")
+    template = page.joinpath("fit_page.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 # Parts

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,22 +113,11 @@ def write_paper(
     write_text(folder / "references.bib", references)
     write_text(folder / "protocol.tex", _printable(describe_protocol(results, board, keys)))
     write_text(folder / "commands.txt", "\n".join(list_commands(sweeps, command, data_dir)) + "\n")
-    packages = ("[T1]{fontenc}", "[margin=1in]{geometry}", "{booktabs}", "{graphicx}")
-    lines = [
-        f"% written by {GENERATOR} --paper (plench {__version__})",
-        r"\documentclass{article}",
-        *(rf"\usepackage{package}" for package in packages),
-        r"\begin{document}",
-        r"\section*{Protocol}",
-        r"\input{protocol}",
-        r"\section*{Results}",
-        *paper.included,
-        r"\clearpage",
-        r"\bibliographystyle{plain}",
-        r"\bibliography{references}",
-        r"\end{document}",
-    ]
-    write_text(folder / DOCUMENT, "\n".join(lines) + "\n")
+    parts = {"GENERATOR": GENERATOR, "VERSION": __version__, "INCLUDED": "\n".join(paper.included)}
+    document = files("plench.report").joinpath(DOCUMENT).read_text("utf-8")
+    for name, text in parts.items():
+        document = document.replace(f"{{{{{name}}}}}", text)
+    write_text(folder / DOCUMENT, document)
     return paper.warnings
 
 
