@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plench.callbacks import CALLBACKS, Callback, watch_run
 from plench.criteria import CRITERIA, find_criterion
 from plench.errors import DataError, UsageError
+from plench.registry import NotSelfContainedError
 from plench.report.leaderboard import choose_in_run, choose_run
 from plench.report.results import Results, read_results
 from plench.report.tables import Tables, build_tables
@@ -18,7 +19,6 @@ from plench.runs.folder import RESULTS, RunStore
 from plench.runs.records import read_run
 from plench.runs.sweep_spec import SweepSpec
 from plench.settings import Settings, declared, read_settings
-from plench.source import NotSelfContainedError
 from plench.text import check_local
 
 if TYPE_CHECKING:  # these import torch

@@ -1,5 +1,8 @@
 """The errors that plench raises on purpose. Their text says what happened, what was expected, what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PlenchError(Exception):
     """Base class: bad input of any kind. A command that fails with one prints its text and exits with 2."""
@@ -33,6 +36,25 @@ class BusyError(PlenchError):
     """A folder that another process is using."""
 
 
-def missing_package(purpose: str, package: str, extra: str) -> UsageError:
-    """Return the error for a package that is not installed; `extra` is the extra of plench that has it."""
-    return UsageError(f"{purpose} needs {package}: pip install {package} (plench's extra {extra!r} has it)")
+@contextmanager
+def as_data_error(text: str) -> Iterator[None]:
+    """Raise DataError with this text and the reason for any error in the block that is not ours.
+
+    Libraries raise many types for a damaged file.
+    """
+    try:
+        yield
+    except PlenchError:
+        raise
+    except Exception as error:
+        raise DataError(f"{text} ({getattr(error, 'strerror', None) or error})") from None
+
+
+@contextmanager
+def needs_package(purpose: str, package: str, extra: str) -> Iterator[None]:
+    """Raise UsageError for an import in the block that fails; `extra` is the extra of plench that has it."""
+    try:
+        yield
+    except ImportError as error:
+        text = f"{purpose} needs {package}: pip install {package} (plench's extra {extra!r} has it)"
+        raise UsageError(text) from error

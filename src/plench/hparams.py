@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plench.errors import UsageError
@@ -198,17 +197,8 @@ SHARED: tuple[Hyperparameter, ...] = (
 )
 
 
-class _Drawing(threading.local):
-    """One random state per thread, seeded anew for every value: making one takes 50 times as long."""
-
-    @cached_property
-    def state(self) -> np.random.RandomState:
-        import numpy as np
-
-        return np.random.RandomState(0)
-
-
-_drawing = _Drawing()
+# One random state per thread, seeded anew for every value: making one takes 50 times as long.
+_drawing = threading.local()
 
 
 def draw_hparams(
@@ -230,6 +220,10 @@ def draw_hparams(
         raise UsageError(f"unknown hyperparameter {unknown[0]!r}; expected one of {', '.join(declared)}")
     values: dict[str, Value] = {}
     seed = seed_hash(hparams_seed, trial_seed)
+    if not hasattr(_drawing, "state"):
+        import numpy as np
+
+        _drawing.state = np.random.RandomState(0)
     for name, parameter in declared.items():
         if overrides and name in overrides:
             values[name] = parameter.convert(overrides[name])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError
-from plench.runs.folder import write_through
+from plench.files import write_through
 from plench.settings import __version__
 from plench.text import short_repr
 

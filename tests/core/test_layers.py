@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "plench"
 LAYERS = (
     "errors",
     "text",
-    "source",
+    "files",
     "settings registry",
     "hparams",
     "criteria networks data",

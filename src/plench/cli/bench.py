@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import RunFailedError, UsageError
-from plench.runs.folder import write_text
+from plench.files import write_text
 from plench.text import flag
 
 PARTS = ("step", "stack", "image", "evaluation", "sweep", "reading")

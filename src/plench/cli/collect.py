@@ -13,6 +13,7 @@ from pathlib import Path
 
 from plench.cli.options import add_input_options, add_plan_options, print_warnings, read_input, terminal_width
 from plench.errors import UsageError
+from plench.files import write_text
 from plench.report.results import Results, render_csv, render_json, write_parquet
 from plench.report.tables import (
     build_chosen_tables,
@@ -21,7 +22,6 @@ from plench.report.tables import (
     render_markdown,
     render_text,
 )
-from plench.runs.folder import write_text
 
 FORMATS = ("text", "markdown", "latex", "csv", "json", "parquet")
 

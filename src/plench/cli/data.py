@@ -50,6 +50,7 @@ from plench.data.sources import add_encoders, find_source, split_encoders
 from plench.data.sources.exports import IMPORTERS, Export, read_export
 from plench.data.tables import Table, is_table_file
 from plench.errors import DataError, UsageError
+from plench.files import write_through
 from plench.report.dataset_stats import (
     describe_candidates,
     draw_dataset,
@@ -57,7 +58,6 @@ from plench.report.dataset_stats import (
     measure_noise_by_answers,
 )
 from plench.report.drawing import check_figure, figure_style, save_figure
-from plench.runs.folder import write_through
 from plench.settings import Settings
 from plench.text import clean, clean_text, list_some
 
@@ -295,24 +295,17 @@ def describe_data(dataset: Dataset, spec: CandidateSpec, trial_seed: int, finger
             | ({} if column.encoder is None else {"encoder": column.encoder.name})
             for column in dataset.features.columns
         ]
-    if dataset.answers is not None:
-        info["answers"] = summarise_answers(dataset)
+    if (answers := dataset.answers) is not None:
+        stats, labels = describe_answers(answers) | {"noise_by_annotators": None}, dataset.labels
+        sure = answers.sets.any(1)
+        if labels is not None and sure.any():
+            contains = answers.sets[sure][np.arange(sure.sum()), labels[answers.item[sure]]]
+            stats["noise_by_annotators"] = [
+                {"annotators": number, "items": items, "noise_rate": rate}
+                for number, items, rate in measure_noise_by_answers(answers.item[sure], contains)
+            ]
+        info["answers"] = stats
     return info
-
-
-def summarise_answers(dataset: Dataset) -> dict[str, Any]:
-    """Return counts, agreement and, with true labels, noise by the number of annotators, as data."""
-    answers, labels = dataset.answers, dataset.labels
-    assert answers is not None
-    stats = describe_answers(answers) | {"noise_by_annotators": None}
-    sure = answers.sets.any(1)
-    if labels is not None and sure.any():
-        contains = answers.sets[sure][np.arange(sure.sum()), labels[answers.item[sure]]]
-        stats["noise_by_annotators"] = [
-            {"annotators": number, "items": items, "noise_rate": rate}
-            for number, items, rate in measure_noise_by_answers(answers.item[sure], contains)
-        ]
-    return stats
 
 
 def format_info(info: dict[str, Any]) -> str:
@@ -394,7 +387,7 @@ def format_histogram(set_sizes: dict[int, int]) -> list[str]:
 
 
 def format_answers(stats: dict[str, Any]) -> list[str]:
-    """Return the content of `summarise_answers` as lines."""
+    """Return what `describe_data` says of answers as lines."""
     unsure = f", {stats['n_unsure']:,} of them unsure" if stats["n_unsure"] else ""
     known = f"{stats['n_annotators']:,}" if stats["n_annotators"] else "unknown"
     lines = [f"  answers       {stats['n_answers']:,} of {known} annotators{unsure}"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import plench
 from plench.cli import main
-from plench.runs.folder import write_text
+from plench.files import write_text
 
 # Two vanilla PLL methods, one with weights for both groups, and one of each other family.
 ALGORITHMS = ("PRODEN", "CC", "LWS", "SCL_NL", "CRDPLL", "FREDIS")

@@ -155,7 +155,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
 
 def write_csv(output: str, rows: Iterable[Sequence[object]]) -> None:
     """Write rows to a CSV file, whole or not at all, or to standard output (`-`), as they come."""
-    from plench.runs.folder import write_through
+    from plench.files import write_through
 
     def write(sink: TextIO) -> None:
         writer = csv.writer(sink, lineterminator="\n")

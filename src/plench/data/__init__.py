@@ -1,6 +1,6 @@
 """Datasets for partial-label learning: types, sources, candidate generators and splits."""
 
-from plench.data.candidates import choose_candidates, draw_candidates
+from plench.data.candidates import Split, choose_candidates, draw_candidates, split_dataset
 from plench.data.dataset import CandidateSpec, Dataset, DatasetCard, Published, Sizes, TestSet
 from plench.data.sources import (
     as_dataset,
@@ -12,7 +12,6 @@ from plench.data.sources import (
 )
 from plench.data.sources.arrays import make_dataset
 from plench.data.sources.tables import make_table_dataset
-from plench.data.splits import Split, split_dataset
 
 __all__ = [
     "CandidateSpec",

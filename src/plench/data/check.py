@@ -114,24 +114,20 @@ def hash_rows(features: NDArray[Any] | Table) -> NDArray[np.int64]:
     return np.frombuffer(b"".join(digests), np.int64)
 
 
-def is_continuous(values: NDArray[Any], n_rows: int) -> bool:
-    """Whether a column of numbers has so many different values that equal rows are copies."""
-    different = len(np.unique(values[~np.isnan(values)]))
-    return bool(different >= max(MIN_CONTINUOUS, n_rows**0.5))
-
-
 def has_continuous(features: NDArray[Any] | Table, rows: NDArray[np.int64]) -> bool:
-    """Whether a feature is an image, a text or a continuous number, among rows that are all different."""
+    """Whether a feature is an image, a text or a number of so many values that equal rows are copies.
+
+    `rows` are all different.
+    """
     if isinstance(features, Table):
-        return any(
-            column.kind in ("text", "image")
-            or (column.kind == "number" and is_continuous(column.values[rows], len(rows)))
-            for column in features.columns
-        )
-    if features.ndim > 2:
+        if any(column.kind in ("text", "image") for column in features.columns):
+            return True
+        numbers = [column.values[rows] for column in features.columns if column.kind == "number"]
+    elif features.ndim > 2:
         return True
-    rows = rows[:HASHED_ROWS]
-    return any(is_continuous(features[rows, column], len(rows)) for column in range(features.shape[1]))
+    else:
+        numbers = list(features[rows[:HASHED_ROWS]].T)
+    return any(len(np.unique(v[~np.isnan(v)])) >= max(MIN_CONTINUOUS, len(v) ** 0.5) for v in numbers)
 
 
 def keep_together(dataset: Dataset) -> Dataset:
@@ -219,27 +215,20 @@ def describe_columns(
     """
     features = dataset.features.columns if isinstance(dataset.features, Table) else ()
     typed = {column.name: column for column in features}
-    if table is None:
-        return [
-            {
-                "name": column.name,
-                "role": "feature",
-                "kind": column.kind,
-                "gaps": int(column.missing.sum()),
-                "values": len(np.unique(column.values[~column.missing])),
-            }
-            for column in features
-        ]
     rows = []
-    for name in table.columns:
-        texts = [str(cell) for cell in table.cells(name) if cell is not None]
+    for name in typed if table is None else table.columns:
+        values: Any
+        if table is None:
+            values = typed[name].values[~typed[name].missing].tolist()
+        else:
+            values = [str(cell) for cell in table.cells(name) if cell is not None]
         rows.append(
             {
                 "name": name,
                 "role": "feature" if name in typed else (roles or {}).get(name, "left out"),
                 "kind": typed[name].kind if name in typed else None,
-                "gaps": len(table) - len(texts),
-                "values": len(set(texts)),
+                "gaps": (dataset.n_examples if table is None else len(table)) - len(values),
+                "values": len(set(values)),
             }
         )
     return rows
@@ -270,7 +259,7 @@ def check_features(features: NDArray[Any] | Table) -> Iterator[Finding]:
         constant, total = [str(column) for column in np.flatnonzero(same)], features.shape[1]
     else:
         total = len(features.columns)
-        constant = [column.name for column in features.columns if is_constant(column)]
+        constant = [each.name for each in features.columns if (each.values == each.values[0]).all()]
         for column in features.columns:
             yield from check_column(column, len(features))
     if len(constant) == total and len(features) > 1:
@@ -284,11 +273,6 @@ def check_features(features: NDArray[Any] | Table) -> Iterator[Finding]:
             f"{len(constant):,} of {total:,} features have the same value in every row: "
             f"{list_some(constant, SHOWN)}",
         )
-
-
-def is_constant(column: Column) -> bool:
-    """Whether a column has one value and no gap."""
-    return bool((column.values == column.values[0]).all())
 
 
 def check_column(column: Column, n_rows: int) -> Iterator[Finding]:

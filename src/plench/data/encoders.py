@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plench.data.readers import read_image, write_file
+from plench.data.readers import read_image
 from plench.data.tables import Column, EncoderUsed, freeze
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, needs_package
+from plench.files import replace_file, sha256
 from plench.registry import Registry, is_third_party
 from plench.text import normalise, short_repr
 
@@ -93,10 +94,8 @@ def locate_folder(name: str, download: bool, owner: str = "") -> Path:
         return folder.resolve()
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise UsageError(f"the encoder's folder {name} is not there")
-    try:
+    with needs_package(f"the encoder {name}", "transformers", "encoders"):
         from huggingface_hub import snapshot_download
-    except ImportError:
-        raise missing_package(f"the encoder {name}", "transformers", "encoders") from None
     repository = name if "/" in name or not owner else f"{owner}/{name}"
     options = {"local_files_only": not download, "ignore_patterns": [f"{part}/*" for part in OTHER_FORMATS]}
     texts = [f"*{suffix}" for suffix in WEIGHTS if suffix not in (".bin", ".py")]
@@ -114,10 +113,8 @@ def locate_folder(name: str, download: bool, owner: str = "") -> Path:
 
 def load_sentences(folder: Path) -> Function:
     """Load a model of sentence-transformers."""
-    try:
+    with needs_package("this text encoder", "sentence-transformers", "encoders"):
         from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise missing_package("this text encoder", "sentence-transformers", "encoders") from None
     with hidden_bars():
         model = SentenceTransformer(str(folder), device=choose_device(), local_files_only=True)
     return lambda texts: model.encode(texts, batch_size=32, show_progress_bar=False)
@@ -129,11 +126,9 @@ def load_vision(folder: Path) -> Function:
     An embedding is what the model projects images to (CLIP), else the mean of its last features: a pooling
     layer may not be in the weights, and is then random.
     """
-    try:
+    with needs_package("this image encoder", "transformers", "encoders"):
         import torch
         from transformers import AutoImageProcessor, AutoModel
-    except ImportError:
-        raise missing_package("this image encoder", "transformers", "encoders") from None
     with hidden_bars():
         processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
         model = AutoModel.from_pretrained(folder, local_files_only=True).eval().to(choose_device())
@@ -343,29 +338,20 @@ def describe_encoder(encoder: Encoder) -> str:
 def describe_encoders() -> list[dict[str, Any]]:
     """Return how every encoder is written, what it encodes, and whether it is installed, as rows."""
     rows = []
+    packages = {"text": "sentence_transformers", "image": "transformers"}
     for entry in ENCODERS.items.values():
         encoder = entry.member
-        if not isinstance(encoder, Encoder):
-            rows.append(
-                {"name": entry.name, "kind": "", "installed": True, "meaning": f"from {entry.source}"}
-            )
-            continue
-        try:
-            packages = {"text": "sentence_transformers", "image": "transformers"}
-            installed = importlib.util.find_spec(packages[encoder.kind]) is not None
-            if not encoder.argument:
-                encoder.locate("", False)
-                installed = True
-        except UsageError:
-            installed = False
-        rows.append(
-            {
-                "name": describe_encoder(encoder),
-                "kind": encoder.kind,
-                "installed": installed,
-                "meaning": encoder.meaning,
-            }
-        )
+        row = {"name": entry.name, "kind": "", "installed": True, "meaning": f"from {entry.source}"}
+        if isinstance(encoder, Encoder):
+            row |= {"name": describe_encoder(encoder), "kind": encoder.kind, "meaning": encoder.meaning}
+            try:
+                if encoder.argument:
+                    row["installed"] = importlib.util.find_spec(packages[encoder.kind]) is not None
+                else:
+                    encoder.locate("", False)
+            except UsageError:
+                row["installed"] = False
+        rows.append(row)
     return rows
 
 
@@ -379,10 +365,8 @@ def find_available(kind: Kind) -> FoundEncoder | None:
     """Return the first of our encoders that is installed and needs no argument."""
     for entry in ENCODERS.own.values():
         if entry.member.kind == kind and not entry.member.argument:
-            try:
+            with suppress(UsageError):
                 return find_encoder(entry.name, kind, download=False)
-            except UsageError:
-                continue
     return None
 
 
@@ -439,9 +423,7 @@ def hash_weights(place: Path) -> str:
             raise UsageError(f"{place} is not the folder of a model: it has no config.json or modules.json")
     digest = hashlib.sha256()
     for path in files:
-        with open(path, "rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        digest.update(f"{path.relative_to(place).as_posix()}\0{content}\0".encode())
+        digest.update(f"{path.relative_to(place).as_posix()}\0{sha256(path)}\0".encode())
     return digest.hexdigest()[:8]
 
 
@@ -466,10 +448,8 @@ def make_image_column(pixels: NDArray[np.uint8], name: str = "image") -> Column:
 
 def open_image(source: Any) -> Any:
     """Return an image of Pillow, RGB and upright, from its file or its pixels (C, H, W)."""
-    try:
+    with needs_package("an image encoder", "pillow", "encoders"):
         from PIL import Image, ImageOps
-    except ImportError:
-        raise missing_package("an image encoder", "pillow", "encoders") from None
     if isinstance(source, Path):
         return ImageOps.exif_transpose(read_image(source, source.name)).convert("RGB")
     return Image.fromarray(source[0] if len(source) == 1 else source.transpose(1, 2, 0)).convert("RGB")
@@ -574,6 +554,7 @@ def write_cached(file: Path, array: NDArray[np.float32]) -> None:
     content = io.BytesIO()
     np.save(content, array)
     try:
-        write_file(file, content.getvalue())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, lambda temporary: temporary.write_bytes(content.getvalue()))
     except OSError as error:
         logger.warning("embeddings are not kept: %s cannot be written (%s)", file.parent, error.strerror)

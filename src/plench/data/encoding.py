@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,25 @@ MAX_TERMS = 10_000  # of words, and of parts of words: the most frequent
 ENCODED_TEXTS = 8192  # at a time
 
 
+class StoredCode:
+    """How one column is encoded, to be stored; `marks_gaps`: the last input is 1 where a value is missing."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the encoding as plain values and arrays."""
+        state = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
+        return {key: value for key, value in state.items() if key != "decimal" or value}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild from `state()`."""
+        return cls(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in state.items()}
+        )
+
+
 @dataclass(frozen=True)
-class ColumnCode:
-    """How one column is encoded: its fill value for gaps, its categories, and whether gaps have an input."""
+class ColumnCode(StoredCode):
+    """Numbers, truth values and categories: the fill value for gaps, and the categories."""
 
     name: str
     kind: ColumnKind
@@ -71,34 +87,20 @@ class ColumnCode:
         """Write a column's inputs to `out` (rows, width); return how many cells have an unknown category."""
         if column.has_texts != (self.kind == "category"):
             raise wrong_kind(column, self.kind)
-        missing, unknown = column.missing, 0
-        if self.kind == "category":
-            known = {category: position for position, category in enumerate(self.categories)}
-            position = np.array([known.get(text, -1) for text in column.categories] + [-1])[column.values]
-            rows = np.flatnonzero(position >= 0)
-            out[:] = 0
-            out[rows, position[rows]] = 1
-            unknown = int(((position < 0) & ~missing).sum())
-        else:
-            out[:, 0] = np.where(missing, np.float32(self.fill), column.values)
-        if self.marks_gaps:
-            out[:, -1] = missing
-        return unknown
-
-    def state(self) -> dict[str, Any]:
-        """Return the encoding as plain values."""
-        state = {**vars(self), "categories": list(self.categories)}
-        return {key: value for key, value in state.items() if key != "decimal" or value}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> ColumnCode:
-        """Rebuild from `state()`."""
-        return cls(**{**state, "categories": tuple(state["categories"])})
+        if self.kind != "category":
+            out[:, 0] = np.where(column.missing, np.float32(self.fill), column.values)
+            return 0
+        known = {category: position for position, category in enumerate(self.categories)}
+        position = np.array([known.get(text, -1) for text in column.categories] + [-1])[column.values]
+        rows = np.flatnonzero(position >= 0)
+        out[:] = 0
+        out[rows, position[rows]] = 1
+        return int(((position < 0) & ~column.missing).sum())
 
 
 @dataclass(frozen=True, eq=False)
-class TextCode:
-    """How a column of free text is encoded.
+class TextCode(StoredCode):
+    """Free text.
 
     `words` (single words and pairs) and `parts` (3 to 5 letters within a word) are the terms, `idf` their
     weights, `components` (at most `TEXT_WIDTH`, terms) the projection. The same texts give the same bits.
@@ -110,8 +112,7 @@ class TextCode:
     idf: NDArray[np.float32]
     components: NDArray[np.float32]
     marks_gaps: bool = False
-
-    kind: ClassVar[ColumnKind] = "text"
+    kind: ColumnKind = "text"
 
     @classmethod
     def fit(cls, column: Column) -> TextCode:
@@ -172,23 +173,11 @@ class TextCode:
             weights = self.weigh([column.categories[used[row]] for row in rows])
             encoded[rows, : len(self.components)] = weights @ self.components.T
         out[:, :TEXT_WIDTH] = encoded[position]
-        if self.marks_gaps:
-            out[:, -1] = column.missing
         return 0
-
-    def state(self) -> dict[str, Any]:
-        """Return the encoding as plain values and arrays."""
-        return {**vars(self), "kind": self.kind, "words": list(self.words), "parts": list(self.parts)}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> TextCode:
-        """Rebuild from `state()`."""
-        given: dict[str, Any] = {key: value for key, value in state.items() if key != "kind"}
-        return cls(**{**given, "words": tuple(given["words"]), "parts": tuple(given["parts"])})
 
 
 @dataclass(frozen=True)
-class EmbeddingCode:
+class EmbeddingCode(StoredCode):
     """A column of text or images that a pretrained encoder has encoded; the model file names the encoder."""
 
     name: str
@@ -196,6 +185,9 @@ class EmbeddingCode:
     encoder: EncoderUsed
     n_outputs: int
     marks_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoder", EncoderUsed(*self.encoder))
 
     @classmethod
     def fit(cls, column: Column) -> EmbeddingCode:
@@ -220,18 +212,7 @@ class EmbeddingCode:
             )
         out[:, : self.n_outputs] = column.embeddings[column.values] if len(column.embeddings) else 0
         out[column.missing] = 0
-        if self.marks_gaps:
-            out[:, -1] = column.missing
         return 0
-
-    def state(self) -> dict[str, Any]:
-        """Return the encoding as plain values."""
-        return {**vars(self), "encoder": list(self.encoder)}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> EmbeddingCode:
-        """Rebuild from `state()`."""
-        return cls(**{**state, "encoder": EncoderUsed(*state["encoder"])})
 
 
 Code = ColumnCode | TextCode | EmbeddingCode
@@ -312,8 +293,11 @@ class TableEncoder:
         unknown: dict[str, int] = {}
         start = 0
         for code in self.codes:
-            unknown[code.name] = code.encode(by_name[code.name], inputs[:, start : start + code.width])
-            start += code.width
+            stop, column = start + code.width, by_name[code.name]
+            unknown[code.name] = code.encode(column, inputs[:, start:stop])
+            if code.marks_gaps:
+                inputs[:, stop - 1] = column.missing
+            start = stop
         return inputs, {name: count for name, count in unknown.items() if count}
 
     def read(self, raw: RawTable) -> Table:

@@ -12,7 +12,6 @@ import io
 import os
 import pickle
 import tarfile
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from plench.errors import DataError, MissingDataError, missing_package
+from plench.errors import DataError, MissingDataError, as_data_error, needs_package
+from plench.files import sha256
 from plench.text import normalise
 
 FORMATS = {
@@ -97,27 +97,11 @@ def read_file(path: Path, name: str) -> bytes:
         raise DataError(f"{name}: {path} cannot be read ({error.strerror or error})") from None
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, readable for all; its folder is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # files of mkstemp are for the owner only
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 def read_array(source: Path | bytes, name: str, *, mapped: bool = False) -> np.ndarray:
     """Return the array of an `.npy` file; with `mapped` it stays on disk. Pickled objects are refused."""
-    try:
+    with as_data_error(f"{name} cannot be read as an array"):
         file = io.BytesIO(source) if isinstance(source, bytes) else source
         array = np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except Exception as error:  # numpy raises many types for a damaged file
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{name} cannot be read as an array ({reason})") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{name} cannot be read as an array (it is an .npz file)")
     return array
@@ -254,17 +238,14 @@ def read_images(files: Sequence[Path], name: str) -> tuple[np.ndarray, list[str]
 
 def read_image(path: Path, name: str) -> Any:
     """Return the decoded image of a file."""
-    try:
+    with needs_package(f"{name}: reading image files", "pillow", "images"):
         from PIL import Image
-    except ImportError:
-        raise missing_package(f"{name}: reading image files", "pillow", "images") from None
     content = read_file(path, name)
-    try:
-        with Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image:
-            image.load()
-            decoded = image.copy()
-    except Exception as error:  # decoders raise many types for a damaged file
-        raise DataError(f"{name}: {path} cannot be read as an image ({error})") from None
+    with (
+        as_data_error(f"{name}: {path} cannot be read as an image"),
+        Image.open(io.BytesIO(content), formats=[FORMATS[path.suffix.lower()]]) as image,
+    ):
+        decoded = image.copy()
     if decoded.mode.startswith(WIDE_MODES):
         raise DataError(f"{name}: {path} has pixels of type {decoded.mode}; convert it to 8 bits")
     return decoded
@@ -279,7 +260,7 @@ def hash_image(path: Path) -> str:
     """Return the hash of an image file's content; raise DataError if it is missing or has another suffix."""
     if not is_image_name(path.name):
         raise DataError(f"{path.name} is not an image file; expected a name ending in {', '.join(FORMATS)}")
-    return hashlib.sha256(read_file(path, path.name)).hexdigest()
+    return sha256(read_file(path, path.name))
 
 
 def list_image_files(folder: Path) -> list[Path]:

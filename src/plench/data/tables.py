@@ -20,7 +20,7 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plench.data.readers import hash_image, is_image_name, read_file
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, as_data_error, needs_package
 from plench.text import list_some, short_repr
 
 if TYPE_CHECKING:
@@ -255,16 +255,12 @@ def parse_table(content: bytes, suffix: str, name: str, sheet: str | None = None
     import pandas as pd
 
     if suffix.lower() == ".parquet":
-        try:
+        with needs_package(f"{name}: reading Parquet", "pyarrow", "report"):
             from pyarrow import BufferReader, parquet
-        except ImportError:
-            raise missing_package(f"{name}: reading Parquet", "pyarrow", "report") from None
-        try:
+        with as_data_error(f"{name} cannot be read as a Parquet file"):
             table = parquet.read_table(BufferReader(content), use_threads=False)
             table.validate(full=True)
             return read_frame(table.to_pandas(ignore_metadata=True), name)
-        except Exception as error:  # pyarrow raises many types for a damaged file
-            raise DataError(f"{name} cannot be read as a Parquet file ({error})") from None
     if suffix.lower() == ".xlsx":
         return parse_workbook(content, name, sheet)
     text, messages = decode(content, name)
@@ -327,21 +323,17 @@ def parse_workbook(content: bytes, name: str, sheet: str | None) -> RawTable:
     """Read a sheet of an Excel workbook, by default the first; formulas have the values that were saved."""
     import pandas as pd
 
-    try:
+    with needs_package(f"{name}: reading Excel files", "openpyxl", "excel"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError:
-        raise missing_package(f"{name}: reading Excel files", "openpyxl", "excel") from None
-    try:
-        with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
-            sheets = list(book.sheet_names)
-            frame = None
-            if sheet is None or sheet in sheets:
-                chosen = sheets[0] if sheet is None else sheet
-                frame = book.parse(chosen, header=None, dtype=object, na_values=[], keep_default_na=False)
-    except Exception as error:  # openpyxl raises many types for a damaged file
-        raise DataError(f"{name} cannot be read as an Excel workbook ({error})") from None
-    if frame is None:
-        raise DataError(f"{name} has no sheet {short_repr(sheet)}; it has {', '.join(sheets)}")
+    with (
+        as_data_error(f"{name} cannot be read as an Excel workbook"),
+        pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book,
+    ):
+        sheets = list(map(str, book.sheet_names))
+        chosen = sheets[0] if sheet is None else sheet
+        if chosen not in sheets:
+            raise DataError(f"{name} has no sheet {short_repr(sheet)}; it has {', '.join(sheets)}")
+        frame = book.parse(chosen, header=None, dtype=object, na_values=[], keep_default_na=False)
     used = frame.map(lambda cell: clean_cell(cell, MISSING_TEXTS - {""}) is not None)
     frame = frame.loc[used.any(axis=1), used.any(axis=0)]
     if not len(frame):
@@ -530,7 +522,7 @@ def make_table(
                 "are filled in from the training split, and an input of its own says where"
             )
         if column.kind == "text" and name not in text:
-            words = sum(map(count_words, column.categories)) / len(column.categories)
+            words = sum(len(WORD.findall(text)) for text in column.categories) / len(column.categories)
             messages.append(
                 f"{place} is read as text ({len(column.categories):,} "
                 f"different values, {words:.0f} words on average); ignore={name} leaves it out"
@@ -547,7 +539,9 @@ def make_table(
                 f"as {len(column.categories):,} categories, although {present - len(others):,} of "
                 f"{present:,} values are numbers; correct such cells or leave them empty"
             )
-        elif column.kind == "category" and all(map(looks_like_number, column.categories)):
+        elif column.kind == "category" and all(
+            any(read_number(text, decimal=sign) is not None for sign in DIGITS) for text in column.categories
+        ):
             messages.append(
                 f"{place} is read as {len(column.categories):,} categories, although its values look like "
                 f"numbers ({', '.join(map(short_repr, column.categories[:3]))}); write plain numbers in "
@@ -590,7 +584,14 @@ def make_column(
         if kind == "image":
             return make_images(raw, name, texts)
         if kind in ("category", "text"):
-            return make_categories(raw, name, texts, kind)
+            column = make_categories(name, texts, kind)
+            if kind == "category" and (n := len(column.categories)) > MAX_CATEGORIES:
+                raise DataError(
+                    f"{raw.name}: column {short_repr(name)} has {n:,} different texts, more than "
+                    f"{MAX_CATEGORIES:,}, such as {short_repr(column.categories[0])}; leave identifiers out "
+                    f"with ignore={name}, or read free text with text={name}"
+                )
+            return column
         numbers = np.full(len(raw), np.nan)
         for row, text in enumerate(texts):
             number = math.nan if text is None else read_number(text, kind, decimal)
@@ -639,7 +640,7 @@ def find_kind(raw: RawTable, name: str, texts: list[str | None]) -> ColumnKind:
     if has_image_files(raw, name):
         return "image"
     different = set(present)
-    words = sum(map(count_words, different))
+    words = sum(len(WORD.findall(text)) for text in different)
     is_various = len(different) >= max(MIN_TEXTS, math.sqrt(len(present)))
     return "text" if is_various and words >= MIN_WORDS * len(different) else "category"
 
@@ -649,11 +650,6 @@ def has_image_files(raw: RawTable, name: str) -> bool:
     present = [text for text in raw.frame[name].tolist() if isinstance(text, str) and strip_text(text)]
     is_named = bool(present) and all(is_image_name(strip_text(text)) for text in present)
     return is_named and (raw.folder / strip_text(present[0])).is_file()
-
-
-def count_words(text: str) -> int:
-    """Count the words of a text."""
-    return len(WORD.findall(text))
 
 
 def read_number(text: str, kind: ColumnKind = "number", decimal: str | None = None) -> float | None:
@@ -672,20 +668,9 @@ def read_number(text: str, kind: ColumnKind = "number", decimal: str | None = No
     return None if kind == "boolean" and number not in (0, 1) else number
 
 
-def looks_like_number(text: str) -> bool:
-    """Whether a text is a number by one decimal sign or the other."""
-    return any(read_number(text, decimal=sign) is not None for sign in DIGITS)
-
-
-def make_categories(raw: RawTable, name: str, texts: list[str | None], kind: ColumnKind) -> Column:
+def make_categories(name: str, texts: Sequence[str | None], kind: ColumnKind) -> Column:
     """Make a column of categories or of free text; the different texts are sorted."""
     categories = tuple(sorted({text for text in texts if text is not None}))
-    if kind == "category" and len(categories) > MAX_CATEGORIES:
-        raise DataError(
-            f"{raw.name}: column {short_repr(name)} has {len(categories):,} different texts, more than "
-            f"{MAX_CATEGORIES:,}, such as {short_repr(categories[0])}; leave identifiers out with "
-            f"ignore={name}, or read free text with text={name}"
-        )
     codes = {category: code for code, category in enumerate(categories)}
     values = np.array([-1 if text is None else codes[text] for text in texts], np.int32)
     return Column(name, kind, freeze(values), categories)

@@ -13,7 +13,6 @@ value (B,) per image. Every result is rounded to 8 bits the way Pillow rounds it
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plench.errors import DataError, UsageError, missing_package
+from plench.errors import DataError, UsageError, needs_package
+from plench.files import replace_file
 
 PADDING = 4
 SCALE = (0.2, 1.0)
@@ -426,10 +426,8 @@ def wide_float(device: torch.device) -> torch.dtype:
 
 def draw_sheet(images: np.ndarray, seed: int, path: Path) -> None:
     """Write a contact sheet of images (N, C, H, W): every view, then each operation alone."""
-    try:
+    with needs_package("drawing views", "pillow", "images"):
         from PIL import Image, ImageDraw
-    except ImportError:
-        raise missing_package("drawing views", "pillow", "images") from None
     given, generator = torch.from_numpy(images.copy()), torch.Generator().manual_seed(seed)
     rows: list[tuple[str, Tensor]] = []
     for name, make in VIEW_MAKERS.items():
@@ -450,11 +448,7 @@ def draw_sheet(images: np.ndarray, seed: int, path: Path) -> None:
             picture = Image.fromarray(view[0] if len(view) == 1 else view.transpose(1, 2, 0)).convert("RGB")
             picture = picture.resize((CELL, CELL), Image.Resampling.NEAREST)
             sheet.paste(picture, (LABEL_WIDTH + column * step, top))
-    temporary = path.with_name(f".{path.name}.part")
     try:
-        sheet.save(temporary, format="PNG")
-        os.replace(temporary, path)
+        replace_file(path, lambda temporary: sheet.save(temporary, format="PNG"))
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror or error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from plench.criteria import Criterion
-from plench.errors import UsageError, missing_package
+from plench.errors import UsageError, needs_package
+from plench.files import write_through
 from plench.report.leaderboard import Leaderboard
 from plench.report.results import Results
-from plench.runs.folder import write_through
 from plench.runs.records import Experiment
 from plench.text import clean
 
@@ -102,10 +102,8 @@ def one_setting(board: Leaderboard) -> Experiment:
 @contextmanager
 def figure_style() -> Iterator[None]:
     """Draw with our settings; a missing matplotlib is a UsageError that says what to install."""
-    try:
+    with needs_package("drawing figures", "matplotlib", "report"):
         import matplotlib as mpl
-    except ImportError as error:
-        raise missing_package("drawing figures", "matplotlib", "report") from error
     with mpl.rc_context(_SETTINGS):
         yield
 

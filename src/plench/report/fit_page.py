@@ -1,14 +1,17 @@
 """One page about a fitted model: a self-contained HTML file, made of the description in the model's file.
 
-It has the look of the leaderboard page and its style sheets and theme switch, inlined. Nothing is fetched and
-nothing runs but the theme switch. Names from data become text nodes; ElementTree escapes them.
+It is `fit_page.html` with the look of the leaderboard page: its style sheets and theme switch, inlined.
+Nothing is fetched and nothing runs but the theme switch. Names from data become text nodes; ElementTree
+escapes them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +23,8 @@ import numpy as np
 from plench.data.encoders import open_image
 from plench.data.tables import Table
 from plench.errors import DataError
-from plench.runs.folder import WARNINGS, write_text
+from plench.files import write_text
+from plench.runs.folder import WARNINGS
 from plench.settings import __version__
 from plench.text import clean_text, counted
 
@@ -48,12 +52,18 @@ KINDS = {
 
 
 def h(name: str, /, *content: Node | Iterable[Node], **attributes: Any) -> Element:
-    """Make an element: `h("p.quiet", "text", child, aria_label="…")`; texts are escaped on writing."""
+    """Make an element: `h("p.quiet", "text", child, aria_label="…")`; texts are escaped on writing.
+
+    Places in drawings, which are floats, are written with one digit.
+    """
     tag, *classes = name.split(".")
-    shown = {key.replace("_", "-"): str(value) for key, value in attributes.items() if value is not None}
+    element = Element(tag)
+    for key, value in attributes.items():
+        if value is not None:
+            shown = f"{value:.1f}" if isinstance(value, float) else clean_text(str(value))
+            element.set(key.replace("_", "-"), shown)
     if classes:
-        shown["class"] = " ".join(classes)
-    element = Element(tag, {key: clean_text(value) for key, value in shown.items()})
+        element.set("class", " ".join(classes))
     for each in content:
         for node in [each] if isinstance(each, str | Element) or each is None else each:
             if isinstance(node, str):
@@ -104,57 +114,26 @@ def render_page(head: Mapping[str, Any], rows: Mapping[int, Mapping[str, str]]) 
         "Methods": show_methods(notes, config),
         "Provenance": show_provenance(head),
     }
-    there = {name: nodes for name, nodes in sections.items() if nodes}
+    there = {name: h("div", nodes, id=name.lower()) for name, nodes in sections.items() if nodes}
     links = [h("li", h("a", name, href=f"#{name.lower()}")) for name in there]
-    body = h(
-        "body",
-        h("a.skip", "Skip to the content", href="#main"),
-        h(
-            "header.top",
-            h(
-                "div.bar",
-                h("a.brand", "plench", href="#main"),
-                h("nav", h("ul", links), aria_label="Sections"),
-                h("button", type="button", id="theme"),
-            ),
-        ),
-        h(
-            "main",
-            h("h1", title),
-            [h("div", nodes, id=name.lower()) for name, nodes in there.items()],
-            id="main",
-            tabindex="-1",
-        ),
-        h("footer.foot", h("p", f"Made by plench {__version__} from the description in the model's file.")),
-    )
-    assets = files("plench.report.site").joinpath("assets")
-    style = "\n".join(
-        assets.joinpath(name).read_text(encoding="utf-8") for name in ("site.css", "tables.css")
-    )
-    script = assets.joinpath("theme.js").read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    top = h(
-        "head",
-        h("meta", charset="utf-8"),
-        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        h("meta", http_equiv="Content-Security-Policy", content=policy),
-        h("meta", name="generator", content=f"plench report {__version__}"),
-        h("meta", name="color-scheme", content="light dark"),
-        h("title", f"{title} · plench"),
-        h("link", rel="icon", href="data:,"),
-        h("style", style),
-        h("script", script),
-    )
-    text = ElementTree.tostring(h("html", top, body, lang="en"), encoding="unicode", method="html")
-    return f"<!doctype html>\n{text}\n"
-
-
-def hash_of(text: str) -> str:
-    """Return the hash by which a policy allows an inlined text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    page = files("plench.report")
+    assets = page.joinpath("site", "assets")
+    read = {name: assets.joinpath(name).read_text("utf-8") for name in ("site.css", "tables.css", "theme.js")}
+    parts = {
+        "TITLE": html.escape(clean_text(title), quote=False),
+        "VERSION": __version__,
+        "STYLE": f"{read['site.css']}\n{read['tables.css']}",
+        "SCRIPT": read["theme.js"],
+        **{
+            name: "".join(ElementTree.tostring(each, encoding="unicode", method="html") for each in elements)
+            for name, elements in (("LINKS", links), ("SECTIONS", there.values()))
+        },
+    }
+    for name in ("STYLE", "SCRIPT"):  # by which the policy allows the inlined texts
+        digest = hashlib.sha256(parts[name].encode()).digest()
+        parts[f"{name}_HASH"] = "sha256-" + base64.b64encode(digest).decode("ascii")
+    template = page.joinpath("fit_page.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 # Parts
@@ -200,12 +179,12 @@ def svg(height: float, *content: Node | Iterable[Node]) -> Element:
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Element:
     """Return a line."""
-    return h(f"line.{kind}", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}")
+    return h(f"line.{kind}", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2))
 
 
 def text(content: str, x: float, y: float, anchor: str = "start", kind: str = "tick") -> Element:
     """Return a text in a drawing."""
-    return h(f"text.{kind}", content, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+    return h(f"text.{kind}", content, x=float(x), y=float(y), text_anchor=anchor)
 
 
 def short(name: str, longest: int = 20) -> str:
@@ -245,7 +224,7 @@ def draw_shares(rows: Sequence[tuple[str, float | None, float | None, float | No
             spans = [(low, 0, high, 0), (low, -4, low, 4), (high, -4, high, 4)]
             nodes += [line(f"line.{kind}", at(x1), y + y1, at(x2), y + y2) for x1, y1, x2, y2 in spans]
         if value is not None:
-            nodes.append(h(f"circle.mark.{kind}", cx=f"{at(value):.1f}", cy=y, r=5))
+            nodes.append(h(f"circle.mark.{kind}", cx=at(value), cy=y, r=5))
     return svg(bottom + 24, nodes)
 
 
@@ -336,8 +315,8 @@ def show_classes(review: Notes) -> list[Node]:
         nodes.append(text(short(names[k]), left - 8, y + 18, "end", "label"))
         for value, dy, kind in ((before[k], 2, "other"), (after[k], 15, "chosen")):
             width = value / most * (WIDTH - left - 52)
-            bar = {"x": left, "y": y + dy, "width": f"{width:.1f}", "height": 11}
-            nodes += [h(f"rect.mark.{kind}", **bar), text(f"{value:,.0f}", left + width + 5, y + dy + 10)]
+            bar = h(f"rect.mark.{kind}", x=left, y=y + dy, width=float(width), height=11)
+            nodes += [bar, text(f"{value:,.0f}", left + width + 5, y + dy + 10)]
     bars = svg(16 + step * len(order), nodes)
     changes = sorted(range(len(names)), key=lambda k: after[k] - before[k])
     words = (
@@ -375,12 +354,7 @@ def draw_matrix(names: Sequence[str], counts: Any) -> Element:
         nodes.append(h("text.label", short(name, 13), transform=place))
         total = max(1, int(counts[i].sum()))
         for j in range(n):
-            at = {
-                "x": f"{left + step * j:.1f}",
-                "y": f"{y:.1f}",
-                "width": f"{step:.1f}",
-                "height": f"{step:.1f}",
-            }
+            at = {"x": left + step * j, "y": y, "width": step, "height": step}
             told = h("title", f"{name}, {names[j]}: {counts[i, j]:,}")
             nodes.append(h("rect.cellfill", told, **at, fill_opacity=f"{0.5 * counts[i, j] / total:.3f}"))
             if counts[i, j] and step >= 24:
@@ -416,12 +390,9 @@ def show_calibration(notes: Notes, review: Notes) -> list[Node]:
                 continue
             x, y = at(each["probability"])[0], at(found["value"])[1]
             nodes.append(line(f"line.{kind}", x, at(found["low"])[1], x, at(found["high"])[1]))
-            if key == "covered":
-                nodes.append(h(f"circle.mark.{kind}", cx=f"{x:.1f}", cy=f"{y:.1f}", r="4.5"))
-            else:
-                nodes.append(
-                    h(f"rect.mark.{kind}", x=f"{x - 4:.1f}", y=f"{y - 4:.1f}", width="8", height="8")
-                )
+            circle = h(f"circle.mark.{kind}", cx=x, cy=y, r=4.5)
+            square = h(f"rect.mark.{kind}", x=x - 4, y=y - 4, width=8, height=8)
+            nodes.append(circle if key == "covered" else square)
     told = "; ".join(
         f"{percent(each['probability'], 0)}: {percent(each['covered']['value'], 0)}" for each in bins
     )

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plench.errors import UsageError
+from plench.files import write_text
 from plench.report import figures, run_figures
 from plench.report.drawing import figure_style, save_figure
 from plench.report.leaderboard import Leaderboard, part_of, split_by_truth
@@ -21,7 +23,6 @@ from plench.report.site import GENERATOR, check_folder
 from plench.report.site.content import launch_command
 from plench.report.statistics import ALPHA, Comparison, compare_algorithms, comparison_tables
 from plench.report.tables import TableLayout, build_tables, escape_latex, render_latex
-from plench.runs.folder import write_text
 from plench.settings import __version__
 from plench.text import clean, counted
 
@@ -112,22 +113,11 @@ def write_paper(
     write_text(folder / "references.bib", references)
     write_text(folder / "protocol.tex", _printable(describe_protocol(results, board, keys)))
     write_text(folder / "commands.txt", "\n".join(list_commands(sweeps, command, data_dir)) + "\n")
-    packages = ("[T1]{fontenc}", "[margin=1in]{geometry}", "{booktabs}", "{graphicx}")
-    lines = [
-        f"% written by {GENERATOR} --paper (plench {__version__})",
-        r"\documentclass{article}",
-        *(rf"\usepackage{package}" for package in packages),
-        r"\begin{document}",
-        r"\section*{Protocol}",
-        r"\input{protocol}",
-        r"\section*{Results}",
-        *paper.included,
-        r"\clearpage",
-        r"\bibliographystyle{plain}",
-        r"\bibliography{references}",
-        r"\end{document}",
-    ]
-    write_text(folder / DOCUMENT, "\n".join(lines) + "\n")
+    parts = {"GENERATOR": GENERATOR, "VERSION": __version__, "INCLUDED": "\n".join(paper.included)}
+    document = files("plench.report").joinpath(DOCUMENT).read_text("utf-8")
+    for name, text in parts.items():
+        document = document.replace(f"{{{{{name}}}}}", text)
+    write_text(folder / DOCUMENT, document)
     return paper.warnings
 
 

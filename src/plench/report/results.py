@@ -21,6 +21,7 @@ from plench.criteria import criteria as ALL_CRITERIA
 from plench.data import choose_candidates, dataset_card
 from plench.data.sources import keeps_name
 from plench.errors import UsageError
+from plench.files import write_through
 from plench.hparams import SHARED, DataTraits
 from plench.report.leaderboard import (
     Leaderboard,
@@ -32,7 +33,6 @@ from plench.report.leaderboard import (
 )
 from plench.report.tables import describe_gaps
 from plench.runs import Experiment, Run, drop_copies, read_runs_with_warnings
-from plench.runs.folder import write_through
 from plench.runs.records import FIGURES, FITTED_ROW_KEYS
 from plench.runs.results import import_pyarrow, paused_garbage_collector, read_sweep_texts
 from plench.runs.select import Cell, Plan, infer_plans

@@ -2,26 +2,20 @@
 
 `done` marks a run as finished and has size and hash of its records and models. Folders of the public
 benchmark and of early versions have a `done` without hashes; they are complete if the last record is there.
-What else is written completely or not at all uses the same functions: `write_text`, `write_through`, `hold`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import orjson
-from filelock import FileLock, Timeout
-
-from plench.errors import BusyError, StorageError, UsageError
-from plench.text import check_local, short_repr
+from plench.files import TEMPORARY, attempt, hold, parse_json, replace_file, sha256, sync_folder
+from plench.text import short_repr
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
@@ -34,7 +28,6 @@ NEW_CHECKPOINT = "checkpoint.new.pt"
 CHECKPOINTS = (NEW_CHECKPOINT, CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest first
 MODEL = "model_{}.pt"
 LOCK = ".lock"
-TEMPORARY = ".{}.tmp"
 # Copies of third-party files that the dataset and further criteria come from.
 DATASET = "dataset.py"
 CRITERION = "criterion_{}.py"
@@ -78,102 +71,6 @@ KEYS = {
     "fleet_size": "number of runs in the stack, where there were several",
     "stack": "run_ids of the runs in the stack, in order",
 }
-
-
-# Files that are written completely or not at all, locks, hashes and JSON.
-
-
-def sha256(source: bytes | memoryview | Path) -> str:
-    """Return the SHA-256 of bytes, or of the content of a file, as hexadecimal digits."""
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    return hashlib.sha256(source).hexdigest()
-
-
-def parse_json(text: bytes) -> Any:
-    """Return the value of a JSON text, with NaN and infinities as Python writes them; raises ValueError.
-
-    orjson takes a third of the time of Python's parser, but knows neither NaN nor lone surrogates.
-    """
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        try:
-            return json.loads(text)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-
-
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` create a file under a temporary name, sync it to disk, then give it its own name."""
-    temporary = path.with_name(TEMPORARY.format(uuid4().hex))
-    try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)  # a partial file only takes space on a full disk
-
-
-def write_through(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` create the file, completely or not at all; raise UsageError if it cannot be written."""
-    check_local(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, write)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8, completely or not at all."""
-    write_through(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut; Windows has no call for it."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def storing(what: str) -> Iterator[None]:
-    """Raise StorageError, saying what could not be done, if the disk is full or cannot be written."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise StorageError(f"cannot {what}: {getattr(error, 'strerror', None) or error}") from error
-
-
-@contextmanager
-def hold(lock: Path, patience: float, busy: str) -> Iterator[None]:
-    """Hold a lock file, and create its folder; raise BusyError with this text if another process holds it.
-
-    The lock is released when its process exits.
-    """
-    check_local(lock.parent)
-    held, folder = FileLock(lock, timeout=patience), lock.parent
-    with storing(f"write to {folder}"):
-        try:
-            if not folder.is_dir():
-                folder.mkdir(parents=True, exist_ok=True)
-                sync_folder(folder.parent)
-            held.acquire()
-        except Timeout:
-            raise BusyError(busy) from None
-    try:
-        yield
-    finally:
-        held.release()
 
 
 # The description of a run, and the mark of a finished one.
@@ -299,13 +196,13 @@ class RunStore:
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file, completely or not at all."""
         path = self.folder / name
-        with storing(f"write {path}"):
+        with attempt(f"write {path}"):
             replace_file(path, lambda temporary: temporary.write_bytes(content))
 
     def append_record(self, line: str) -> None:
         """Add one record; it is on disk when this returns."""
         path = self.folder / RESULTS
-        with storing(f"write {path}"), path.open("ab") as file:
+        with attempt(f"write {path}"), path.open("ab") as file:
             file.write(line.encode("utf-8") + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -329,7 +226,7 @@ class RunStore:
         """Write a checkpoint, keeping the one before it."""
         self.write_file(NEW_CHECKPOINT, content)
         current = self.folder / CHECKPOINT
-        with storing(f"write {current}"):
+        with attempt(f"write {current}"):
             if current.exists():
                 os.replace(current, self.folder / PREVIOUS_CHECKPOINT)
             os.replace(self.folder / NEW_CHECKPOINT, current)
@@ -338,14 +235,14 @@ class RunStore:
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""
         path = self.folder / name
-        with storing(f"remove {path}"):
+        with attempt(f"remove {path}"):
             if path.exists():  # on a read-only disk, removing a missing file is an error too
                 path.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Mark the run as finished, with hashes of its records and models; remove its checkpoints."""
         names = [RESULTS, *(MODEL.format(name) for name in self.list_models())]
-        with storing(f"read the files of {self.folder}"):
+        with attempt(f"read the files of {self.folder}"):
             content = make_done(self.folder, names)
         self.write_file(DONE, content)
         self.tidy()

@@ -17,17 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from plench.errors import UsageError
-from plench.runs.folder import (
-    DONE,
-    FINISHED,
-    NEEDED,
-    RESULTS,
-    RUN,
-    SCHEMA,
-    STATUSES,
-    parse_json,
-    read_description,
-)
+from plench.files import parse_json
+from plench.runs.folder import DONE, FINISHED, NEEDED, RESULTS, RUN, SCHEMA, STATUSES, read_description
 from plench.settings import describe_cell
 from plench.text import counted, short_repr
 

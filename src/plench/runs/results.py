@@ -18,8 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from plench.errors import DataError, UsageError, missing_package
-from plench.runs.folder import FINISHED, STATUSES, write_through
+from plench.errors import DataError, UsageError, needs_package
+from plench.files import attempt, write_through
+from plench.runs.folder import FINISHED, STATUSES
 from plench.runs.records import (
     FIGURES,
     SEEDS,
@@ -94,11 +95,8 @@ def read_runs_with_warnings(output_dir: str | os.PathLike[str]) -> tuple[list[Ru
     if root.is_file():
         results = read_results_file(root)
         return results.runs, results.warnings
-    try:
-        with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if os.path.isdir(entry))
-    except OSError as error:
-        raise UsageError(f"cannot read the results folder {str(output_dir)!r}: {error.strerror}") from error
+    with attempt(f"read the results folder {str(output_dir)!r}", UsageError), os.scandir(root) as entries:
+        names = sorted(entry.name for entry in entries if os.path.isdir(entry))
     runs: list[Run] = []
     warnings: list[str] = []
     with paused_garbage_collector():
@@ -198,11 +196,9 @@ def check_name(path: Path) -> None:
 
 def import_pyarrow() -> tuple[Any, Any]:
     """Return pyarrow and its Parquet module; raise UsageError with what to install if they are missing."""
-    try:
+    with needs_package("Parquet", "pyarrow", "report"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise missing_package("Parquet", "pyarrow", "report") from error
     return pa, pq
 
 

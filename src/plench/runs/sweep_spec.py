@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import UsageError
+from plench.files import write_text
 from plench.hparams import Value
-from plench.runs.folder import write_text
 from plench.settings import Settings, __version__, declared, describe_settings
 from plench.text import short_repr
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from plench.errors import DataError, UsageError
+from plench.files import attempt, sha256
 from plench.registry import is_third_party
-from plench.runs.folder import sha256
 from plench.runs.records import FIGURES, SHARES, Record, Run
 from plench.runs.results import StoredResults, drop_copies
 from plench.runs.sweep_spec import SweepSpec, parse_sweep
@@ -132,10 +132,8 @@ def check_submission(
 ) -> dict[str, list[str]]:
     """Return the problems that each check finds; `others` are the results to add to."""
     runs, sweeps = results.runs, [parse_sweep(text, name) for name, text in results.sweeps.items()]
-    try:
+    with attempt(f"read the algorithm's file {str(source)!r}", UsageError):
         digest = sha256(source)[:8]
-    except OSError as error:
-        raise UsageError(f"cannot read the algorithm's file {str(source)!r}: {error.strerror}") from error
     submitted = [run for run in runs if "@" in run.experiment.algorithm]
     of_source = [
         f"the runs of {algorithm} were made with another file than {source.name}, whose hash is {digest}"

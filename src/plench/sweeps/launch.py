@@ -11,7 +11,8 @@ from pathlib import Path
 
 from plench.callbacks import CALLBACKS
 from plench.errors import BusyError, StorageError
-from plench.runs.folder import DONE, RunStore, hold
+from plench.files import hold
+from plench.runs.folder import DONE, RunStore
 from plench.runs.sweep_spec import SweepSpec
 from plench.sweeps.engines import Engine
 from plench.sweeps.engines.local import LocalEngine

@@ -19,16 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from filelock import FileLock, Timeout
 
 from plench.errors import PlenchError
-from plench.runs.folder import (
-    DONE,
-    FINISHED,
-    LOCK,
-    RUN,
-    check_integrity,
-    parse_json,
-    read_description,
-    write_text,
-)
+from plench.files import parse_json, write_text
+from plench.runs.folder import DONE, FINISHED, LOCK, RUN, check_integrity, read_description
 from plench.settings import PROTOCOL_VERSION, __version__
 from plench.text import clean_text, short_repr
 

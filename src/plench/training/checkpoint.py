@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from plench.errors import PlenchError, ResumeError
-from plench.runs.folder import RunStore, sha256
-from plench.training.environment import decode_numpy, decode_python, encode_numpy
+from plench.files import sha256
+from plench.runs.folder import RunStore
+from plench.training.environment import decode_numpy, encode_numpy
 
 FORMAT = 1
 SEAL = b"\nplench sha256 "  # follows the content of a file, in front of its hash
@@ -58,11 +59,7 @@ GENERATORS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any, Any], obj
         lambda made: Encoder().encode(made.bit_generator.state, ""),
         lambda made, tree: setattr(made.bit_generator, "state", Decoder().restore(None, tree, "")),
     ),
-    "python generator": (
-        random.Random,
-        random.Random.getstate,
-        lambda made, state: made.setstate(decode_python(state)),
-    ),
+    "python generator": (random.Random, random.Random.getstate, random.Random.setstate),
 }
 
 logger = logging.getLogger("plench")

@@ -247,7 +247,7 @@ def apply_global(state: dict[str, Any], device: torch.device) -> None:
     """Set the global generators to captured positions."""
     torch.set_rng_state(state["torch"])
     np.random.set_state(decode_numpy(state["numpy"]))  # noqa: NPY002 - the global one is meant
-    random.setstate(decode_python(state["python"]))
+    random.setstate(state["python"])
     if "device" not in state:  # captured on the CPU
         return
     if device.type == "cuda":
@@ -268,9 +268,3 @@ def decode_numpy(state: dict[str, Any]) -> dict[str, Any]:
     """Undo `encode_numpy`."""
     key = state["state"]["key"].numpy().astype(np.uint32)
     return {**state, "state": {**state["state"], "key": key}}
-
-
-def decode_python(state: Any) -> Any:
-    """Return a state of Python's generator; checkpoints of 0.2.0 hold lists in place of tuples."""
-    version, internal, gauss = state
-    return (version, tuple(internal), gauss)

@@ -22,8 +22,8 @@ from plench.algorithms import Algorithm, AlgorithmEntry, FittedAlgorithm
 from plench.callbacks import Callback
 from plench.criteria import Criterion, accuracy, criteria, find_criteria, measure_all
 from plench.data import Dataset
+from plench.data.candidates import THIRDS
 from plench.data.sources import check_answers
-from plench.data.splits import THIRDS
 from plench.errors import ResumeError
 from plench.networks import find_network
 from plench.runs.folder import ALGORITHM, IGNORES_WEIGHTS, MODEL, NETWORK, RESULTS, WARNINGS, RunStore

@@ -20,7 +20,8 @@ from plench.data.check import keep_together
 from plench.data.dataset import OWN_TASK, REAL_CANDIDATES, CandidateSpec, Dataset, DatasetCard, TestSet
 from plench.data.readers import read_array
 from plench.data.sources.base import DEFAULT_STEPS, Source, SourceFinder
-from plench.errors import DataError
+from plench.errors import DataError, as_data_error
+from plench.files import sha256
 from plench.text import short_repr
 
 LAYOUT = (
@@ -35,18 +36,11 @@ def find_arrays(name: str) -> Source | None:
     """Return the source of an `.npz` file; its name in records carries a hash of its content."""
     if not name.lower().endswith(".npz"):
         return None
-    try:
-        with open(name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                check_array_names(set(archive.files), name)
-                arrays = {key: archive[key] for key in archive.files}
-    except DataError:
-        raise
-    except Exception as error:  # numpy raises many types for a damaged file
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{name} cannot be read as an .npz file of plain arrays ({reason})") from None
+    with as_data_error(f"{name} cannot be read as an .npz file of plain arrays"):
+        digest = sha256(Path(name))
+        with np.load(name, allow_pickle=False) as archive:
+            check_array_names(set(archive.files), name)
+            arrays = {key: archive[key] for key in archive.files}
     return make_source(Path(name), digest, arrays)
 
 
@@ -76,8 +70,7 @@ def find_mapped(name: str) -> Source | None:
     arrays: dict[str, np.ndarray] = {}
     for part, file in sorted(files.items()):
         arrays[part] = read_array(file, f"{name}: {file.name}", mapped=key in part)
-        with open(file, "rb") as stream:
-            digest.update(f"{part};{hashlib.file_digest(stream, 'sha256').hexdigest()};".encode())
+        digest.update(f"{part};{sha256(file)};".encode())
     return make_source(path.resolve().parent, digest.hexdigest(), arrays)
 
 

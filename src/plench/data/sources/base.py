@@ -21,9 +21,10 @@ from plench.data.encoders import (
     list_encoders,
     make_image_column,
 )
-from plench.data.readers import hash_git_blob, hash_md5, write_file
+from plench.data.readers import hash_git_blob, hash_md5
 from plench.data.tables import RawTable, Table
 from plench.errors import DataError, UsageError
+from plench.files import replace_file
 
 DEFAULT_STEPS = {"tabular": 10_000, "image": 60_000}
 TIMEOUT_SECONDS = 60  # without a single byte
@@ -52,6 +53,11 @@ class RemoteFile:
         else:
             what, found, known = "MD5", hash_md5(content), self.md5
         return None if found == known else f"its {what} is {found} instead of {known}"
+
+    def warn_mismatch(self, name: str, file: str, content: bytes) -> list[str]:
+        """Return a warning if a file of a dataset, which has a git SHA-1, is not the public one."""
+        is_public = self.explain_mismatch(content) is None
+        return [] if is_public else [f"{name}: {file} is not the public file (its git SHA-1 differs)"]
 
     def fetch(self) -> bytes:
         """Return the content from the first address that has the known file."""
@@ -83,7 +89,9 @@ class RemoteFile:
                 if self.explain_mismatch(path.read_bytes()) is None:
                     return path
                 raise DataError(f"{path} exists and is not the public file; move it away first")
-            write_file(path, self.fetch())
+            content = self.fetch()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda temporary: temporary.write_bytes(content))
         except OSError as error:
             raise DataError(f"{path} could not be written ({error})") from None
         return path

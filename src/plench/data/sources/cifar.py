@@ -225,35 +225,32 @@ def parse_annotations(content: Any, n_images: int, name: str) -> Answers:
         raise DataError(
             f"{name} must contain a dict from image index to label lists, not {type(content).__name__}"
         )
-    missing = next((index for index in range(n_images) if index not in content), None)
-    if missing is not None:
-        raise DataError(f"{name} has no annotations for image {missing} ({n_images:,} images)")
+    missing = [index for index in range(n_images) if index not in content]
+    if missing:
+        raise DataError(f"{name} has no annotations for image {missing[0]} ({n_images:,} images)")
     if len(content) != n_images:
         extra = next(key for key in content if not (isinstance(key, int) and 0 <= key < n_images))
         raise DataError(
             f"{name} has annotations for image {short_repr(extra)}; there are images 0…{n_images - 1}"
         )
     n_classes = CIFAR10_FILES.n_classes
-    image: list[int] = []
-    annotator: list[int] = []
+    place: list[tuple[int, int]] = []  # image and annotator
     given: list[list[int]] = []
     for index in range(n_images):
         sets = content[index]
         if not isinstance(sets, list | tuple) or not all(isinstance(labels, list | tuple) for labels in sets):
             raise DataError(f"{name}: the entry of image {index} must be a list of label lists")
-        for number, labels in enumerate(sets):
-            for label in labels:
-                if type(label) is not int or not 0 <= label < n_classes:
-                    raise DataError(
-                        f"{name}: image {index} has the label {short_repr(label)}; expected 0…{n_classes - 1}"
-                    )
-            image.append(index)
-            annotator.append(number)
-            given.append(labels)
+        for label in chain.from_iterable(sets):
+            if type(label) is not int or not 0 <= label < n_classes:
+                known = f"0…{n_classes - 1}"
+                raise DataError(f"{name}: image {index} has the label {short_repr(label)}; expected {known}")
+        place += [(index, number) for number in range(len(sets))]
+        given += sets
     lengths = np.fromiter(map(len, given), np.int64, len(given))
     found = np.zeros((len(given), n_classes), np.bool_)
     found[np.repeat(np.arange(len(given)), lengths), np.fromiter(chain.from_iterable(given), np.int64)] = True
-    return Answers(np.array(image, np.int64), np.array(annotator, np.int64), found, n_images, lengths)
+    image, annotator = np.array(place, np.int64).reshape(-1, 2).T
+    return Answers(image, annotator, found, n_images, lengths)
 
 
 def make_annotated_source(
@@ -371,8 +368,7 @@ def load_voted(data_dir: Path | None) -> Dataset:
     path = find_entry(name, (Path(VOTES_FILE.path).name,), data_dir, OBTAIN_VOTES)
     content = read_file(path, name)
     batches, warnings = read_batches(name, CIFAR10_FILES, CIFAR10_FILES.test, data_dir)
-    if VOTES_FILE.explain_mismatch(content) is not None:
-        warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
+    warnings += VOTES_FILE.warn_mismatch(name, path.name, content)
     images, labels, _ = batches["test_batch"]
     votes, shape = read_array(content, f"{name}: {path.name}"), (len(images), CIFAR10_FILES.n_classes)
     whole = votes.astype(np.int64) if votes.dtype.kind in "iuf" else np.full(1, -1)

@@ -17,8 +17,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from plench.data.answers import Answers, combine_answers, read_answer_matrix, sp
 from plench.data.dataset import Dataset, DatasetCard, Sizes, TestSet
 from plench.data.readers import find_entry, read_array, read_file
 from plench.data.sources.base import RemoteFile, Source, SourceFinder
-from plench.data.tables import Column, RawTable, Table, freeze, make_column, parse_table
+from plench.data.tables import RawTable, Table, make_categories, make_column, parse_table
 from plench.errors import DataError, UsageError
 from plench.text import normalise, short_repr
 
@@ -58,10 +59,7 @@ def read_numbers(files: Mapping[str, bytes], file: str, name: str) -> NDArray[np
 
 def make_text_table(texts: Sequence[str]) -> Table:
     """Return texts as a table with the column `text`."""
-    categories = tuple(sorted(set(texts)))
-    code = {text: number for number, text in enumerate(categories)}
-    values = np.array([code[text] for text in texts], np.int32)
-    return Table((Column("text", "text", freeze(values), categories),))
+    return Table((make_categories("text", texts, "text"),))
 
 
 def read_labelme(files: Mapping[str, bytes], name: str) -> CrowdArrays:
@@ -97,45 +95,36 @@ def read_sentiment(files: Mapping[str, bytes], name: str) -> CrowdArrays:
 
 def read_music(files: Mapping[str, bytes], name: str) -> CrowdArrays:
     """Read songs with their true genres, and the workers' answers, one per row."""
-    tables = {
-        part: parse_table(files[f"music_genre_{part}.csv"], ".csv", f"{name}: music_genre_{part}.csv")
+    gold, mturk, test = (
+        parse_table(files[f"music_genre_{part}.csv"], ".csv", f"{name}: music_genre_{part}.csv")
         for part in ("gold", "mturk", "test")
-    }
-    for table in tables.values():
-        table.check_columns(("id", "class"))
-    gold, mturk, test = tables.values()
-    mturk.check_columns(("annotator",))
-    genres = sorted({text for text in gold.texts("class") if text is not None})
-    number = {genre: position for position, genre in enumerate(genres)}
-    songs = {song: row for row, song in enumerate(gold.texts("id")) if song is not None}
-    item = look_up(mturk, "id", songs)
-    labels = look_up(mturk, "class", number)
-    annotators, annotator = np.unique(mturk.complete("annotator"), return_inverse=True)
-    sets = labels[:, None] == np.arange(len(genres))
-    features = [column for column in gold.columns if column.startswith("feature")]
-    return (
-        stack_columns(gold, features),
-        look_up(gold, "class", number),
-        Answers(item, annotator, sets, len(gold), annotator_names=tuple(annotators.tolist())),
-        TestSet(stack_columns(test, features), look_up(test, "class", number)),
-        tuple(genres),
     )
+    columns = [column for column in gold.columns if column.startswith("feature")]
+    mturk.check_columns(("id", "class", "annotator"))
+    for table in (gold, test):
+        table.check_columns(("id", "class", *columns))
+    genres = sorted(set(gold.complete("class")))
 
+    def look_up(table: RawTable, column: str, known: Sequence[str]) -> NDArray[np.int64]:
+        number = {text: position for position, text in enumerate(known)}
+        texts = table.complete(column)
+        if unknown := set(texts).difference(known):
+            raise DataError(f"{table.name}: {column} {min(unknown)!r} is unknown in this dataset")
+        return np.array([number[text] for text in texts])
 
-def look_up(table: RawTable, column: str, known: Mapping[str, int]) -> NDArray[np.int64]:
-    """Return the number of each text in a column."""
-    found = []
-    for row, text in enumerate(table.texts(column)):
-        if text is None or text not in known:
-            raise DataError(f"{table.place(row, column)}: {text!r} is unknown in this dataset")
-        found.append(known[text])
-    return np.array(found)
+    def part(table: RawTable) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        features = [make_column(table, column, "number").values for column in columns]
+        return np.stack(features, axis=1), look_up(table, "class", genres)
 
-
-def stack_columns(table: RawTable, columns: list[str]) -> NDArray[np.float32]:
-    """Return columns of numbers as a matrix."""
-    table.check_columns(columns)
-    return np.stack([make_column(table, column, "number").values for column in columns], axis=1)
+    annotators, annotator = np.unique(mturk.complete("annotator"), return_inverse=True)
+    answers = Answers(
+        look_up(mturk, "id", gold.complete("id")),
+        annotator,
+        look_up(mturk, "class", genres)[:, None] == np.arange(len(genres)),
+        len(gold),
+        annotator_names=tuple(annotators.tolist()),
+    )
+    return *part(gold), answers, TestSet(*part(test)), tuple(genres)
 
 
 class Utterance(NamedTuple):
@@ -158,20 +147,17 @@ def read_utterances(archive: bytes, name: str) -> list[Utterance]:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             for part in PARTS:
-                for dialogue in json.loads(opened.read(f"friends.{part}.json")):
-                    found += [read_utterance(entry, part) for entry in dialogue]
+                for entry in chain.from_iterable(json.loads(opened.read(f"friends.{part}.json"))):
+                    votes = [int(digit) for digit in entry["annotation"]]  # a digit per emotion
+                    if len(votes) != len(EMOTIONS):
+                        given = short_repr(entry["annotation"])
+                        raise ValueError(f"the annotation {given} must have {len(EMOTIONS)} digits")
+                    text = str(entry["utterance"])
+                    key = make_key(text, str(entry["speaker"]))
+                    found.append(Utterance(part, text.strip(), key, votes))
     except Exception as error:  # zipfile and malformed content raise many types
         raise DataError(f"{name}: {ARCHIVE} cannot be read ({type(error).__name__}: {error})") from None
     return found
-
-
-def read_utterance(entry: Mapping[str, Any], part: str) -> Utterance:
-    """Read one utterance; its annotation has a digit per emotion, the number of votes."""
-    votes = [int(digit) for digit in entry["annotation"]]
-    if len(votes) != len(EMOTIONS):
-        raise ValueError(f"the annotation {short_repr(entry['annotation'])} must have {len(EMOTIONS)} digits")
-    text = str(entry["utterance"])
-    return Utterance(part, text.strip(), make_key(text, str(entry["speaker"])), votes)
 
 
 def read_emotions(files: Mapping[str, bytes], name: str) -> dict[tuple[str, str], int]:
@@ -245,8 +231,7 @@ def make_source(
             if not path.is_file():
                 path = find_entry(name, (file,), data_dir, obtain, accept=Path.is_file)
             contents[file] = read_file(path, name)
-            if remote.explain_mismatch(contents[file]) is not None:
-                warnings.append(f"{name}: {file} is not the public file (its git SHA-1 differs)")
+            warnings += remote.warn_mismatch(name, file, contents[file])
         features, labels, answers, test, class_names = read(contents, name)
         return Dataset(
             features,

@@ -26,7 +26,7 @@ from plench.data.roles import KNOWN_NAMES, PREFIXES, read_options, split_query
 from plench.data.sources.base import Source, SourceFinder
 from plench.data.sources.tables import assemble, hash_tables, make_table_card, read_content
 from plench.data.tables import MISSING_TEXTS, parse_table, read_number, strip_text
-from plench.errors import DataError, UsageError
+from plench.errors import DataError, UsageError, as_data_error
 from plench.text import counted, find_name, short_repr
 
 OPTIONS = ("tool", "from_name", "predictions")
@@ -240,23 +240,19 @@ def read_export(
 
 def read_files(path: Path) -> dict[str, bytes]:
     """Return the contents of the files of an export that may have records by their names, sorted."""
-    try:
+    with as_data_error(f"{path.name} cannot be read: damaged or encrypted"):
         if os.path.isdir(path):
-            names = [entry.name for entry in path.iterdir() if entry.is_file()]
-            return {name: read_file(path / name, name) for name in pick_files(names)}
+            files = {entry.name: entry for entry in path.iterdir() if entry.is_file()}
+            return {name: read_file(files[name], name) for name in pick_files(files)}
         content = read_file(path, path.name)
         if path.suffix.lower() != ".zip":
             return {path.name: content}
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
             return {name: archive.read(name) for name in pick_files(names)}
-    except DataError:
-        raise
-    except Exception as error:  # zipfile raises many types for a damaged file
-        raise DataError(f"{path.name} cannot be read: damaged or encrypted ({error})") from None
 
 
-def pick_files(names: list[str]) -> list[str]:
+def pick_files(names: Iterable[str]) -> list[str]:
     """Return the visible files that may have records, sorted."""
     visible = [name for name in sorted(names) if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
     return [name for name in visible if name.lower().endswith(SUFFIXES)]
@@ -386,8 +382,10 @@ def read_label_studio_rows(export: Export, records: list[Record]) -> None:
         keys = list(row)
         questions.update(keys[keys.index("id") + 1 : keys.index("annotator")])
         earlier = first.setdefault(str(row["id"]), row)
-        for key in row:
-            row[key] = parse_cell(row[key])
+        for key, cell in row.items():
+            if isinstance(cell, str) and cell.startswith(("{", "[")):
+                with suppress(ValueError, RecursionError):
+                    row[key] = json.loads(cell)
             has_choices = isinstance(row[key], dict) and "choices" in row[key]
             if has_choices or row[key] != earlier.get(key):
                 questions.add(key)
@@ -409,14 +407,6 @@ def read_label_studio_rows(export: Export, records: list[Record]) -> None:
         else:
             labels = record.labels(value["choices"] if isinstance(value, dict) else [value])
             export.add_answer(item, record.text(row["annotator"], "an annotator"), Answer(labels))
-
-
-def parse_cell(value: Any) -> Any:
-    """Return the list or object that a text is, if it is one."""
-    if isinstance(value, str) and value.startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            return json.loads(value)
-    return value
 
 
 DOCCANO_DATA = ("text", "data", "filename")

@@ -6,7 +6,6 @@ may be in `train` and `test`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from plench.data.sources.tables import (
 )
 from plench.data.tables import Table, make_images, read_frame
 from plench.errors import DataError, UsageError
+from plench.files import sha256
 from plench.text import short_repr
 
 
@@ -77,7 +77,7 @@ def read_described(folder: Path, options: TableOptions) -> Source:
     if len(set(files)) != len(files):
         twice = next(file for file in files if files.count(file) > 1)
         raise DataError(f"{name}: the image {twice.relative_to(folder)} has two rows; expected one")
-    digest = hashlib.sha256(f"{table_digest}{hash_files(folder, files)}".encode()).hexdigest()
+    digest = sha256(f"{table_digest}{hash_files(folder, files)}".encode())
     card = make_table_card(folder.resolve().name, digest, content, "image")
     return make_image_source(card, content, files)
 

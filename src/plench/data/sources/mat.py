@@ -1,6 +1,5 @@
 """The tabular benchmark datasets and FG-NET, read from `.mat` files, and any such file given by path."""
 
-import hashlib
 import io
 import struct
 import zlib
@@ -14,10 +13,11 @@ from numpy.typing import NDArray
 
 from plench.data.check import keep_together
 from plench.data.dataset import Dataset, DatasetCard, Published
-from plench.data.readers import find_entry, hash_git_blob, read_file
+from plench.data.readers import find_entry, read_file
 from plench.data.sources.arrays import make_card
 from plench.data.sources.base import RemoteFile, Source, SourceFinder, compare_published
 from plench.errors import DataError
+from plench.files import sha256
 
 COMMIT = "a43c823f1cf2575e7fc74bcdfc307463e0bd44bd"
 REPOSITORY = "pruirui/partial_label_realworld_dataset"
@@ -76,11 +76,9 @@ def make_source(
         path = find_entry(name, (file,), data_dir, obtain, accept=Path.is_file)
         content = read_file(path, name)
         features, candidates, labels = read_mat(content, f"{name}: {path}")
-        verified = git_sha1 is not None and hash_git_blob(content) == git_sha1
+        warnings = [text for remote in files for text in remote.warn_mismatch(name, path.name, content)]
+        verified = bool(files) and not warnings
         dataset = Dataset(features, candidates, labels, card, verified=verified)
-        warnings = []
-        if git_sha1 is not None and not verified:
-            warnings.append(f"{name}: {path.name} is not the public file (its git SHA-1 differs)")
         if labels is None:
             warnings.append(f"{name}: {path.name} has no true labels (`target`): accuracy is not measured")
         return dataset.with_warnings(warnings + compare_published(dataset))
@@ -95,7 +93,7 @@ def find_mat(name: str) -> Source | None:
         return None
     content = read_file(path, name)
     arrays = read_mat(content, name)
-    card = make_card(path, hashlib.sha256(content).hexdigest(), "tabular", has_candidates=True)
+    card = make_card(path, sha256(content), "tabular", has_candidates=True)
     return Source(card, lambda data_dir: keep_together(Dataset(*arrays, card)))
 
 

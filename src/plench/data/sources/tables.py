@@ -58,6 +58,7 @@ from plench.data.tables import (
     read_table_file,
 )
 from plench.errors import DataError, UsageError
+from plench.files import sha256
 from plench.text import list_some, short_repr
 
 CANDIDATES = "candidates.csv"
@@ -511,7 +512,7 @@ def make_table_source(stem: str, digest: str, content: TableContent) -> Source:
         card = make_table_card(stem, digest, content)
         return Source(card, lambda data_dir: assemble(content, card), raw=raw)
     hashes = [digest, *(each for column in images for each in column.categories)]
-    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    digest = sha256("".join(hashes).encode())
     card = make_table_card(stem, digest, content, "tabular" if others else "image")
     names = ", ".join(column.name for column in images)
 
@@ -553,10 +554,7 @@ def find_embeddings(name: str) -> Source | None:
             f"{path.name} has {len(features):,} rows and {table} {len(content.candidates):,}; expected one "
             "row of the table for each row of features, in the same order"
         )
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(
-            f"{digest}{hashlib.file_digest(file, 'sha256').hexdigest()}".encode()
-        ).hexdigest()
+    digest = sha256(f"{digest}{sha256(path)}".encode())
     card = make_table_card(path.stem, digest, content)
     message = f"{path.name} and {table} are matched by the order of their rows"
     return Source(card, lambda data_dir: assemble(content, card, features).with_warnings([message]))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plench.errors import DataError, UsageError
+from plench.files import write_text
 from plench.report.criteria_quality import judge_criteria
 from plench.report.dataset_stats import CandidateStats
 from plench.report.figures import StepCost
@@ -24,7 +25,7 @@ from plench.report.leaderboard import group_by, part_of, warn_of_defects
 from plench.report.results import Results, render_csv, run_rows
 from plench.report.site import content
 from plench.report.site.content import as_text, launch_command
-from plench.runs.folder import STATUSES, write_text
+from plench.runs.folder import STATUSES
 from plench.runs.records import Experiment, Run
 from plench.runs.results import StoredResults, import_pyarrow, read_sweep_texts, write_results_file
 from plench.settings import __version__

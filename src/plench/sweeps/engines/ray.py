@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plench.data import Dataset
-from plench.errors import StorageError, UsageError, missing_package
+from plench.errors import StorageError, UsageError, needs_package
 from plench.registry import is_path
 from plench.settings import Settings
 from plench.sweeps.engines.ray_writer import CRASHED, RemoteStore, Writer
@@ -94,10 +94,8 @@ class RayEngine:
 def connect(address: str | None, workers: int | None, cpus_per_run: float) -> Any:
     """Join the cluster at an address, or start a Ray with room for `workers` runs; return the module ray."""
     keep_to_loopback(address is None)
-    try:
+    with needs_package("the Ray engine", "ray", "ray"):
         import ray
-    except ImportError as error:
-        raise missing_package("the Ray engine", "ray", "ray") from error
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plench.errors import PlenchError, UsageError, missing_package
-from plench.runs.folder import write_text
+from plench.errors import PlenchError, UsageError, needs_package
+from plench.files import write_text
 from plench.settings import Settings
 from plench.sweeps.engines.local import LocalEngine
 from plench.sweeps.plan import DatasetCache, PlannedRun, Task
@@ -51,10 +51,8 @@ class SlurmError(PlenchError):
 
 def import_submitit() -> Any:
     """Return the module submitit; raise an error that says how to install it."""
-    try:
+    with needs_package("the Slurm engine", "submitit", "slurm"):
         import submitit
-    except ImportError as error:
-        raise missing_package("the Slurm engine", "submitit", "slurm") from error
     return submitit
 
 
