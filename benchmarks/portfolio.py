@@ -195,7 +195,8 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     return [
         title,
         "",
-        f"For tables the estimator's network is {NETWORK}. With it instead of {plain}, the simulated search "
+        f"For tables the estimator's network is {NETWORK}; the figures above were measured with {plain}, the "
+        f"network of plench 0.2.0. With {NETWORK} instead of {plain}, the simulated search "
         f"below over today's portfolio changes by {show_interval(interval(by_network, ratios))} points: "
         f"{per_dataset}.",
         "",

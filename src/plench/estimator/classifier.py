@@ -106,7 +106,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Name of an algorithm (`plench list algorithms`), `path/to/file.py:ClassName`, or "auto", which tries
         methods and configurations and keeps the one that `criterion` prefers on held-out examples.
     hparams : mapping, optional
-        Hyperparameters that differ from the algorithm's defaults.
+        Hyperparameters that differ from the algorithm's defaults. The network for tables is "MLP_BN" unless
+        `model` names another.
     steps : int, default=1000
         Number of training steps.
     early_stopping : {"CR", "AA"}, optional
