@@ -154,20 +154,6 @@ def test_a_snapshot_is_a_copy():
     assert str(before) == text
 
 
-def test_transient_attributes_are_left_out():
-    owner = Everything()
-    owner.advance()
-    fresh = Everything()
-    restore_snapshot(fresh, take_snapshot(owner).tree)
-    assert fresh.scratch.tolist() == [0.0] * 5
-
-
-def test_what_cannot_be_saved_is_reported_by_its_path():
-    owner = Everything()
-    owner.iterator = iter([1, 2])
-    assert take_snapshot(owner).unsaved == ["Everything.iterator (list_iterator)"]
-
-
 def test_prediction_needs_no_optimiser_no_example_rows_and_no_module_for_training():
     owner = Everything()
     owner.per_example_names = ["hidden"]
