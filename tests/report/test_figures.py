@@ -29,7 +29,6 @@ from plench.report.drawing import (
     place_outside,
     save_figure,
     shades,
-    spread_positions,
 )
 from plench.report.figures import (
     StepCost,
@@ -239,15 +238,6 @@ def read_svg(path):
     """Return the words of a figure; a title may be broken into lines."""
     texts = ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")
     return " ".join(" ".join("".join(text.itertext()) for text in texts).split())
-
-
-def test_spread_positions():
-    assert spread_positions([], 1.0) == []
-    assert spread_positions([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
-    placed = spread_positions([1.0, 1.0, 1.2, 9.0], 1.0)
-    assert np.all(np.diff(sorted(placed)) >= 1 - 1e-12)
-    assert placed[3] == 9.0
-    assert np.mean(placed[:3]) == pytest.approx(np.mean([1.0, 1.0, 1.2]))
 
 
 def test_the_range_is_that_of_the_bulk_and_outliers_stand_beyond_it_in_their_order():
