@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import plench
 from plench.algorithms import find_algorithm
-from plench.algorithms.classical.parts import share_equally
 from plench.callbacks import Callback
 from plench.cli import main
 from plench.contract.under_test import make_examples
@@ -34,7 +32,6 @@ from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.config import warn_once
-from plench.training.data import prepare_data
 from tests.conftest import ROOT
 from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
 
@@ -61,24 +58,6 @@ def run(
 
 def describe(name: str, **changes: Any) -> RunConfig:
     return configure_run(find_algorithm(name), DATA.card, **changes)
-
-
-def test_a_record_of_the_preparation_and_one_of_every_round(tmp_path: Path) -> None:
-    folder = run(tmp_path, "LR_EM", seed=5)
-    records = read_records(folder)
-    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
-    assert [record["epoch"] for record in records] == [0, 1, 2, 3, 4]
-    assert records[0]["hparams"] == {"C": 0.1, "rounds": 4, "max_steps": 5}
-    assert records[0]["loss"] == 0
-    assert (np.diff([record["loss"] for record in records[1:]]) <= 1e-9).all()
-    config = describe("LR_EM", hparams=SMALL["LR_EM"])
-    data = prepare_data(DATA, config, torch.device("cpu"))
-    prior = share_equally(data.train_candidates).mean(0)
-    assert data.validation.candidates is not None
-    assert records[0]["val_covering_rate"] == data.validation.candidates[:, prior.argmax()].mean()
-    described = read_description(folder)
-    assert (described["experiment"]["model"], described["experiment"]["fitted"]) == (None, True)
-    assert described["algorithm_card"]["shared"] is False
 
 
 def test_draws_follow_the_protocol_and_steps_are_the_rounds(caplog: pytest.LogCaptureFixture) -> None:

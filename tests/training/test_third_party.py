@@ -40,16 +40,6 @@ def test_a_run_s_folder_is_enough_to_load_its_model(tmp_path: Path) -> None:
     assert plench.load(folder).updates == 60
 
 
-def test_a_class_runs_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "module_of_others.py").write_bytes(SOURCE.read_bytes())
-    monkeypatch.syspath_prepend(tmp_path)
-    outcome = run(tmp_path / "out", "module_of_others:CAVL")
-    assert outcome.status == "done"
-    by_path = run(tmp_path / "path", LISTING)
-    assert read_records(outcome.folder) == read_records(by_path.folder)
-    assert outcome.folder.name == by_path.folder.name
-
-
 @pytest.fixture
 def fresh_registry():
     """Let the registry look again, now and after the test."""
