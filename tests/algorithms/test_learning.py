@@ -29,11 +29,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 UPDATES = 200
 ON_BATCHES = [name for name, entry in algorithms().items() if entry.card.shared]
-VANILLA = [name for name in ON_BATCHES if algorithms()[name].card.family.startswith("vanilla")]
 # The specification expects little of these two on skewed data, and less of GA than chance.
 WEAK_ON_REAL_DATA = ("NN", "GA")
-# SCARCE's default prior is impossible where classes are skewed; its other one is not.
-ON_REAL_DATA = {"SCARCE": {"prior": "candidates"}}
 
 
 def train(
@@ -61,13 +58,6 @@ def test_learns_on_digits(name: str) -> None:
     assert max(session.algorithm.phases().values(), default=0) <= UPDATES / 2 + 20
     accuracy, frequent = measure(session)
     assert accuracy > max(0.3 if name in WEAK_ON_REAL_DATA else 0.8, 2 * frequent)
-
-
-@pytest.mark.parametrize("dataset", ["Lost", "MSRCv2", "Birdsong"])
-@pytest.mark.parametrize("name", [name for name in VANILLA if name not in WEAK_ON_REAL_DATA])
-def test_learns_on_real_data(name: str, dataset: str, real_data: Path) -> None:
-    accuracy, frequent = measure(train(name, dataset, ON_REAL_DATA.get(name, {}), data_dir=real_data))
-    assert accuracy > 1.5 * frequent
 
 
 def test_pop_announces_its_first_purification() -> None:
