@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -107,7 +108,16 @@ def test_the_portfolio_is_what_the_data_allows(data):
             make().set_params(**wrong).fit(data[0], data[1])
 
 
-def test_time_ends_a_search_within_a_run(data):
+def test_time_ends_a_search_within_a_run(data, monkeypatch):
+    """By a clock that moves by half a second with each report of a run, however busy the machine is."""
+    now, check = [0.0], Clock.check
+
+    def tick(self, updates, loss):
+        now[0] += 0.5
+        check(self)
+
+    monkeypatch.setattr(search_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(Clock, "advanced", tick)
     model = make(n_runs=None, time=1.0, steps=10**6, portfolio=["PRODEN"])
     with pytest.raises(RunFailedError, match="within the budget"):
         model.fit(data[0], data[1])

@@ -245,7 +245,7 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_run(tmp_path: Path) -> None
     shelf = DatasetCache(None)
     runs = expand(resolve_names(SweepSpec((grid,)), shelf))
     assert {run.config.algorithm: run.config.steps for run in runs} == {"LR_EM": 41, "PL_KNN": 2, "CC": 20}
-    estimate = estimate_cost(runs, shelf, budget_seconds=60)
+    estimate = estimate_cost(runs, shelf, budget_seconds=600)
     assert estimate is not None
     assert estimate.pairs_measured == 3
     settings = {"n_hparams": 1, "n_trials": 1, "steps": 20, "checkpoint_freq": 10, "workers": 1}
