@@ -222,14 +222,6 @@ def test_rows_without_true_labels_have_the_criteria_of_fitted_methods_too(tmp_pa
     assert [board.labels[setting] for setting in board.settings] == ["Contract"]
 
 
-def test_a_table_of_networks_only_has_no_families(tmp_path: Path) -> None:
-    run(tmp_path, "PRODEN", steps=6, checkpoint_freq=3)
-    board = build_leaderboard(read_runs(tmp_path))
-    (grid, *_) = build_tables(board)
-    assert grid.header[:2] == ("Algorithm", "CR")
-    assert "family" not in cell_rows(board)[0]
-
-
 def test_a_run_that_lost_its_description_keeps_its_place(tmp_path: Path) -> None:
     folder = run(tmp_path, "PL_KNN")
     (folder / "run.json").unlink()
