@@ -66,8 +66,3 @@ def test_pop_announces_its_first_purification() -> None:
     before, after = (train("POP", "Digits_FPS", quick, updates).algorithm for updates in (first - 1, first))
     assert int(before.removed) == 0
     assert int(after.removed) > 0
-
-
-def test_ga_logs_the_share_of_ascent_steps(real_data: Path) -> None:
-    session = train("GA", "MSRCv2", {}, 100, real_data)
-    assert 0.5 < session.run.totals.means()["ascent"] <= 1
