@@ -172,7 +172,6 @@ def test_broken_annotations(tmp_path: Path, annotations: Any, message: str) -> N
         ({b"data": draw_pixels(4).astype(np.int16), b"labels": [0] * 4}, "uint8"),
         ({b"labels": [0] * 4}, "`data` must be"),
         ([1, 2], "does not contain a dict"),
-        (print, "it asks for"),
     ],
 )
 def test_broken_batches(tmp_path: Path, batch: Any, message: str) -> None:
