@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing of the code where other processes keep the machine busy.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("PLENCH_SHARED", ROOT.parent / "shared"))

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plench.algorithms import Algorithm, Batch, algorithms, find_algorithm
-from plench.algorithms.cc import weighted_nll
-from plench.algorithms.parts.targets import candidate_nll, uniform_over
+from plench.algorithms import algorithms, find_algorithm
 from plench.contract import AlgorithmUnderTest
 from plench.contract.speed import OperatorCounter
 from plench.contract.training import find_not_finite
 from plench.contract.under_test import Session, make_examples
-from plench.hparams import DataTraits, draw_hparams
 from plench.training import configure_run, run_training
 from tests import formulas
 from tests.probe import answer, batch_of, build, set_state, start
@@ -61,19 +58,6 @@ def test_queues_of_any_length(name: str, length: int) -> None:
     assert algorithm.queue["position"].item() == 12 * 16 % length
     norms = algorithm.queue["features"].norm(dim=-1)
     torch.testing.assert_close(norms, torch.ones(length))
-
-
-@pytest.mark.parametrize(("name", "axis"), [("PiCO", 0), ("DIRK", 0), ("PiCO_plus", 0), ("ALIM", 1)])
-def test_empty_queues_are_of_unit_columns_or_rows(name: str, axis: int) -> None:
-    """ALIM's authors normalise rows, the others columns; no slot can be taken for a positive."""
-    queue: Any = start(name, moco_queue=512).algorithm.queue
-    norms = queue["features"].norm(dim=axis)
-    torch.testing.assert_close(norms, torch.ones_like(norms))
-    if name == "DIRK":
-        assert not queue["candidates"].any()
-        assert (queue["distributions"] == 1 / 5).all()
-    else:
-        assert (queue["labels"] == -1).all()
 
 
 @pytest.mark.parametrize("pure_ratio", [0.0, 0.01, 1.0])
@@ -231,15 +215,6 @@ def test_graph_of_all_others_when_there_are_few() -> None:
     torch.testing.assert_close(block, torch.full((9, 9), 1 / 9))
 
 
-def test_valen_says_what_it_lacks() -> None:
-    entry = find_algorithm("VALEN")
-    hparams = draw_hparams(entry.card.hyperparameters, DataTraits("tabular"), 0, 0, {"warm_up": 0})
-    algorithm: Algorithm = entry.cls((4, 2), np.ones((4, 3)), {**hparams, "max_steps": 10})
-    batch = Batch(torch.arange(2), torch.ones(2, 3, dtype=torch.bool), {"weak": torch.zeros(2, 2)})
-    with pytest.raises(RuntimeError, match="attach_inputs"):
-        algorithm.update(batch)
-
-
 @pytest.mark.parametrize(
     "name", ["VALEN", "PiCO", "DIRK", "FREDIS", "ALIM", "PiCO_plus", "RECORDS", "CroSel", "IDGP"]
 )
@@ -291,13 +266,19 @@ def test_crosel_gives_zero_gradients_where_nothing_counts() -> None:
         torch.testing.assert_close(logged["loss"], expected)
 
 
-def test_crosel_says_what_it_lacks() -> None:
-    candidates = torch.ones(4, 3, dtype=torch.bool)
-    views = torch.zeros(4, 2, dtype=torch.float64)
-    algorithm = build("CroSel", candidates, batch_size=4)
-    algorithm.update(batch_of(candidates, views))
+@pytest.mark.parametrize("name", ["VALEN", "CroSel", "VIPLL"])
+def test_methods_of_all_inputs_say_that_they_lack_them(name: str) -> None:
+    candidates, views = torch.ones(4, 3, dtype=torch.bool), torch.zeros(4, 2, dtype=torch.float64)
+    algorithm = build(name, candidates, batch_size=4, **({"warm_up": 0} if name == "VALEN" else {}))
+    batch = batch_of(candidates, views)
+    if name == "CroSel":  # which needs them from the second epoch on
+        algorithm.update(batch)
     with pytest.raises(RuntimeError, match="attach_inputs"):
-        algorithm.update(batch_of(candidates, views))
+        algorithm.update(batch)
+
+
+def test_crosel_asks_for_a_second_batch() -> None:
+    candidates, views = torch.ones(4, 3, dtype=torch.bool), torch.zeros(4, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="second batch"):
         build("CroSel", candidates, warm_up=0).update(batch_of(candidates, views))
 
@@ -338,26 +319,3 @@ def test_no_phase_needs_an_operator_that_mps_lacks(name: str) -> None:
         tested.train()
     assert counter.calls.total() > 0
     assert "aten::kthvalue" not in counter.calls
-
-
-def test_equal_weights_of_candidates_give_back_the_unweighted_method() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(20, 5, generator=generator, dtype=torch.float64)
-    candidates = torch.rand(20, 5, generator=generator) < 0.5
-    candidates[:, 2] = True
-    equal = uniform_over(candidates).double()
-    sizes = candidates.sum(1).log().double()
-    torch.testing.assert_close(weighted_nll(logits, equal), candidate_nll(logits, candidates) + sizes)
-    plain, weighted = build("PRODEN", candidates), build("PRODEN", candidates)
-    weighted.weigh_candidates(equal)
-    torch.testing.assert_close(weighted.confidence, plain.confidence)
-    weighted.revise(logits, Batch(torch.arange(20), candidates, {}, weights=equal))
-    plain.revise(logits, batch_of(candidates, {}))
-    torch.testing.assert_close(weighted.confidence, plain.confidence)
-
-
-def test_a_label_without_weight_has_no_gradient_and_none_is_nan() -> None:
-    logits = torch.zeros(1, 3, requires_grad=True)
-    weighted_nll(logits, torch.tensor([[0.25, 0.75, 0.0]])).sum().backward()
-    # p − q with q ∝ w·p: equal probabilities leave q = w.
-    torch.testing.assert_close(logits.grad, torch.tensor([[1 / 3 - 0.25, 1 / 3 - 0.75, 1 / 3]]))

@@ -1,8 +1,5 @@
 """What vectors do not show of VIPLL and PL_AKNN: memory, starts, models, ties, and how k adapts."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,11 +7,8 @@ import torch
 from plench.algorithms import find_algorithm, vipll
 from plench.algorithms.classical.pl_aknn import PL_AKNN, eliminate, smooth_rows, squared_bound
 from plench.algorithms.vipll import Generator
-from plench.contract.under_test import make_examples
-from plench.training import configure_run, run_training
 from tests.algorithms.test_edges import LargestTensor
-from tests.probe import GivenInputs, batch_of, build, build_fitted, fit, predict, start
-from tests.training.harness import read_model
+from tests.probe import GivenInputs, batch_of, build, build_fitted, fit, predict
 
 # VIPLL ----------------------------------------------------------------------------------------------------
 
@@ -38,12 +32,6 @@ def test_likelihoods_in_bounded_memory_are_the_same(monkeypatch: pytest.MonkeyPa
     assert at_once.largest == 10 * pairs * 40
 
 
-def test_vipll_says_what_it_lacks() -> None:
-    candidates = torch.ones(4, 3, dtype=torch.bool)
-    with pytest.raises(RuntimeError, match="attach_inputs"):
-        build("VIPLL", candidates).update(batch_of(candidates, torch.zeros(4, 2, dtype=torch.float64)))
-
-
 @pytest.mark.parametrize("name", ["VI_PLL", "vi-pll"])
 def test_vipll_in_the_papers_spelling(name: str) -> None:
     assert find_algorithm(name).name == "VIPLL"
@@ -59,38 +47,6 @@ def test_vipll_in_runs_of_a_few_steps(max_steps: int) -> None:
     logged = [algorithm.update(batch_of(candidates, inputs)) for _ in range(max_steps)]
     assert ["loss_label" in each for each in logged] == [False, True, True][-max_steps:]
     assert (algorithm.generator.sigma == 1) == (max_steps < 3)
-
-
-def test_vipll_trains_the_networks_only_after_the_generator() -> None:
-    """The twin is a copy until noise parts them; the second Adam of the generator starts without moments."""
-    session = start("VIPLL")
-    algorithm: Any = session.algorithm
-    first = algorithm.first_main_step
-    before = [parameter.clone() for parameter in algorithm.network.parameters()]
-    session.update(first)
-    both = zip(before, algorithm.network.parameters(), algorithm.twin.parameters(), strict=True)
-    assert all(torch.equal(one, own) and torch.equal(one, twin) for one, own, twin in both)
-    assert not algorithm.optimizer.state
-    assert algorithm.generator_optimizer.param_groups[0]["lr"] == 1e-3
-    sigma = algorithm.generator.sigma.clone()
-    session.update(1)
-    moved = zip(before, algorithm.network.parameters(), algorithm.twin.parameters(), strict=True)
-    assert all(not torch.equal(one, own) and not torch.equal(one, twin) for one, own, twin in moved)
-    assert not torch.equal(algorithm.network[1].weight, algorithm.twin[1].weight)
-    group = algorithm.generator_optimizer.param_groups[0]
-    assert (group["lr"], group["weight_decay"]) == (1e-4, 0)
-    assert {int(state["step"]) for state in algorithm.generator_optimizer.state.values()} == {1}
-    session.update(5)
-    assert torch.equal(algorithm.generator.sigma, sigma)
-
-
-def test_models_of_vipll_leave_the_generator_out(tmp_path: Path) -> None:
-    entry, dataset = find_algorithm("VIPLL"), make_examples(64)
-    config = configure_run(entry, dataset.card, steps=6, hparams={"batch_size": 16}, pl_type="real")
-    outcome = run_training(config, dataset, entry, tmp_path)
-    names = [name for name in read_model(outcome.folder) if "generator" in name]
-    assert names == []
-    assert any("twin" in name for name in read_model(outcome.folder))
 
 
 # PL_AKNN --------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Parts that several algorithms share: contrasts, queue, copies, networks, passes, schedules, targets."""
 
 import math
-from copy import deepcopy
 from fractions import Fraction
 
 import pytest
@@ -15,18 +14,14 @@ from plench.algorithms.parts.contrast import (
     RingQueue,
     TwoHeadedNetwork,
     compare,
-    follow,
     log_mass,
     parse_range,
     sum_by_label,
-    supervised_contrast,
     to_unit_rows,
     update_prototypes,
 )
-from plench.algorithms.parts.targets import best_candidate, onehot_like, push_non_candidates
-from plench.algorithms.parts.views import draw_mixing, draw_partners, draw_share, one_pass_serves, pass_views
+from plench.algorithms.parts.views import one_pass_serves, pass_views
 from plench.errors import UsageError
-from tests import probe
 
 
 @pytest.fixture
@@ -78,18 +73,6 @@ def test_empty_slots_belong_to_no_class() -> None:
     assert not sums.features.any()
 
 
-@pytest.mark.parametrize("size", [1, 2, 6])
-def test_a_contrast_reaches_the_queries_only(generator: torch.Generator, size: int) -> None:
-    queries = draw_unit(generator, size).requires_grad_()
-    keys, queue = draw_unit(generator, size), draw_unit(generator, 5)
-    labels = torch.zeros(size, dtype=torch.int64)
-    supervised_contrast(queries, keys, labels, queue, torch.zeros(5, dtype=torch.int64), 1).backward()
-    assert queries.grad.isfinite().all()
-    assert queries.grad.abs().sum() > 0
-    assert not keys.requires_grad
-    assert not queue.requires_grad
-
-
 # State ----------------------------------------------------------------------------------------------------
 
 
@@ -122,37 +105,12 @@ def test_prototypes_of_absent_classes_and_unused_examples_stay(generator: torch.
     assert not torch.equal(moved[0], prototypes[0])
 
 
-def test_copy_follows_parameters_only() -> None:
-    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-    copy = deepcopy(network)
-    kept = probe.build("PiCO", torch.ones(8, 3, dtype=torch.bool))
-    assert not any(parameter.requires_grad for parameter in kept.key_network.parameters())
-    assert all(parameter.requires_grad for parameter in kept.network.parameters())
-    network(torch.randn(8, 3))
-    follow(copy, network, 0.9)
-    assert not copy[1].running_mean.any(), "running statistics are not averaged"
-    assert network[1].running_mean.any()
-
-
 @pytest.mark.parametrize(("device", "place"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
 def test_doubles_are_on_the_device_that_has_them(device: str, place: str) -> None:
     assert device_with_doubles(torch.device(device)) == torch.device(place)
 
 
 # Networks and passes --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("feat_dim", [64, 128, 256])
-def test_heads_alone_answer_as_together(feat_dim: int) -> None:
-    network = TwoHeadedNetwork((10, 6), 4, {"model": "MLP", "feat_dim": feat_dim})
-    x = torch.randn(5, 6)
-    logits, features = network(x)
-    assert (logits.shape, features.shape) == ((5, 4), (5, feat_dim))
-    torch.testing.assert_close(network.classify(x), logits)
-    torch.testing.assert_close(network.project(x), features)
-    torch.testing.assert_close(features.norm(dim=-1), torch.ones(5))
-    shapes = [tuple(layer.weight.shape) for layer in network.projector if isinstance(layer, nn.Linear)]
-    assert shapes == [(500, 500), (feat_dim, 500)]
 
 
 def test_outputs_keep_full_precision() -> None:
@@ -212,34 +170,3 @@ def test_range_is_read_and_bad_ones_are_refused() -> None:
     for text in ("", "0.9", "0.9,0.8,0.7", "a,b", "0.9,1.1", "-0.1,0.5", "nan,0.5"):
         with pytest.raises(UsageError, match="conf_ema_range"):
             parse_range("conf_ema_range", text)
-
-
-def test_mixing_favours_the_first_and_shares_do_not() -> None:
-    with torch.random.fork_rng():
-        torch.random.manual_seed(3)
-        mixing = torch.stack([draw_mixing(4.0) for _ in range(2000)])
-        partners = draw_partners(torch.zeros(50, 2))
-        shares = torch.stack([draw_share(alpha) for alpha in (0.05, 5.0, 8.0) for _ in range(700)])
-    # The mean of max(l, 1 − l) for l ~ Beta(4, 4) is 1/2 + C(8, 4)/2⁹.
-    assert mixing.mean().item() == pytest.approx(0.5 + math.comb(8, 4) / 2**9, abs=0.01)
-    assert 0.5 <= mixing.min() <= mixing.max() <= 1
-    assert 0 <= shares.min() < 0.5 < shares.max() <= 1
-    assert partners.sort().values.tolist() == list(range(50))
-
-
-def test_best_candidate_survives_underflow_and_ties() -> None:
-    scores = torch.tensor([[500.0, -500.0, -400.0], [1.0, 1.0, 1.0], [0.0, 2.0, 2.0]])
-    candidates = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 1, 1]]) == 1
-    labels = best_candidate(scores, candidates)
-    assert labels.tolist() == [2, 1, 1]
-    assert onehot_like(labels, scores).tolist() == [[0, 0, 1], [0, 1, 0], [0, 1, 0]]
-
-
-def test_push_is_zero_where_all_are_candidates_and_finite_at_one() -> None:
-    logits = torch.tensor([[200.0, 0.0], [0.0, 0.0]], requires_grad=True)
-    everything = torch.ones(2, 2, dtype=torch.bool)
-    assert push_non_candidates(logits, everything).item() == 0
-    saturated = push_non_candidates(logits, torch.tensor([[False, True], [True, True]]))
-    saturated.backward()
-    assert saturated.isfinite()
-    assert logits.grad.isfinite().all()

@@ -125,7 +125,7 @@ def kind(algorithms: str, inputs: str, expected: str) -> Callable[[Adapter], Ada
     return add
 
 
-def cases(algorithm: str, folder: Path = VECTORS) -> list[Case]:
+def cases(algorithm: str, folder: Path) -> list[Case]:
     """Return every case of an algorithm's file, with what it takes from other cases filled in."""
     content = json.loads((folder / f"{algorithm}.json").read_text(encoding="utf-8"))
     by_name = {raw["name"]: raw for raw in content["cases"]}
@@ -148,7 +148,7 @@ def list_cases(algorithms: Iterable[str]) -> list[Any]:
     parameters = []
     for name in algorithms:
         if (VECTORS / f"{name}.json").exists():
-            parameters += [pytest.param(case, id=repr(case)) for case in cases(name)]
+            parameters += [pytest.param(case, id=repr(case)) for case in cases(name, VECTORS)]
         else:
             skip = pytest.mark.skip(reason=f"the folder of vectors has no {name}.json")
             parameters.append(pytest.param(None, id=f"{name}:absent", marks=skip))

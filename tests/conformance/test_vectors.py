@@ -2,13 +2,8 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -17,6 +12,7 @@ from plench.algorithms import algorithms
 from tests.conformance import (  # noqa: F401  (they declare their kinds)
     classical,
     frontier,
+    harness,
     holistic,
     newer,
     vanilla,
@@ -30,18 +26,23 @@ from tests.conformance.harness import (
     Kind,
     build,
     cases,
+    fill_in,
     list_cases,
     run_adapter,
 )
-from tests.conftest import ROOT
+from tests.images import test_views
 from tests.probe import batch_of, evaluate, set_state
 
 TRAINED = [name for name, entry in algorithms().items() if entry.card.family != "classical"]
 ALL_FILES = {f"{name}.json" for name in (*TRAINED, "VIEWS", "classical")}
 
 
+def kinds_of(case: Case) -> list[Kind]:
+    return KINDS[case.raw.get("method", case.algorithm)]
+
+
 def check(case: Case) -> None:
-    run_adapter(KINDS[case.raw.get("method", case.algorithm)], case)
+    run_adapter(kinds_of(case), case)
 
 
 @pytest.mark.parametrize("case", list_cases([*TRAINED, "classical"]))
@@ -108,24 +109,6 @@ def test_our_vectors_are_complete_and_every_file_is_read() -> None:
     assert {path.name for path in VECTORS.glob("*.json")} <= ALL_FILES
 
 
-def run_on(folder: Path, results: Path) -> dict[str, Counter[str]]:
-    """Run the conformance tests on a folder; return the outcomes of `test_vector`, counted by case."""
-    files = (Path(__file__), ROOT / "tests" / "images" / "test_views.py")
-    readers = [f"{path}::test_vector" for path in files]  # not the tests of folders, which call this
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
-    environment = {**os.environ, "PLENCH_CONFORMANCE": str(folder)}
-    done = subprocess.run(
-        [*command, *readers], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    outcomes: dict[str, Counter[str]] = {"passed": Counter(), "skipped": Counter()}
-    for test in ElementTree.parse(results).iter("testcase"):
-        function, _, case = test.attrib["name"].removesuffix("]").partition("[")
-        if function == "test_vector":
-            outcomes["skipped" if test.find("skipped") is not None else "passed"][case] += 1
-    return outcomes
-
-
 def rename(content: dict[str, Any]) -> dict[str, Any]:
     """Return a file's content with its cases numbered, references between them included."""
     names = {case["name"]: f"case_{i}" for i, case in enumerate(content["cases"], start=1)}
@@ -136,27 +119,22 @@ def rename(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "cases": renamed}
 
 
-def test_cases_under_other_names(tmp_path: Path) -> None:
-    folder = tmp_path / "renamed"
-    folder.mkdir()
-    expected = set()
-    for path in OUR_VECTORS.iterdir():
-        content = rename(json.loads(path.read_text(encoding="utf-8")))
-        (folder / path.name).write_text(json.dumps(content), encoding="utf-8")
-        expected |= {f"{path.stem}:{case['name']}" for case in content["cases"]}
-    outcomes = run_on(folder, tmp_path / "results.xml")
-    assert set(outcomes["passed"]) == expected
-    assert not outcomes["skipped"]
+@pytest.mark.parametrize("path", sorted(OUR_VECTORS.iterdir()), ids=lambda path: path.stem)
+def test_cases_under_other_names(path: Path) -> None:
+    raws = rename(json.loads(path.read_text(encoding="utf-8")))["cases"]
+    by_name = {raw["name"]: raw for raw in raws}
+    for raw in raws:
+        case = Case(path.stem, fill_in(raw, by_name))
+        run_adapter(test_views.KINDS if path.stem == "VIEWS" else kinds_of(case), case)
 
 
-def test_a_folder_with_one_file(tmp_path: Path) -> None:
-    folder = tmp_path / "single"
-    folder.mkdir()
-    (folder / "PC.json").write_bytes((OUR_VECTORS / "PC.json").read_bytes())
-    outcomes = run_on(folder, tmp_path / "results.xml")
-    assert {name.partition(":")[0] for name in outcomes["passed"]} == {"PC"}
-    absent = {f"{name.removesuffix('.json')}:absent" for name in ALL_FILES - {"PC.json"}}
-    assert outcomes["skipped"] == Counter(absent)
+def test_a_folder_with_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "PC.json").write_bytes((OUR_VECTORS / "PC.json").read_bytes())
+    monkeypatch.setattr(harness, "VECTORS", tmp_path)
+    listed = {parameter.id: parameter.marks for parameter in list_cases(TRAINED)}
+    skipped = {name for name, marks in listed.items() if [mark.name for mark in marks] == ["skip"]}
+    assert skipped == {f"{name}:absent" for name in TRAINED if name != "PC"}
+    assert {name.partition(":")[0] for name in listed.keys() - skipped} == {"PC"}
 
 
 MADE_UP = [

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from plench.algorithms import Algorithm, Batch, LossAlgorithm, register
@@ -267,6 +268,15 @@ def test_the_loss_is_read_as_the_loop_reads_it() -> None:
     for logged in ({"loss": 1}, {"loss": True, "odds": float("nan")}, {"loss": 2.5, "n": 3}):
         assert loop_takes(logged)
         assert read_loss(logged) == float(logged["loss"])
+
+
+def test_a_buffer_that_changes_in_place_is_summed_as_it_was() -> None:
+    totals, buffer = Totals(), torch.tensor(1.0)
+    totals.add({"loss": buffer})
+    buffer.fill_(3.0)
+    totals.add({"loss": buffer})
+    buffer.fill_(100.0)
+    assert totals.means() == {"loss": 2.0}
 
 
 # The command -----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from plench.cli import main
-from plench.contract import format_checks
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "add-an-algorithm.md").read_text(encoding="utf-8")
@@ -56,8 +55,3 @@ def test_training_learns(command: str, folder: Path) -> None:
 def test_entry_point_names_the_group() -> None:
     (block,) = blocks("toml")
     assert "plench.algorithms" in tomllib.loads(block)["project"]["entry-points"]
-
-
-def test_table_of_checks_is_complete() -> None:
-    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
-    assert format_checks() in page, "run python scripts/make_pages.py"

@@ -11,17 +11,14 @@ import pytest
 
 import plench
 from plench.algorithms import find_algorithm
-from plench.criteria import format_criteria
 from plench.data import dataset_card, load_dataset
 from plench.errors import UsageError
-from plench.runs.folder import format_keys
 from plench.settings import (
     Setting,
     Settings,
     declared,
     describe_cell,
     describe_settings,
-    format_table,
     read_settings,
 )
 from plench.sweeps.plan import DatasetCache, PlannedRun, StackOptions, stack_key
@@ -186,12 +183,3 @@ def test_the_functions_show_their_keywords() -> None:
     assert list(declared()) == list(keywords)[-len(declared()) :]
     assert keywords["holdout_fraction"].default == 0.1
     assert "trial_seed" not in inspect.signature(plench.sweep).parameters
-
-
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [("settings.md", format_table), ("run-folder.md", format_keys), ("run-folder.md", format_criteria)],
-)
-def test_the_pages_on_runs_have_the_tables(name, make) -> None:
-    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert make() in page, "run python scripts/make_pages.py"

@@ -1,13 +1,10 @@
 """Annotators' answers: every form, every rule, weights, and what `describe_answers` counts."""
 
-import json
-
 import numpy as np
 import pytest
 
 from plench.data import load_dataset, make_table_dataset
 from plench.data.answers import (
-    Answers,
     Taxonomy,
     combine_answers,
     count_votes,
@@ -17,7 +14,6 @@ from plench.data.answers import (
 )
 from plench.errors import DataError
 from plench.estimator.inputs import read_labels
-from tests.conformance.harness import VECTORS
 
 LONG = """item,annotator,label,x
 i1,ann,cat,1
@@ -218,17 +214,6 @@ def test_a_taxonomy_turns_a_node_into_its_leaves(read, tmp_path):
     (tmp_path / "tree.csv").write_text("node,parent\na,b\na,c\n")
     with pytest.raises(DataError, match=r"row 2, column 'parent': 'a' has two parents, 'b' and 'c'"):
         read(text, taxonomy="tree.csv")
-
-
-def test_votes_and_shares_are_those_of_the_vectors():
-    cases = json.loads((VECTORS / "classical.json").read_text())["cases"]
-    case = next(case for case in cases if case["name"] == "majority_and_shares")
-    given, expected = case["inputs"], case["expected"]
-    sets = np.array(given["label"])[:, None] == np.arange(given["classes"])
-    answers = Answers(np.array(given["item"]), np.array(given["annotator"]), sets, given["items"])
-    assert np.array_equal(count_votes(answers), expected["V"])
-    shares = next(value for key, value in expected.items() if key.startswith("share"))
-    assert weigh_by_votes(combine_answers(answers), answers) == pytest.approx(np.array(shares), abs=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from plench.data.tables import parse_table
 from plench.errors import DataError, PlenchError
 from tests.data.test_damaged_files import csv as csv_sample
 
-GENTLE = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+GENTLE = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 WORDS = [
     "", "1", "-1.5", "1e999", "nan", "inf", "true", "2024-01-02", "cat", "cat|dog", "||", "not cat", "unsure",

@@ -20,7 +20,7 @@ from plench.settings import Settings
 
 CARD = DatasetCard("Toy", "tabular", "task", "source", "terms", "citation", default_steps=10)
 N = 20_000  # draws per property; with 6 standard errors and fixed examples the tests cannot flicker
-statistical = settings(derandomize=True, max_examples=15, deadline=None)
+statistical = settings(derandomize=True, max_examples=15)
 
 
 def assert_frequency(observed, probability, n=N):

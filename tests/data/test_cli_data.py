@@ -55,11 +55,6 @@ def test_info_without_files_shows_the_card_and_how_to_get_them(capsys):
         run("info", "absent.npz")
 
 
-def test_no_rate_is_accepted_and_ignored():
-    with pytest.raises(UsageError, match="fps_rate is only for pl_type fps"):
-        run("info", "Digits_USS", "--fps_rate", "0.5")
-
-
 def test_download_prints_the_paths(capsys, monkeypatch, tmp_path):
     from plench.cli import data
 

@@ -176,7 +176,7 @@ def valid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return SAMPLES[request.param](tmp_path_factory.mktemp(request.param))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_files_are_refused_or_read(valid: Sample, data: st.DataObject) -> None:
     content = valid.path.read_bytes()

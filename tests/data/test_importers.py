@@ -523,7 +523,7 @@ def contents(tmp_path_factory) -> dict[str, bytes]:
     }
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_damaged_export_is_an_error_or_a_dataset(contents, tmp_path, data):
     name = data.draw(st.sampled_from(sorted(contents)))
@@ -547,7 +547,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_values_of_other_types_are_an_error_or_a_dataset(tmp_path, data):
     name = data.draw(st.sampled_from([name for name in FIXTURES if ".json" in name]))

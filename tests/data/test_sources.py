@@ -1,5 +1,4 @@
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +8,8 @@ from scipy.io import savemat
 
 from plench.data import CandidateSpec, Sizes, dataset_card, dataset_names, draw_candidates, load_dataset
 from plench.data.sources import find_source
-from plench.data.sources.base import Source, compare_published
+from plench.data.sources.base import compare_published
 from plench.errors import DataError, UsageError
-from plench.registry import DiscoveryError, Registry
 
 LONG = ["SoccerPlayer", "Italian", "YahooNews", "English"]
 BENCHMARK = ["Lost", "MSRCv2", "Mirflickr", "Birdsong", "Malagasy", *LONG]
@@ -218,37 +216,6 @@ def test_digits_are_built_in(name, pl_type):
     drawn = draw_candidates(dataset, dataset.card.candidates, 0)
     assert drawn.noise_rate == 0
     assert drawn.mean_candidates > 2
-
-
-def test_a_source_is_found_by_itself_and_bad_ones_name_their_file(tmp_path, monkeypatch):
-    package = tmp_path / "own_sources"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "first.py").write_text(
-        "from plench.data.sources.base import Source\n"
-        "from plench.data.sources import dataset_card\n"
-        "LOST = Source(dataset_card('Lost'), lambda data_dir: None)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def discover():
-        for module in [module for module in sys.modules if module.startswith("own_sources")]:
-            del sys.modules[module]
-        return Registry[Source](
-            "dataset",
-            "own_sources",
-            "a Source",
-            lambda value: isinstance(value, Source),
-            lambda source: source.card.name,
-        ).own
-
-    assert list(discover()) == ["Lost"]
-    (package / "second.py").write_text((package / "first.py").read_text())
-    with pytest.raises(DiscoveryError, match=r"declared twice: in own_sources.first and own_sources.second"):
-        discover()
-    (package / "second.py").write_text("import no_such_module_at_all\n")
-    with pytest.raises(DiscoveryError, match=r"own_sources.second fails to import"):
-        discover()
 
 
 def test_sources_with_public_files_name_them():

@@ -120,7 +120,7 @@ def test_wrong_options_are_refused(read, query, message):
         ("x,candidates\n3,a\n1e999,b\n", "row 2, column 'x': inf is not a finite float32 number"),
         (
             "name,candidates\n" + NAMES,
-            "column 'name' has 1,001 different texts, more than 1,000.*ignore=name",
+            "column 'name' has 1,001 different texts, .*ignore=name, or read free text with text=name",
         ),
         # candidates, classes, splits and groups
         ("x,candidates\n1,cat||dog\n", "row 1, column 'candidates'.*empty label"),

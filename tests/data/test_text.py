@@ -94,13 +94,6 @@ def test_the_option_text_reads_short_texts_and_columns_of_known_names(tmp_path):
         load_dataset(f"{path}?text=nothing")
 
 
-def test_many_categories_name_both_remedies(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("x,candidates\n" + "".join(f"n{i},a|b\n" for i in range(1001)))
-    with pytest.raises(DataError, match=r"ignore=x, or read free text with text=x"):
-        load_dataset(str(path))
-
-
 def test_the_encoding_is_learned_from_the_rows_it_is_given_and_keeps_its_bits(reviews):
     features = load_dataset(str(reviews)).features
     first, again = (TableEncoder.fit(features[:200]) for _ in range(2))

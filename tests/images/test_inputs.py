@@ -77,22 +77,6 @@ def test_black_distill_views_are_told_once(
     assert caplog.text.count("all black in the distill view") == warnings
 
 
-def test_images_are_stored_without_a_copy() -> None:
-    images = pixels(30, 3, 16, 16)
-    images.flags.writeable = False
-    stored = ImageInputs.fit(images).store(images, CPU)
-    assert stored.dtype == torch.uint8
-    assert stored.data_ptr() == images.ctypes.data
-
-
-def test_state_gives_the_same_inputs() -> None:
-    images = pixels(30, 1, 16, 16)
-    inputs = ImageInputs.fit(images)
-    again = ImageInputs.from_state(inputs.state())
-    stored = inputs.store(images, CPU)
-    assert torch.equal(again.original(stored), inputs.original(stored))
-
-
 @pytest.mark.parametrize("bad", [pixels(4, 3, 8), pixels(4, 1, 8, 8), pixels(4, 3, 8, 8).astype(np.float32)])
 def test_other_arrays_are_refused(bad: np.ndarray) -> None:
     with pytest.raises(UsageError, match="expected uint8 of shape"):

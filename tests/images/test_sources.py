@@ -150,21 +150,16 @@ def without(index: int) -> dict[int, Any]:
         ({**ANNOTATIONS, 3: [[1.0]]}, "image 3 has the label 1.0"),
         ({**ANNOTATIONS, 3: [[True]]}, "image 3 has the label True"),
         ({**ANNOTATIONS, 3: [1, 2]}, "image 3 must be a list of label lists"),
-        ({**ANNOTATIONS, 3: 5}, "image 3 must be a list of label lists"),
         ({**ANNOTATIONS, 3: [[], []]}, "candidate set of example 3 is empty"),
-        ({**ANNOTATIONS, 3: []}, "candidate set of example 3 is empty"),
         ([[[1]]] * 20, "must contain a dict"),
         (pickle.dumps(ANNOTATIONS)[:-30], "damaged or not a pickle"),
-        (pickle.dumps({0: print}), "it asks for .*print"),
-        (b"", "damaged or not a pickle"),
     ],
 )
-@pytest.mark.parametrize("name", ["PLCIFAR10_Aggregate", "PLCIFAR10_Vaguest"])
-def test_broken_annotations(tmp_path: Path, annotations: Any, message: str, name: str) -> None:
+def test_broken_annotations(tmp_path: Path, annotations: Any, message: str) -> None:
     write_cifar10(tmp_path)
     write_annotations(tmp_path, annotations)
     with pytest.raises(DataError, match=message):
-        load_dataset(name, tmp_path)
+        load_dataset("PLCIFAR10_Aggregate", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +172,6 @@ def test_broken_annotations(tmp_path: Path, annotations: Any, message: str, name
         ({b"data": draw_pixels(4).astype(np.int16), b"labels": [0] * 4}, "uint8"),
         ({b"labels": [0] * 4}, "`data` must be"),
         ([1, 2], "does not contain a dict"),
-        (print, "it asks for"),
     ],
 )
 def test_broken_batches(tmp_path: Path, batch: Any, message: str) -> None:
@@ -220,10 +214,17 @@ def test_pickles_of_every_protocol(tmp_path: Path, protocol: int) -> None:
     assert np.array_equal(dataset.features[4:8].reshape(4, -1), pixels)
 
 
-def test_archive_gives_what_the_folder_gives(tmp_path: Path) -> None:
+def pack_within(folder: Path, archive: Path) -> None:
+    """As `tar -cz .` does: with an entry for the folder itself and `./` in front of all others."""
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder.parent, ".")
+
+
+@pytest.mark.parametrize("make", [pack, pack_within])
+def test_archive_gives_what_the_folder_gives(tmp_path: Path, make: Any) -> None:
     folder = write_cifar10(tmp_path / "a")
     (tmp_path / "b").mkdir()
-    pack(folder, tmp_path / "b" / "cifar-10-python.tar.gz")
+    make(folder, tmp_path / "b" / "cifar-10-python.tar.gz")
     unpacked, packed = load_dataset("CIFAR10", tmp_path / "a"), load_dataset("CIFAR10", tmp_path / "b")
     assert packed.fingerprint == unpacked.fingerprint
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["cifar-10-python.tar.gz"]
@@ -253,28 +254,15 @@ def test_only_public_files_are_verified(
         assert verified or told[0].endswith("(by MD5): data_batch_2, data_batch_4")
 
 
-def test_archive_packed_from_within_its_folder(tmp_path: Path) -> None:
-    """`tar -cz .` writes an entry for the folder itself and `./` in front of all others."""
-    folder = write_cifar10(tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    with tarfile.open(tmp_path / "b" / "cifar-10-python.tar.gz", "w:gz") as tar:
-        tar.add(tmp_path / "a", ".")
-    packed = load_dataset("CIFAR10", tmp_path / "b")
-    assert packed.fingerprint == load_dataset("CIFAR10", folder.parent).fingerprint
-
-
-def test_damaged_archives(tmp_path: Path) -> None:
+def test_an_archive_that_lacks_a_file_or_is_none(tmp_path: Path) -> None:
     folder = write_cifar10(tmp_path / "made")
     (tmp_path / "data").mkdir()
-    archive = pack(folder, tmp_path / "data" / "cifar-10-python.tar.gz")
-    content = archive.read_bytes()
-    for damaged in (content[: len(content) // 2], content[:20], b"", b"no archive at all"):
-        archive.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"damaged or not a tar archive"):
-            load_dataset("CIFAR10", tmp_path / "data")
     (folder / "test_batch").unlink()
-    pack(folder, archive)
+    archive = pack(folder, tmp_path / "data" / "cifar-10-python.tar.gz")
     with pytest.raises(DataError, match="has no file cifar-10-batches-py/test_batch"):
+        load_dataset("CIFAR10", tmp_path / "data")
+    archive.write_bytes(b"no archive at all")
+    with pytest.raises(DataError, match="damaged or not a tar archive"):
         load_dataset("CIFAR10", tmp_path / "data")
 
 
@@ -333,19 +321,12 @@ def test_broken_idx_files(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged, message in (
         (content[:-1], "truncated or damaged"),
-        (content[:6], "is truncated"),
         (b"\x00\x00\x0d" + content[3:], "not an IDX file of unsigned bytes"),
-        (b"", "not an IDX file"),
-        (content[:4] + b"\xff" * 12, "truncated or damaged"),
     ):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match=message):
             load_dataset("MNIST", tmp_path)
     path.unlink()
-    path.with_name(path.name + ".gz").write_bytes(gzip.compress(content)[:-40])
-    with pytest.raises(DataError, match="is damaged"):
-        load_dataset("MNIST", tmp_path)
-    path.with_name(path.name + ".gz").unlink()
     with pytest.raises(DataError, match="has neither train-images-idx3-ubyte nor"):
         load_dataset("MNIST", tmp_path)
 

@@ -59,20 +59,6 @@ def train(folder: Path, name: str, dataset: Dataset, callback: Any = None, **cha
     return run_training(config, dataset, entry, folder, callback)
 
 
-@pytest.mark.parametrize(
-    ("name", "model"), [("PRODEN", "ResNet"), ("VALEN", "ResNet"), ("DIRK", "ResNet"), ("PiCO", "DenseNet")]
-)
-def test_deep_networks_are_trained(name: str, model: str, tmp_path: Path) -> None:
-    outcome = train(tmp_path, name, coloured_patches(30), steps=2, hparams={"model": model})
-    assert outcome.status == "done", outcome.message
-    records = read_records(outcome.folder)
-    assert [record["step"] for record in records] == [0, 1]
-    assert all(np.isfinite(record["loss"]) for record in records)
-    run = read_description(outcome.folder)
-    assert run["config"]["hparams"]["model"] == model
-    assert (run["config"]["precision"], run["config"]["compile"]) == ("float32", False)
-
-
 # When phases begin: all of them within 12 updates of 5 an epoch. The queue is short, for speed.
 EARLY = {
     "prot_start": 2,
@@ -115,29 +101,20 @@ def resume(folder: Path, name: str, dataset: Dataset, at: int = 5, **settings: A
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_resuming_is_exact(name: str, tmp_path: Path) -> None:
-    """Cut and continued between the beginnings of phases, all of which the run reaches."""
-    whole = resume(tmp_path, name, few_digits(), hparams=reach_all_phases(name))
-    assert not [text for text in read_description(whole.folder)["notices"] if "would begin" in text]
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_in_bf16(name: str, tmp_path: Path) -> None:
     """Networks compute in bfloat16; losses and state stay float32, in every phase."""
     outcome = train(tmp_path, name, few_digits(), hparams=reach_all_phases(name), precision="bf16")
     assert outcome.status == "done", outcome.message
     assert all(np.isfinite(record["loss"]) for record in read_records(outcome.folder))
+    assert not [text for text in read_description(outcome.folder)["notices"] if "would begin" in text]
     kept = [value for value in read_model(outcome.folder).values() if isinstance(value, torch.Tensor)]
     assert len(kept) > 4
     assert not any(value.dtype == torch.bfloat16 for value in kept)
 
 
-@pytest.mark.parametrize(("model", "steps"), [("ResNet", 20), ("CNN", 40)])
-def test_learns(model: str, steps: int, tmp_path: Path) -> None:
-    hparams = {"model": model, "batch_size": 16}
-    outcome = train(
-        tmp_path, "PRODEN", coloured_patches(), steps=steps, checkpoint_freq=steps, hparams=hparams
-    )
+def test_a_deep_network_learns(tmp_path: Path) -> None:
+    hparams = {"model": "ResNet", "batch_size": 16}
+    outcome = train(tmp_path, "PRODEN", coloured_patches(), steps=20, checkpoint_freq=20, hparams=hparams)
     assert read_records(outcome.folder)[-1]["test_acc"] > 0.6
 
 

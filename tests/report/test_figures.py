@@ -19,7 +19,6 @@ from plench.errors import DataError, UsageError
 from plench.report.dataset_stats import (
     describe_candidates,
     draw_dataset,
-    measure_annotator_noise,
 )
 from plench.report.drawing import (
     Range,
@@ -29,7 +28,6 @@ from plench.report.drawing import (
     place_outside,
     save_figure,
     shades,
-    spread_positions,
 )
 from plench.report.figures import (
     StepCost,
@@ -239,15 +237,6 @@ def read_svg(path):
     """Return the words of a figure; a title may be broken into lines."""
     texts = ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")
     return " ".join(" ".join("".join(text.itertext()) for text in texts).split())
-
-
-def test_spread_positions():
-    assert spread_positions([], 1.0) == []
-    assert spread_positions([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
-    placed = spread_positions([1.0, 1.0, 1.2, 9.0], 1.0)
-    assert np.all(np.diff(sorted(placed)) >= 1 - 1e-12)
-    assert placed[3] == 9.0
-    assert np.mean(placed[:3]) == pytest.approx(np.mean([1.0, 1.0, 1.2]))
 
 
 def test_the_range_is_that_of_the_bulk_and_outliers_stand_beyond_it_in_their_order():
@@ -562,14 +551,6 @@ def test_flipping_matrix_and_stats_against_counting():
     assert describe_candidates(candidates, None).flipping is None
 
 
-def test_annotator_noise_against_all_orders():
-    hits = np.random.default_rng(3).random((20, 4)) < 0.6
-    noise = measure_annotator_noise(np.repeat(np.arange(20), 4), hits.ravel())
-    for n in range(1, 5):
-        missed = [[not row[list(some)].any() for some in combinations(range(4), n)] for row in hits]
-        assert noise[n - 1] == pytest.approx(np.mean(missed))
-
-
 @pytest.mark.parametrize("k", [3, 10, 90])
 def test_dataset_figure(k):
     rng = np.random.default_rng(4)
@@ -670,12 +651,6 @@ def test_what_comes_from_the_public_code_says_so_wherever_it_is_shown(tmp_path, 
     ):
         assert "1e-12" in cli("results", "plot", *words, "--output", output).err
         assert "AA (public code's, defective)" in read_svg(output), words
-    said = cli("results", "stats", root)
-    assert "1e-12" in said.err
-    assert "AA (public code's, defective)" in said.out
-    assert "AA (public code's, defective)" in cli("collect", root, "--chosen").out
-    ours = cli("results", "stats", write_sweep(tmp_path / "ours", n_trials=1, n_hparams=1))
-    assert "defective" not in ours.out + ours.err
 
 
 def test_commands_print_no_control_characters(tmp_path, cli):

@@ -11,7 +11,7 @@ from scipy import stats
 
 from plench.criteria import criteria
 from plench.errors import UsageError
-from plench.report.criteria_quality import average_quality, correlate_with_test, judge_criteria, quality_rows
+from plench.report.criteria_quality import average_quality, correlate_with_test, judge_criteria
 from plench.report.leaderboard import bootstrap_ranks
 from plench.report.statistics import (
     adjust_holm,
@@ -32,7 +32,6 @@ from plench.report.statistics import (
 )
 from plench.report.tables import build_tables
 from plench.runs import read_runs
-from plench.runs.select import select
 from tests.report.conftest import read_board, records
 from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 
@@ -304,26 +303,6 @@ def test_regret_and_correlation_by_hand(tmp_path):
     assert quality.rank_correlation == pytest.approx(0.0)
     (oracle,) = judge_criteria(runs, [criteria["OA_ES"]])
     assert (oracle.regret, oracle.rank_correlation) == (0.0, pytest.approx(1.0))
-
-
-def test_quality_over_a_sweep(runs):
-    judged = judge_criteria(runs)
-    assert len(judged) == len(criteria) * 8
-    reference = {c.experiment: c for c in select(runs, criteria["OA_ES"])}
-    for quality in judged:
-        if quality.criterion.name == "OA_ES":
-            assert quality.regret == 0
-        if quality.criterion.name == "CR":
-            (cell,) = [c for c in select(runs, CR) if c.experiment == quality.experiment]
-            assert quality.regret == pytest.approx(reference[cell.experiment].mean - cell.mean)
-    everything = average_quality(judged, "all")["CR", "all"]
-    assert everything.n_experiments == everything.n_regret == len(reference)
-    assert everything.regret == pytest.approx(np.mean([q.regret for q in judged if q.criterion.name == "CR"]))
-    rows = quality_rows(judged)
-    assert {row["by"] for row in rows} == {"all", "dataset", "algorithm", "experiment"}
-    single = [row for row in rows if row["by"] == "experiment"]
-    assert [row["regret"] for row in single] == [quality.regret for quality in judged]
-    assert single[0]["of"]["dataset"] == judged[0].experiment.dataset
 
 
 def test_correlation_is_absent_where_it_is_not_defined(tmp_path):

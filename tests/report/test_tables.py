@@ -11,9 +11,7 @@ import sys
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
 import pytest
-from scipy.stats import rankdata
 
 import plench
 from plench.cli import main as main_cli
@@ -21,17 +19,13 @@ from plench.collect_results import main
 from plench.criteria import criteria
 from plench.errors import UsageError
 from plench.report.leaderboard import split_by_truth
-from plench.report.results import cell_rows, choice_rows
+from plench.report.results import cell_rows
 from plench.report.statistics import compare_algorithms
 from plench.report.tables import (
-    build_chosen_tables,
     build_tables,
-    describe_gaps,
     escape_latex,
     escape_markdown,
     is_within,
-    render_latex,
-    render_markdown,
     render_text,
 )
 from plench.runs import drop_copies, read_runs
@@ -40,14 +34,6 @@ from tests.report.conftest import plan, read_board, records
 from tests.synthetic_sweep import experiment_of, write_run, write_sweep
 
 CR = criteria["CR"]
-
-
-def test_text_shows_every_figure_of_every_cell(board):
-    text = render_text(build_tables(board))
-    for cell in board.cells.values():
-        assert f"{100 * cell.mean:5.2f} ± {100 * cell.std:.2f} [{100 * cell.stderr:.2f}]" in text
-    for said in ("n = 3", "sample standard deviation", "standard error of the mean"):
-        assert said in text
 
 
 def test_best_is_marked_and_ties_within_one_standard_error(board):
@@ -71,14 +57,6 @@ def test_a_difference_of_just_one_standard_error_is_a_tie(tmp_path):
     assert best.mean - best.stderr == pytest.approx(tied.mean, abs=1e-12)
     assert is_within(tied, best)
     assert not is_within(below, best)
-
-
-def test_average_rank(board):
-    for criterion in board.criteria:
-        table = [[board.cell(s, a, criterion).mean for a in board.algorithms] for s in board.settings]
-        expected = rankdata(-np.array(table), axis=1).mean(axis=0)
-        ranks = board.rank(criterion)
-        assert [ranks[a] for a in board.algorithms] == [(pytest.approx(r), 2) for r in expected]
 
 
 def test_an_algorithm_absent_from_a_setting_is_ranked_where_it_is_and_never_the_best(tmp_path):
@@ -146,12 +124,6 @@ def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board
     assert "--output PATH for a page, --paper DIR" in cli("report", sweep, code=2).err
 
 
-def test_by_criterion_has_datasets_as_columns(board):
-    grids = build_tables(board, by="criterion")
-    assert grids[0].header == ("Algorithm", "Lost", "MSRCv2")
-    assert len(grids) == len(board.criteria) + 1
-
-
 def test_a_criterion_more_is_a_column_more(tmp_path):
     """Selection and tables take any criterion whose figure the records have."""
     taken = [{**record, "val_margin": step / 10} for step, record in enumerate(records())]
@@ -160,34 +132,6 @@ def test_a_criterion_more_is_a_column_more(tmp_path):
     board = read_board(tmp_path, [*criteria.values(), margin])
     assert board.cell(board.settings[0], "PRODEN", margin).mean == taken[-1]["test_acc"]
     assert "Margin" in render_text(build_tables(board))
-
-
-def test_notes_say_what_a_cell_rests_on(tmp_path):
-    write_sweep(tmp_path, datasets=("Lost",), algorithms=("CC", "LWS"), n_trials=2, n_hparams=2)
-    write_run(tmp_path / "x", records(), "Lost", "CC", 0, 2, status="diverged", diverged_after_step=350)
-    write_run(tmp_path / "y", records(), "Lost", "CC", 1, 2, status="failed")
-    write_run(tmp_path / "z", records(), "Lost", "CC", 0, 3, status="interrupted")
-    write_run(tmp_path / "w", records(), "Lost", "CC", 1, 3)
-    board = read_board(tmp_path)
-    (setting,) = board.settings
-    notes = {c.name: describe_gaps(board.cell(setting, "CC", c)) for c in board.criteria}
-    rest = "planned runs; 1 not finished; 1 failed; 1 diverged"
-    assert notes["CR"] == f"rests on 2 of 2 splits and 6 of 8 {rest}"
-    assert notes["OA"].startswith(f"rests on 2 of 2 splits and 5 of 8 {rest}; 1 with")
-    (row,) = [r for r in cell_rows(board) if (r["algorithm"], r["criterion"]) == ("CC", "CR")]
-    assert (row["unfinished_runs"], row["failed_runs"]) == (1, 1)
-    assert "4 not started" in describe_gaps(board.cell(setting, "LWS", board.criteria[0]))
-    text = render_text(build_tables(board))
-    assert all(note in text for note in notes.values())
-
-
-def test_public_aa_says_that_it_is_defective_and_ours_does_not(tmp_path):
-    write_run(tmp_path / "public" / "a", records(), public=True)
-    write_run(tmp_path / "ours" / "a", records())
-    write_run(tmp_path / "bare" / "a", [{**record, "logged": {}} for record in records()], public=True)
-    (note,), *others = (build_tables(read_board(tmp_path / n))[0].notes for n in ("public", "ours", "bare"))
-    assert "1e-12" in note[1]
-    assert others == [(), ()]
 
 
 def test_results_below_chance_are_flagged(tmp_path):
@@ -211,32 +155,6 @@ def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp
     assert {row["steps"] for row in csv.DictReader(io.StringIO(out))} == {"500"}
     for condition, said in (("steps=7", "steps is 1000, 500"), ("colour=red", "with one of algorithm,")):
         assert said in cli("collect", tmp_path, "--where", condition, code=2).err
-
-
-def test_rows_carry_all_figures(board, runs):
-    rows, choices = cell_rows(board), choice_rows(board)
-    assert len(rows) == len(board.cells)
-    for row in rows:
-        mine = [c for c in choices if all(c[k] == row[k] for k in ("setting", "algorithm", "criterion"))]
-        found = [choice["test_accuracy"] for choice in mine]
-        assert row["n_splits"] == len(found) == 3
-        assert row["mean_test_accuracy"] == pytest.approx(np.mean(found))
-        assert row["sample_std"] == pytest.approx(np.std(found, ddof=1))
-        assert row["standard_error"] == pytest.approx(np.std(found, ddof=1) / 3**0.5)
-    by_folder = {run.path.name: run for run in runs}
-    assert all(json.loads(c["hparams"]) == by_folder[c["folder"]].hparams for c in choices)
-
-
-def test_a_split_without_a_choice_has_a_row_that_says_so(gapped_board):
-    rows = [r for r in choice_rows(gapped_board) if (r["algorithm"], r["criterion"]) == ("EXP", "OA")]
-    assert len(rows) == 4
-    for row in rows:
-        diverged = row["dataset"] == "MSRCv2"
-        assert (row["hparams_seed"] is None) == (row["test_accuracy"] is None) == diverged
-        assert ("4 diverged" in row["note"]) == diverged
-    grids = {grid.title: grid for grid in build_chosen_tables(gapped_board)}
-    shown = [entries for name, entries in grids["MSRCv2, chosen by OA"].rows if name == "EXP"]
-    assert [(entries[0].text, entries[4].text) for entries in shown] == [("0", "none"), ("1", "none")]
 
 
 def test_csv_json_parquet_and_frames_agree(sweep, cli, tmp_path):
@@ -308,14 +226,6 @@ def test_reading_commands_import_no_torch(sweep, tmp_path):
 
 
 # What was planned.
-
-
-@pytest.mark.parametrize("render", [render_text, render_markdown, render_latex])
-def test_tables_say_what_was_planned(gapped_board, render):
-    text = render(build_tables(gapped_board))
-    times = r"$\times$" if render is render_latex else "×"
-    assert f"Planned: 2 splits {times} 2 configurations." in text
-    assert "without a letter are complete" in text
 
 
 def test_tables_say_what_was_planned_where_it_differs(cli, tmp_path):
@@ -439,16 +349,6 @@ def test_standard_errors_may_be_left_out(sweep, board, cli):
     assert f"{100 * cell.mean:.2f} ± {100 * cell.std:.2f}".replace("±", r"$\pm$") in text
     assert "[" not in re.sub(r"\[ht\]|\\\\\[.*?\]", "", text)
     assert "standard error of the mean" not in text
-
-
-def test_long_texts_are_broken_in_latex(gapped_board):
-    grids = build_chosen_tables(gapped_board)
-    text = render_latex(grids)
-    assert r"\begin{tabular}{lccccc" in text
-    longest = max(len(entry.text) for grid in grids for _, row in grid.rows for entry in row)
-    assert ("p{80mm}" in text) == (longest > 50)
-    columns = "c" * len(gapped_board.criteria)
-    assert rf"\begin{{tabular}}{{l{columns}}}" in render_latex(build_tables(gapped_board))
 
 
 def test_escapes():

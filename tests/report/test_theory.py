@@ -39,7 +39,7 @@ def draw_problem(data, k):
     return np.array(rows, dtype=float), labels
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_gap_is_at_most_one_minus_accuracy_times_ambiguity(data):
     k = data.draw(st.integers(2, 4))
@@ -53,7 +53,7 @@ def test_gap_is_at_most_one_minus_accuracy_times_ambiguity(data):
     assert -1e-12 <= gap <= (1 - figures["val_accuracy"]) * gamma + 1e-12
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data(), st.booleans())
 def test_accuracy_follows_from_covering_rate(data, under_uss):
     """Under uniform sampling of sets, and under a constant flipping probability."""
@@ -69,7 +69,7 @@ def test_accuracy_follows_from_covering_rate(data, under_uss):
     assert (figures["val_covering_rate"] - c) / (1 - c) == pytest.approx(accuracy(logits, labels))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_approximated_accuracy_is_accuracy_for_the_true_posterior(data):
     k = data.draw(st.integers(2, 5))

@@ -33,7 +33,7 @@ def test_a_run_of_ours(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("hparams", "args", "steps"), [({"max_steps": 500}, None, 500), ({}, None, 1000), ({}, 1000, 1000)]
+    ("hparams", "args", "steps"), [({"max_steps": 500}, None, 500), ({}, None, 1000), ({}, 1200, 1200)]
 )
 def test_a_public_run(hparams, args, steps, tmp_path):
     """Its steps are in its arguments, in its hyperparameters, or those of the last record."""

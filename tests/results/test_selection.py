@@ -1,6 +1,5 @@
 """Selection by protocol.md: step 0, ties, diverged runs, plans."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -39,20 +38,6 @@ def test_step_zero_never_counts(tmp_path):
     assert (cell.choices, cell.mean, cell.n_absent) == ((), None, 1)
 
 
-def test_ties_go_to_the_earlier_checkpoint_then_to_the_lower_configuration(tmp_path):
-    for name, configuration, test in (("a", 10, 0.3), ("b", 2, 0.2), ("c", 9, 0.1)):
-        taken = [record(0, 0, 0), record(400, 0.8, test), record(800, 0.8, 0.9), record(999, 0.7, 0.9)]
-        write_run(tmp_path / name, taken, hparams_seed=configuration)
-    (choice,) = cell_of(tmp_path, CR).choices
-    assert (choice.run.hparams_seed, choice.record.step, choice.test_acc) == (2, 400, 0.2)
-
-
-def test_oracle_accuracy_takes_the_last_checkpoint_and_early_stopping_the_best(tmp_path):
-    write_run(tmp_path / "a", [record(0, 0, 0), record(400, 0.8, 0.5), record(999, 0.7, 0.6)])
-    assert cell_of(tmp_path, OA).mean == 0.6
-    assert cell_of(tmp_path, OA_ES).mean == 0.5
-
-
 def test_a_diverged_run_counts_before_it_diverged_but_not_for_oracle_accuracy(tmp_path):
     taken = [record(0, 0, 0), record(400, 0.9, 0.5), record(600, 0.99, 0.1), record(999, 0.99, 0.1)]
     write_run(tmp_path / "a", taken, status="diverged", diverged_after_step=450)
@@ -87,20 +72,6 @@ def test_nan_scores_are_passed_over(tmp_path):
     cell = cell_of(tmp_path, CR)
     assert cell.mean == 0.7
     assert cell_of(tmp_path, OA).n_absent == 1
-
-
-def test_mean_sample_deviation_and_standard_error(tmp_path):
-    accuracies = [0.5, 0.6, 0.8, 0.7]
-    for trial, test in enumerate(accuracies):
-        write_run(tmp_path / str(trial), [record(999, 0.6, test)], trial_seed=trial)
-    cell = cell_of(tmp_path, CR)
-    assert cell.n == 4
-    assert cell.mean == pytest.approx(np.mean(accuracies))
-    assert cell.std == pytest.approx(np.std(accuracies, ddof=1))
-    assert cell.stderr == pytest.approx(np.std(accuracies, ddof=1) / math.sqrt(4))
-    assert cell.complete
-    (cell,) = select([run for run in read_runs(tmp_path) if run.trial_seed == 1], CR)
-    assert (cell.std, cell.stderr, cell.n) == (None, None, 1)
 
 
 def test_without_labels_the_oracle_cells_are_empty_and_the_others_choose(tmp_path):

@@ -83,7 +83,7 @@ def test_a_second_launch_is_refused(counted: Path, tmp_path: Path) -> None:
     command = ["launch", *grid, "--workers", 1, "--output_dir", tmp_path / "runs"]
     first = start(*command)
     wait_for(lambda: counted.stat().st_size > 0, what="the start of the first launch")
-    code, output = finish(start(*command), timeout=60)
+    code, output = finish(start(*command), timeout=180)
     assert code == 2
     assert "another launch is working on" in output
     succeed(first)

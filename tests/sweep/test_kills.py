@@ -54,7 +54,7 @@ def disturb(driver: Process, output_dir: Path, rng: random.Random, kind: str) ->
     workers = find_workers(driver.pid)
     kill(driver, *([] if kind == "driver" else workers), driver_first=kind != "workers and driver")
     driver.communicate()
-    wait_for(lambda: not any(map(is_alive, workers)), 10, "the exit of workers without a driver")
+    wait_for(lambda: not any(map(is_alive, workers)), 60, "the exit of workers without a driver")
 
 
 @pytest.mark.parametrize("stack", ["off", "4"])
@@ -103,7 +103,7 @@ def test_interrupted_runs_resume_from_their_checkpoint(counted: Path, tmp_path: 
         workers = find_workers(driver.pid)
         kill(driver, *(workers if number % 2 else []))
         driver.communicate()
-        wait_for(lambda workers=workers: not any(map(is_alive, workers)), timeout=10)
+        wait_for(lambda workers=workers: not any(map(is_alive, workers)), timeout=60)
         killed.append(counted.stat().st_size)
     succeed(start(*command))
     repeated = counted.stat().st_size - steps
@@ -125,7 +125,7 @@ def test_ctrl_c_and_a_closed_terminal_save_and_the_same_command_resumes(
         signal.signal(signal.SIGHUP, before)
     wait_for(lambda: counted.stat().st_size >= 100, what="updates")
     driver.send_signal(getattr(signal, name))
-    code, output = finish(driver, timeout=30)
+    code, output = finish(driver, timeout=120)
     assert code == 130
     assert output.splitlines()[-1] == "2 runs are not finished: repeat the command to resume"
     assert count(tmp_path / "runs", "checkpoint.pt") == 2
@@ -155,5 +155,5 @@ def test_workers_exit_with_their_driver(moment: float, tmp_path: Path) -> None:
     workers = find_workers(driver.pid)
     time.sleep(moment)
     driver.kill()
-    wait_for(lambda: not any(map(is_alive, workers)), timeout=10)
+    wait_for(lambda: not any(map(is_alive, workers)), timeout=60)
     driver.communicate()

@@ -59,24 +59,6 @@ def test_runs_of_overlapping_grids_are_not_doubled(resolved: SweepSpec) -> None:
     assert len(plan_runs([resolved, wider], DATASETS)) == 2 * 2 * 4 * 2
 
 
-def test_settings_of_a_grid_reach_the_runs() -> None:
-    given = {
-        "steps": 40,
-        "checkpoint_freq": 7,
-        "holdout_fraction": 0.2,
-        "tabular_test_fraction": 0.3,
-        "pl_type": "fps",
-        "fps_rate": 0.25,
-        "drop_true_rate": 0.5,
-        "precision": "bf16",
-        "compile": True,
-    }
-    grid = Grid(("CC",), ("Digits_USS",), n_hparams=2, n_trials=1, hparams={"lr": 0.5}, **given)  # type: ignore[arg-type]
-    for run in expand_grid(grid):
-        assert {name: getattr(run.config, name) for name in given} == given
-        assert run.config.hparams["lr"] == 0.5
-
-
 def test_a_third_party_algorithm_keeps_its_path_and_is_named_after_its_content() -> None:
     grid = Grid((odd("Plain"),), ("Digits_USS",), n_hparams=1, n_trials=1, steps=5)
     assert resolve(grid).grids[0].algorithms == (odd("Plain"),)

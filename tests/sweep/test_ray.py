@@ -105,7 +105,7 @@ def test_a_killed_driver_is_started_again(cluster: Any, calm: dict[str, Any], tm
 def test_failures_on_ray_are_recorded_with_their_reason(cluster: Any, tmp_path: Path) -> None:
     names = {"Raising": "ZeroDivisionError", "Dying": "WorkerDied", "Endless": "Timeout", "Plain": None}
     grid = grid_of([odd(name) for name in names], n_hparams=1, n_trials=1, steps=40)
-    code, output = sweep(*ray_command(cluster, tmp_path, grid), "--run_timeout", 20)
+    code, output = sweep(*ray_command(cluster, tmp_path, grid), "--run_timeout", 60)
     assert code == 1, output
     assert output.splitlines()[-1] == "3 runs failed: `plench sweep retry` runs them again"
     found = read_run_json(tmp_path)
@@ -147,7 +147,7 @@ def test_stacks_survive_the_death_of_a_node(cluster: Any, tmp_path: Path) -> Non
 )
 def test_no_cluster_at_the_address_is_a_clear_error(tmp_path: Path, address: str, reason: str) -> None:
     options = ["--output_dir", tmp_path, "--command_launcher", "ray", "--ray_address", address]
-    code, output = finish(start("launch", *GRID, *options), timeout=60)
+    code, output = finish(start("launch", *GRID, *options), timeout=180)
     assert code == 2
     assert reason in output
     assert "Traceback" not in output

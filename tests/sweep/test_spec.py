@@ -64,7 +64,6 @@ GRID = "[[grid]]\nalgorithms = ['CC']\ndatasets = ['Digits_USS']\n"
         (GRID + "n_trials = 0", "n_trials must be a whole"),
         (GRID + "n_hparams = 1000\nn_trials = 1000", "a grid of 1,000,000 runs per pair is too large"),
         (GRID + "pl_type = 'x'", "pl_type must be one of real, uss"),
-        (GRID + "fps_rate = 2.0", "fps_rate must be a number of"),
         (GRID + "[grid.hparams]\nlr = [[1]]", "hyperparameter lr must be a number or text"),
         (GRID + "[fingerprints]\nDigits_USS = 1", "fingerprints are written as"),
         ("colour = 1", "unknown key 'colour'"),

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import plench
 from plench.algorithms import find_algorithm
-from plench.algorithms.classical.parts import share_equally
 from plench.callbacks import Callback
 from plench.cli import main
 from plench.contract.under_test import make_examples
@@ -34,7 +32,6 @@ from plench.sweeps.plan import DatasetCache, expand, resolve_names
 from plench.sweeps.probe import estimate_cost
 from plench.training import RunConfig, configure_run, run_training
 from plench.training.config import warn_once
-from plench.training.data import prepare_data
 from tests.conftest import ROOT
 from tests.training.harness import Crash, CrashAt, assert_same_run, read_description, read_records
 
@@ -61,24 +58,6 @@ def run(
 
 def describe(name: str, **changes: Any) -> RunConfig:
     return configure_run(find_algorithm(name), DATA.card, **changes)
-
-
-def test_a_record_of_the_preparation_and_one_of_every_round(tmp_path: Path) -> None:
-    folder = run(tmp_path, "LR_EM", seed=5)
-    records = read_records(folder)
-    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
-    assert [record["epoch"] for record in records] == [0, 1, 2, 3, 4]
-    assert records[0]["hparams"] == {"C": 0.1, "rounds": 4, "max_steps": 5}
-    assert records[0]["loss"] == 0
-    assert (np.diff([record["loss"] for record in records[1:]]) <= 1e-9).all()
-    config = describe("LR_EM", hparams=SMALL["LR_EM"])
-    data = prepare_data(DATA, config, torch.device("cpu"))
-    prior = share_equally(data.train_candidates).mean(0)
-    assert data.validation.candidates is not None
-    assert records[0]["val_covering_rate"] == data.validation.candidates[:, prior.argmax()].mean()
-    described = read_description(folder)
-    assert (described["experiment"]["model"], described["experiment"]["fitted"]) == (None, True)
-    assert described["algorithm_card"]["shared"] is False
 
 
 def test_draws_follow_the_protocol_and_steps_are_the_rounds(caplog: pytest.LogCaptureFixture) -> None:
@@ -243,14 +222,6 @@ def test_rows_without_true_labels_have_the_criteria_of_fitted_methods_too(tmp_pa
     assert [board.labels[setting] for setting in board.settings] == ["Contract"]
 
 
-def test_a_table_of_networks_only_has_no_families(tmp_path: Path) -> None:
-    run(tmp_path, "PRODEN", steps=6, checkpoint_freq=3)
-    board = build_leaderboard(read_runs(tmp_path))
-    (grid, *_) = build_tables(board)
-    assert grid.header[:2] == ("Algorithm", "CR")
-    assert "family" not in cell_rows(board)[0]
-
-
 def test_a_run_that_lost_its_description_keeps_its_place(tmp_path: Path) -> None:
     folder = run(tmp_path, "PL_KNN")
     (folder / "run.json").unlink()
@@ -266,7 +237,7 @@ def test_a_sweep_of_both_kinds_is_planned_probed_and_run(tmp_path: Path) -> None
     shelf = DatasetCache(None)
     runs = expand(resolve_names(SweepSpec((grid,)), shelf))
     assert {run.config.algorithm: run.config.steps for run in runs} == {"LR_EM": 41, "PL_KNN": 2, "CC": 20}
-    estimate = estimate_cost(runs, shelf, budget_seconds=60)
+    estimate = estimate_cost(runs, shelf, budget_seconds=600)
     assert estimate is not None
     assert estimate.pairs_measured == 3
     settings = {"n_hparams": 1, "n_trials": 1, "steps": 20, "checkpoint_freq": 10, "workers": 1}
@@ -298,8 +269,8 @@ def test_tables_know_what_a_sweep_planned_of_a_fitted_method(tmp_path: Path) -> 
 def test_finished_runs_of_a_wrapped_classifier_are_known_to_their_sweep(tmp_path: Path, cli) -> None:
     named = f"{save_classifier(tmp_path)}:SVM"
     runs = tmp_path / "runs"
-    plench.sweep([named], ["Digits_FPS"], runs, n_hparams=1, n_trials=2, steps=20, workers=1)
-    assert json.loads(cli("sweep", "status", "--output_dir", runs, "--json").out)["states"] == {"done": 2}
+    plench.sweep([named], ["Digits_FPS"], runs, n_hparams=1, n_trials=1, steps=20, workers=1)
+    assert json.loads(cli("sweep", "status", "--output_dir", runs, "--json").out)["states"] == {"done": 1}
 
 
 def test_the_identity_of_a_fitted_run_names_a_criterion_by_its_content(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 import plench
 from plench import train
-from plench.data import load_dataset
-from plench.errors import DataError, PlenchError
+from plench.errors import PlenchError
 from plench.runs.folder import RunStore
 
 
@@ -33,33 +32,8 @@ def outcome(tmp_path_factory):
     return path, train("PRODEN", str(path), folder / "runs", steps=60, checkpoint_freq=30)
 
 
-def test_a_model_of_a_table_predicts_names_for_columns_in_any_order(outcome):
-    path, run = outcome
-    assert run.status == "done"
-    model = plench.load(run.folder)
-    dataset = load_dataset(str(path))
-    predicted = model.predict(dataset.features)
-    assert set(predicted) <= {"cat", "dog", "emu"}
-    names = np.array(dataset.class_names)[dataset.labels]
-    assert (predicted == names).mean() > 0.8
-    lines = path.read_text().split("\n")
-    turned = path.with_name("turned.csv")
-    turned.write_text("\n".join(",".join(line.split(",")[2::-1]) for line in lines))
-    assert np.array_equal(model.predict(turned), predicted)
-    assert np.array_equal(model.predict_logits(turned), model.predict_logits(str(path)))
-
-
-def test_what_a_model_of_a_table_does_with_other_data(outcome):
+def test_a_model_of_a_table_refuses_an_array(outcome):
     model = plench.load(outcome[1].folder)
-    row = {"weight": [1.0], "colour": ["red"], "tame": [True]}
-    known = model.predict_logits(row)
-    unknown = model.predict_logits({**row, "colour": ["mauve"]})
-    missing = model.predict_logits({**row, "colour": [None], "weight": [None]})
-    assert np.isfinite(unknown).all()
-    assert np.isfinite(missing).all()
-    assert not np.array_equal(known, unknown)
-    with pytest.raises(DataError, match="X has no column 'tame'"):
-        model.predict({"weight": [1.0], "colour": ["red"]})
     with pytest.raises(PlenchError, match="was trained on a table with the columns weight, colour, tame"):
         model.predict(np.zeros((2, 3)))
 

@@ -18,7 +18,6 @@ from plench.runs.folder import RunStore, read_done
 from plench.training.checkpoint import SEAL, dump, parse
 from plench.training.loop import StopRequest
 from tests.training.harness import (
-    COUNTED,
     RESUMED,
     STEPS,
     AtStep,
@@ -99,21 +98,6 @@ def test_a_crashed_run_resumes_from_its_last_checkpoint(
     assert outcome.status == "done"
     assert outcome.updates_made == STEPS - step // INTERVAL * INTERVAL
     assert_same_run(expected, folder)
-
-
-def test_a_run_crashed_many_times_repeats_at_most_an_interval_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = tmp_path / "count"
-    monkeypatch.setenv("PLENCH_TEST_COUNT", str(tmp_path / "undisturbed count"))
-    expected = run(tmp_path / "a", COUNTED).folder
-    monkeypatch.setenv("PLENCH_TEST_COUNT", str(count))
-    crashes = (10, 20, 30, 50)
-    for step in crashes:
-        crash(tmp_path / "b", step, COUNTED)
-    outcome = run(tmp_path / "b", COUNTED)
-    assert_same_run(expected, outcome.folder)
-    assert STEPS <= count.stat().st_size <= STEPS + len(crashes) * INTERVAL
 
 
 def change_payload(checkpoint: bytes) -> bytes:

@@ -40,45 +40,21 @@ def test_a_run_s_folder_is_enough_to_load_its_model(tmp_path: Path) -> None:
     assert plench.load(folder).updates == 60
 
 
-def test_a_class_runs_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "module_of_others.py").write_bytes(SOURCE.read_bytes())
-    monkeypatch.syspath_prepend(tmp_path)
-    outcome = run(tmp_path / "out", "module_of_others:CAVL")
-    assert outcome.status == "done"
-    by_path = run(tmp_path / "path", LISTING)
-    assert read_records(outcome.folder) == read_records(by_path.folder)
-    assert outcome.folder.name == by_path.folder.name
-
-
-@pytest.fixture
-def fresh_registry():
-    """Let the registry look again, now and after the test."""
-    ALGORITHMS.clear()
-    yield
-    ALGORITHMS.clear()
-
-
-def test_an_entry_point_is_found_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_registry: None
+def test_entry_points_are_found_by_their_names_also_where_they_are_aliases_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "package_of_others.py").write_bytes(SOURCE.read_bytes())
-    install(tmp_path, "plench.algorithms", Listing="package_of_others:CAVL")
+    theirs = "package_of_others:CAVL"
+    install(tmp_path, "plench.algorithms", Listing=theirs, rc=theirs)
     monkeypatch.syspath_prepend(tmp_path)
+    ALGORITHMS.clear()  # it looks again, now and after the test
+    request.addfinalizer(ALGORITHMS.clear)
+    assert find_algorithm("RC").name == f"rc@{DIGEST}"
     entry = find_algorithm("listing")
-    assert entry.name == f"Listing@{DIGEST}"
     outcome = run(tmp_path / "out", entry)
     assert outcome.status == "done"
-    assert read_records(outcome.folder)[0]["args"]["algorithm"] == f"Listing@{DIGEST}"
-    assert list_algorithms()[-1]["name"] == "Listing"
-
-
-def test_an_entry_point_named_as_an_alias_of_ours_is_what_is_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_registry: None
-) -> None:
-    (tmp_path / "package_of_others.py").write_bytes(SOURCE.read_bytes())
-    install(tmp_path, "plench.algorithms", rc="package_of_others:CAVL")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert find_algorithm("RC").name == f"rc@{DIGEST}"
+    assert read_records(outcome.folder)[0]["args"]["algorithm"] == entry.name == f"Listing@{DIGEST}"
+    assert {"Listing", "rc"} <= {row["name"] for row in list_algorithms()}
 
 
 def test_a_class_without_hyperparameters_gets_the_shared_ones() -> None:
