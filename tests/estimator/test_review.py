@@ -7,10 +7,13 @@ import pytest
 from scipy.special import softmax
 
 import plench
+from plench.algorithms import find_algorithm
 from plench.data import make_dataset, make_table_dataset
 from plench.data.answers import Answers, combine_answers
 from plench.errors import DataError, UsageError
+from plench.estimator import review
 from plench.estimator.review import (
+    compare_dropped,
     describe_review,
     digest_rows,
     drop_annotators,
@@ -22,7 +25,7 @@ from plench.estimator.review import (
     review_fit,
     store_rows,
 )
-from plench.estimator.search import TrainingData
+from plench.estimator.search import TrainingData, attempt
 
 NAMES = ("anger", "joy", "neutral", "sad")
 
@@ -228,6 +231,25 @@ def test_dropping_an_annotator_makes_the_sets_again_by_the_same_rule(rule, min_v
     assert np.array_equal(reduced.candidates, np.eye(3, dtype=bool)[truth[1:]])
     assert reduced.items[0] == "s1"
     assert set(reduced.answers.annotator.tolist()) == {0, 1}
+
+
+def test_no_row_of_a_reserved_group_is_learned_from_where_an_annotator_is_dropped(monkeypatch):
+    """Nor is a row that only the model with all annotators has."""
+    data, _ = crowd(rule="union")
+    data = replace(data, groups=np.arange(60) // 2)
+    reduced, rows = drop_annotators(data, ["c"])
+    entry = replace(find_algorithm("PRODEN"))
+    model = plench.PartialLabelClassifier("PRODEN", steps=5, random_state=0).fit(reduced).model_
+    made = []
+    monkeypatch.setattr(review, "attempt", lambda *given: made.append(given) or attempt(*given))
+    reserved = np.array([0, 5, 6])  # the first has the group of the row that is left out of `reduced`
+    figures = compare_dropped(model, data, reduced, rows, reserved, "CR", entry)
+    _, training, used = made[0]
+    assert used is entry
+    assert not {0, 3} & set(training.dataset.groups.tolist())
+    assert training.dataset.n_examples == 60 - 2 * len({0, 3})
+    assert all(0 <= each.low <= each.value <= each.high <= 1 for each in figures[:2])
+    assert figures[2].value == pytest.approx(figures[0].value - figures[1].value)
 
 
 def test_an_annotator_who_cannot_be_dropped_is_refused():

@@ -191,15 +191,14 @@ def judge(evidence: Evidence, quality: Quality) -> Verdict:
     assert agreement is not None
     reasons = []
     verdict = DOUBTFUL
-    compared = f"its {measure} is {agreement}, that of the best guess ({best.name}) {best.agreement:.3f}"
+    words = {"CR": "covering rate (how often the prediction is a candidate)", "accuracy": "accuracy"}[measure]
+    compared = f"its {words} is {agreement}, that of the best guess ({best.name}) {best.agreement:.3f}"
     if min(each.advantage.low for each in guesses) <= 0:
         verdict = GUESSING
         reasons.append(compared)
     elif ahead:
         rival = min(ahead, key=lambda each: each.advantage.high)
-        reasons.append(
-            f"{rival.name} has a {measure} of {rival.agreement:.3f}, the model {agreement.value:.3f}"
-        )
+        reasons.append(f"its {words} is {agreement}, that of {rival.name} {rival.agreement:.3f}")
     if verdict == DOUBTFUL and measure == "CR":
         lowest = min((0.0 if each is None else each.low) for each in (quality.uniform, quality.confusable))
         if lowest <= 1 / n_classes:
