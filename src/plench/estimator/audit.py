@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from plench.data import Dataset
 from plench.data.tables import Table, read_table_file
 from plench.errors import DataError, UsageError
 from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate_by_truth
-from plench.estimator.quality import CONFIDENCE, Estimate, estimate_share
+from plench.estimator.quality import Estimate, estimate_share
 from plench.estimator.review import Rows, find_stored, name_rows, spread, unpack
 from plench.settings import seed_hash
 from plench.text import guard_formula, short_repr, unknown_name
@@ -251,8 +250,8 @@ def count_to_halve(n_right: int, n: int) -> int:
     """Return how many further labels would halve the exact interval of a share, if the share stays."""
 
     def width(size: int) -> float:
-        found = stats.binomtest(round(n_right / n * size), size).proportion_ci(CONFIDENCE, "exact")
-        return float(found.high - found.low)
+        found = estimate_share(round(n_right / n * size), size)
+        return found.high - found.low
 
     target, low, high = width(n) / 2, n, 2 * n
     while width(high) > target:

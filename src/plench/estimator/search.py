@@ -99,9 +99,8 @@ class TrainingData:
 
     def take(self, rows: NDArray[np.int64]) -> TrainingData:
         """Some of the examples."""
-        parts: dict[str, Any] = {"weights": self.weights, "counts": self.counts}
-        taken = {name: None if value is None else value[rows] for name, value in parts.items()}
-        return TrainingData(self.dataset.take(rows), **taken)
+        weights, counts = (None if part is None else part[rows] for part in (self.weights, self.counts))
+        return TrainingData(self.dataset.take(rows), weights, counts)
 
     def repeated(self) -> TrainingData:
         """Each example as often as it counts; its copies stay in one part of every split."""
@@ -322,8 +321,10 @@ class Searcher:
         for entry in self.entries:
             if not self.allows():
                 return
-            yield self.enter(entry, 0)
+            self.trials.append(Trial(entry, 0))
+            yield self.trials[-1]
         while self.allows(kept=RIVALS + 1) and (leader := self.pick_leader()) is not None:
+            self.trials.append(leader)
             yield leader
         # The reference, and the best configuration of each of its best rivals.
         ranked = rank(self.usable)
@@ -335,11 +336,6 @@ class Searcher:
                 if not self.allows():
                     return
                 yield trial
-
-    def enter(self, entry: AlgorithmEntry, number: int) -> Trial:
-        """Add a trial."""
-        self.trials.append(Trial(entry, number))
-        return self.trials[-1]
 
     def allows(self, kept: int = 0) -> bool:
         """Whether the budget allows another run; with `kept` so many are left for each further split."""
@@ -361,7 +357,7 @@ class Searcher:
         tried = {name: sum(each.entry.name == name for each in self.trials) for name in leaders}
         name = min(leaders, key=lambda leader: tried[leader])
         entry = next(entry for entry in self.entries if entry.name == name)
-        return self.enter(entry, tried[name])
+        return Trial(entry, tried[name])
 
     def make_attempt(self, trial: Trial) -> Attempt:
         """Run a trial on its next split."""
@@ -374,12 +370,10 @@ class Searcher:
         config = self.data.configure(trial.entry, self.holdout, hparams, **settings)
         if number not in self.prepared:
             self.prepared[number] = self.data.prepare(config)
-        deadline = None if self.seconds is None else self.begun + self.seconds
-        if self.data.dataset.card.kind == "image" and not self.usable:
-            deadline = None  # its updates were chosen to fit
-        clock = Clock(deadline)
-        data, prepared = self.data, self.prepared[number]
-        made = attempt(config, data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
+        is_fitting = self.data.dataset.card.kind == "image" and not self.usable  # its updates were chosen so
+        clock = Clock(np.inf if self.seconds is None or is_fitting else self.begun + self.seconds)
+        prepared = self.prepared[number]
+        made = attempt(config, self.data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
         self.n_made += 1
         if made.status == "failed":
             logger.warning("%s could not be trained: %s", config.algorithm, made.message)
@@ -425,22 +419,18 @@ class Searcher:
 class Clock(Callback):
     """Stops a run when the time is over."""
 
-    def __init__(self, deadline: float | None) -> None:
+    def __init__(self, deadline: float) -> None:
         self.deadline = deadline
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Check the time between updates."""
-        self.check()
+        """Raise OutOfTimeError when the time is over, between updates."""
+        if time.perf_counter() >= self.deadline:
+            raise OutOfTimeError("the time was over before its end")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Check the time between rounds."""
         if record["step"] > 0:
-            self.check()
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when the time is over."""
-        if self.deadline is not None and time.perf_counter() >= self.deadline:
-            raise OutOfTimeError("the time was over before its end")
+            self.advanced(record["step"], 0.0)
 
 
 def announce_pixels(
