@@ -250,7 +250,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         PartialLabelClassifier
             The fitted estimator.
         """
-        self._check_settings()
+        is_auto = self.algorithm == AUTO
+        if is_auto and self.early_stopping is not None:
+            raise UsageError(
+                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
+                "`criterion`; expected None"
+            )
+        if not is_auto and (self.time is not None or self.n_runs is not None):
+            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
+        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
+            raise UsageError(
+                "validation_fraction is 0, but a criterion is measured on held-out examples; expected a "
+                "number above 0 and below 1"
+            )
         given = self._read_training(X, y, sample_weight, groups, answers, votes)
         seed = self.random_state  # a number is the seed itself
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -269,7 +281,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             training = training.take(np.delete(np.arange(given.data.dataset.n_examples), reserved))
         training = training.repeated()
         leaderboard: list[dict[str, Any]] | None = None
-        if self.algorithm == AUTO:
+        if is_auto:
             searcher = Searcher(
                 training,
                 self.criterion,
@@ -476,22 +488,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         super().__setstate__(state)
         if isinstance(state.get("model_"), bytes):
             self.model_ = load_model_file(state["model_"], self.device, run_code=True)
-
-    def _check_settings(self) -> None:
-        """Raise UsageError for settings that do not go together."""
-        is_auto = self.algorithm == AUTO
-        if is_auto and self.early_stopping is not None:
-            raise UsageError(
-                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
-                "`criterion`; expected None"
-            )
-        if not is_auto and (self.time is not None or self.n_runs is not None):
-            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
-        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
-            raise UsageError(
-                "validation_fraction is 0, but a criterion is measured on held-out examples; expected a "
-                "number above 0 and below 1"
-            )
 
     def _read_training(
         self, X: Any, S: Any, sample_weight: Any, groups: Any, answers: Any, votes: Any

@@ -200,9 +200,11 @@ class Reader:
         if is_frame(S):
             return self.read_frame(S)
         values = np.asarray(S) if hasattr(S, "__array__") else list(S)
-        given = values
-        if isinstance(values, np.ndarray):
-            given = values.tolist() if values.dtype == object and values.ndim == 1 else []
+        given: list[Any] = []
+        if not isinstance(values, np.ndarray):
+            given = values
+        elif values.dtype == object and values.ndim == 1:
+            given = values.tolist()
         if is_list_of_sets(given):
             return self.read_sets([list(each) if is_set(each) else [each] for each in given])
         values = np.asarray(values)

@@ -99,7 +99,8 @@ class TrainingData:
 
     def take(self, rows: NDArray[np.int64]) -> TrainingData:
         """Some of the examples."""
-        weights, counts = (None if part is None else part[rows] for part in (self.weights, self.counts))
+        weights = None if self.weights is None else self.weights[rows]
+        counts = None if self.counts is None else self.counts[rows]
         return TrainingData(self.dataset.take(rows), weights, counts)
 
     def repeated(self) -> TrainingData:
@@ -177,20 +178,18 @@ def attempt(
         results = store.folder / RESULTS
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
         made = Attempt(config, status, message, seconds, [json.loads(line) for line in lines])
-        found = [score(made, load(store.folder, name, config.device), prepared) for name in wanted]
+        found = []
+        for name in wanted:
+            model = load(store.folder, name, config.device)
+            logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
+            sets = prepared.validation.candidates
+            scores = score_examples(logits, sets) if sets is not None and len(logits) else {}
+            found.append(replace(made, model=model, scores=scores, held_out=sets))
     if len(found) == 2:
         last, other = found
         if rate_differences(other.scores[best] - last.scores[best], caution or 0.0) <= 0:
             return last
     return found[-1] if found else made
-
-
-def score(made: Attempt, model: TrainedModel, prepared: PreparedData) -> Attempt:
-    """Return the attempt with a model of it, scored on the held-out examples."""
-    logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
-    held_out = prepared.validation.candidates
-    scores = score_examples(logits, held_out) if held_out is not None and len(logits) else {}
-    return replace(made, model=model, scores=scores, held_out=held_out)
 
 
 def rate_differences(differences: NDArray[np.float64], caution: float) -> float:

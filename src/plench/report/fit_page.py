@@ -243,7 +243,7 @@ def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
     kept = f"{n_reserved:,} rows were reserved: not trained on and not used to choose." if n_reserved else ""
     nodes: list[Node] = [h("p.lead", f"Learned from {', '.join(filter(None, learned))}. {kept}")]
     if verdict is None:
-        why = "There is no verdict: no rows were reserved to compare the model with baselines."
+        why = "There is no verdict: the model was not compared with baselines on rows that it had not seen."
         return [*nodes, h("h2", "Verdict"), h("p.warning", why)]
     word = verdict["verdict"]
     kind = "p.big" if word == "good" else "p.big.wrong"
