@@ -244,8 +244,8 @@ def write_report(options: argparse.Namespace) -> None:
         "Written by `python benchmarks/verdict.py` from its records.",
         f"Default PRODEN, {STEPS} updates, a reserved share of {RESERVE:.0%}; no true label is used "
         "before the test. Nothing was tuned on these figures. LabelMe_Crowd, Music_Crowd and EmotionLines "
-        "have one test set: their splits differ in what is reserved and in seeds. An interval is compared with "
-        "the accuracy on the test set, which has a sampling error of its own.",
+        "have one test set: their splits differ in what is reserved and in seeds. An interval is compared "
+        "with the accuracy on the test set, which has a sampling error of its own.",
         "## Where the assumption holds",
         f"{DRAWS} simulated samples of {N_SIMULATED} rows and {K_SIMULATED} classes: how often the 95 % "
         "interval contains the accuracy, and its median width. An estimate is meant for the rows of its"

@@ -97,6 +97,15 @@ def test_many_sets_that_may_miss_the_truth_do_not_hide_ties():
     assert len(doubts) == 32
 
 
+def test_a_small_probability_is_not_written_as_zero():
+    sets = np.repeat(np.eye(4, dtype=bool), 100, axis=0)
+    probs = 0.96 * sets + 0.01
+    probs[0] = [0.48, 0.50, 0.01, 0.01]
+    (doubt,) = find_doubts(resolve(probs, sets, NAMES))
+    assert 0 < doubt.score < 0.005
+    assert doubt.reason.startswith("set may miss the truth (probability below 0.01): model says joy 0.50")
+
+
 def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
     probs = np.array([[0.01, 0.97, 0.01, 0.01]] * 2)
     votes = answers_of((0, 0, {0}), (0, 1, {0}), (0, 2, {0}), (1, 0, {0}), n_items=2)

@@ -583,6 +583,8 @@ def test_a_model_that_guesses_is_told_in_the_first_line_and_by_the_exit_code(tmp
     shown = cli("fit", "few.csv", "-o", "f.plench", "-a", "CLPL").out
     assert "no guarantee holds" in shown
     assert "plench audit f.plench OTHER -n 50" in shown, "none of its own rows can be audited"
+    said = cli("predict", "f.plench", "few.csv", "-o", "p.csv", "--coverage", "0.8").err
+    assert "with probability 0.8 (no guarantee: no rows are reserved)" in said
 
 
 def test_a_fit_that_does_not_look_for_rows_to_relabel_can_be_audited(tmp_path, monkeypatch, cli):
@@ -603,9 +605,9 @@ def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, cli):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plench.cli.fit.make_report", interrupt)
+    monkeypatch.setattr("plench.cli.fit.review_model", interrupt)
     assert "wrote m.plench" in cli("fit", "t.csv", "-o", "m.plench", "-a", "CLPL", code=130).err
-    assert (tmp_path / "m.plench").exists()
+    assert "audit" in plench.load("m.plench").notes["rows"], "it can be audited all the same"
     monkeypatch.setattr(PartialLabelClassifier, "fit", interrupt)
     said = cli("fit", "t.csv", "-o", "other.plench", "-a", "CLPL", code=130).err
     assert "other.plench was not written" in said
